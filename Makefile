@@ -1,0 +1,83 @@
+# `make` alone prints what there is. Every target works from a fresh checkout; `dev` runs first where it is needed.
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+
+KERNELS := $(wildcard src/penstock/kernels/*.py src/penstock/kernels/*.pxd src/penstock/kernels/*.pyx)
+# Compiled is what has C types: a .pyx, or a .py with a .pxd of the same name.
+COMPILED := $(wildcard src/penstock/kernels/*.pyx) $(patsubst %.pxd,%.py,$(wildcard src/penstock/kernels/*.pxd))
+QUICK_TESTS := $(wildcard tests/unit tests/property)
+PURE_TESTS := $(wildcard tests/unit/kernels tests/unit/batch tests/unit/log)
+
+# Two stamps, so that a changed kernel is compiled without asking pip about every dependency again.
+TOOLS_STAMP := $(VENV)/.tools-installed
+DEV_STAMP := $(VENV)/.package-installed
+
+.DEFAULT_GOAL := help
+# The last lines of `make test` are those of its last pytest run, with -j too.
+.NOTPARALLEL:
+.PHONY: help dev build lint check test test-pure soak bench run annotate sizes clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "PYTHON=python3.12 picks the interpreter of a new $(VENV); HYPOTHESIS_PROFILE=nightly runs 20000 examples a property."
+
+dev: $(DEV_STAMP)  ## make .venv: package editable, kernels compiled, all tools; does nothing when up to date
+
+$(TOOLS_STAMP): pyproject.toml
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or \
+		sys.exit("Penstock needs Python 3.11 or newer, and %s is %d.%d: name another one, as in `make dev PYTHON=python3.12`" \
+		% ((sys.executable,) + sys.version_info[:2]))'
+	$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet 'pip>=25.1'  # the first that knows dependency groups
+	$(PY) -m pip install --quiet --group dev
+	@touch $@
+
+$(DEV_STAMP): $(TOOLS_STAMP) setup.py $(KERNELS)
+	$(PY) -m pip install --quiet --no-build-isolation --editable .
+	$(PY) setup.py --quiet build_ext --inplace
+	@touch $@
+
+build: $(TOOLS_STAMP)  ## compile the kernels in place
+	$(PY) setup.py build_ext --inplace
+
+lint: $(DEV_STAMP)  ## ruff (rules and format), mypy, layering
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+check: lint  ## lint, unit and property tests: under 3 minutes, before every commit
+	$(PY) -m pytest -m 'not faults' $(QUICK_TESTS)
+
+test: lint test-pure  ## everything: lint, uncompiled kernels, then all tests with faults and installation
+	$(PY) -m pytest
+
+test-pure: $(DEV_STAMP)  ## the tests of kernels, batches and log on uncompiled kernels
+	PENSTOCK_PURE=1 $(PY) -m pytest -m 'not faults' $(PURE_TESTS)
+
+soak: $(DEV_STAMP)  ## long runs under load and faults
+	$(PY) -m tests.soak
+
+bench: $(DEV_STAMP)  ## benchmarks, each with its ratio to a named baseline
+	$(PY) -m bench
+
+run: $(DEV_STAMP)  ## a tour of Penstock on this machine
+	$(VENV)/bin/penstock tour
+
+annotate: $(TOOLS_STAMP)  ## Cython's view of the kernels as HTML in build/annotate; yellow lines are review matter
+	@mkdir -p build/annotate
+	@cd src && for kernel in $(patsubst src/%,%,$(COMPILED)); do \
+		$(abspath $(VENV))/bin/cython -3 --annotate -X annotation_typing=False "$$kernel" \
+			-o ../build/annotate/"$$(basename "$${kernel%.*}")".c || exit 1; \
+	done
+	@ls build/annotate/*.html
+
+sizes: $(TOOLS_STAMP)  ## long files, long functions, comment share, duplicates: read at review, never a gate
+	@$(PY) scripts/sizes.py
+
+clean:  ## remove what was built, and caches; .venv stays
+	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .import_linter_cache .hypothesis $(DEV_STAMP)
+	find src -name '*.so' -delete
+	find $(wildcard src tests bench scripts) -name __pycache__ -type d -prune -exec rm -rf {} +

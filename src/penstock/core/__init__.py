@@ -1,0 +1,1 @@
+"""Words every layer shares: ids and units, errors, ports, metrics, log lines. Imports nothing of Penstock."""

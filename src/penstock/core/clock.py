@@ -1,0 +1,15 @@
+"""The clock of a real process."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.core.types import TimestampMs
+
+
+class SystemClock:
+    def now_ms(self) -> TimestampMs:
+        return TimestampMs(time.time_ns() // 1_000_000)
+
+    def monotonic(self) -> float:
+        return time.monotonic()

@@ -1,0 +1,118 @@
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+
+from penstock.kernels cimport memory
+
+cdef int64_t _MAGIC, _LAST_EPOCH
+
+
+@cython.locals(i=Py_ssize_t, total=int64_t)
+cpdef int64_t spans_bytes(
+    const int[::1] starts, const int[::1] ends, Py_ssize_t entries, int64_t source_bytes
+) except? -1
+
+cdef int64_t var_bytes(const int[::1] starts, const int[::1] ends, Py_ssize_t entries, int64_t source_bytes) except? -1
+
+
+@cython.locals(
+    source_bytes=int64_t, topics=Py_ssize_t, size=int64_t, at=int64_t, out="unsigned char[::1]"
+)
+cpdef bytearray build(
+    int64_t limit_bytes,
+    int64_t head_bytes,
+    const unsigned char[::1] source,
+    Py_ssize_t count,
+    const int[::1] timestamp_delta,
+    const int[::1] offset_delta,
+    const long long[::1] expiry,
+    const int[::1] topic_index,
+    const int[::1] topic_starts,
+    const int[::1] topic_ends,
+    const int[::1] key_starts,
+    const int[::1] key_ends,
+    const int[::1] property_starts,
+    const int[::1] property_ends,
+    const int[::1] native_starts,
+    const int[::1] native_ends,
+    const int[::1] value_starts,
+    const int[::1] value_ends,
+)
+
+
+@cython.locals(i=Py_ssize_t)
+cdef int64_t put_int32(unsigned char[::1] out, int64_t at, const int[::1] values, Py_ssize_t entries) except? -1
+
+
+@cython.locals(i=Py_ssize_t)
+cdef int64_t put_topic_index(
+    unsigned char[::1] out, int64_t at, const int[::1] values, Py_ssize_t entries, Py_ssize_t topics
+) except? -1
+
+
+@cython.locals(i=Py_ssize_t)
+cdef int64_t put_int64(unsigned char[::1] out, int64_t at, const long long[::1] values, Py_ssize_t entries) except? -1
+
+
+@cython.locals(i=Py_ssize_t, first_byte=int64_t, filled=int64_t, size=int64_t)
+cdef int64_t put_spans(
+    unsigned char[::1] out,
+    int64_t at,
+    const unsigned char[::1] source,
+    const int[::1] starts,
+    const int[::1] ends,
+    Py_ssize_t entries,
+) except? -1
+
+cpdef int stamp(
+    unsigned char[::1] batch, int64_t base_offset, int64_t epoch, int64_t base_timestamp, int64_t max_timestamp
+) except -1
+
+
+@cython.locals(i=Py_ssize_t, at=int64_t)
+cpdef int lay_out(
+    const unsigned char[::1] data, int64_t start, int64_t stop, int64_t count, int flags, long long[::1] layout
+) except -1
+
+
+@cython.locals(at=int64_t, found=Py_ssize_t, room=Py_ssize_t, total=int64_t)
+cpdef Py_ssize_t scan(const unsigned char[::1] data, int64_t start, int64_t stop, long long[::1] rows) except? -1
+
+
+@cython.locals(i=Py_ssize_t, row=int64_t)
+cpdef int row_spans(
+    const unsigned char[::1] data,
+    int64_t offsets_at,
+    int64_t bytes_at,
+    const int[::1] rows,
+    int[::1] starts,
+    int[::1] ends,
+) except -1
+
+
+@cython.locals(i=Py_ssize_t)
+cpdef int add_deltas(const unsigned char[::1] data, int64_t at, int64_t base, int64_t step, long long[::1] out) except -1
+
+cdef int64_t _pad8(int64_t size) noexcept
+cdef int64_t _fixed_end(int64_t at, int64_t stop, int64_t size) except? -1
+
+
+@cython.locals(i=int64_t, end=int64_t, previous=int32_t, delta=int32_t)
+cdef int64_t _timestamps_end(const unsigned char[::1] data, int64_t at, int64_t stop, int64_t count) except? -1
+
+
+@cython.locals(i=int64_t, end=int64_t, previous=int32_t, delta=int32_t)
+cdef int64_t _offsets_end(const unsigned char[::1] data, int64_t at, int64_t stop, int64_t count) except? -1
+
+
+@cython.locals(i=int64_t, end=int64_t)
+cdef int64_t _expiry_end(const unsigned char[::1] data, int64_t at, int64_t stop, int64_t count) except? -1
+
+
+@cython.locals(i=int64_t, dictionary=int64_t, topics=int32_t, index=int32_t)
+cdef int64_t _topics_end(
+    const unsigned char[::1] data, int64_t at, int64_t stop, int64_t count, long long[::1] layout
+) except? -1
+
+
+@cython.locals(i=int64_t, first_byte=int64_t, previous=int32_t, current=int32_t)
+cdef int64_t _var_end(const unsigned char[::1] data, int64_t at, int64_t stop, int64_t entries) except? -1

@@ -1,0 +1,33 @@
+"""crc32c (Castagnoli) of a buffer: by the processor where the native kernel is built, by a table otherwise."""
+
+from __future__ import annotations
+
+from penstock.core.ports import Buffer
+
+
+def crc32c_table(data: Buffer, value: int = 0, start: int = 0, stop: int = -1) -> int:
+    """crc32c of data[start:stop], up to its end if stop < 0, continuing from the checksum `value` of what came before.
+    This is the slow way, for installations without a compiler."""
+    stop = len(data) if stop < 0 else stop
+    if start < 0 or start > stop or stop > len(data):
+        raise IndexError("checksum outside a buffer")
+    crc = value ^ 0xFFFFFFFF
+    for byte in memoryview(data)[start:stop]:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def _table_entry(byte: int) -> int:
+    for _ in range(8):
+        byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+_TABLE = tuple(_table_entry(byte) for byte in range(256))
+
+try:
+    from penstock.kernels._native import crc32c
+except ImportError:
+    crc32c = crc32c_table
+
+__all__ = ["crc32c", "crc32c_table"]

@@ -1,0 +1,56 @@
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memcpy
+
+
+cdef inline int copy_bytes(
+    unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] source, Py_ssize_t start, Py_ssize_t size
+) except -1:
+    if size < 0 or at < 0 or start < 0 or at + size > out.shape[0] or start + size > source.shape[0]:
+        raise IndexError("copy outside a buffer")
+    if size:
+        memcpy(&out[at], &source[start], size)
+    return 0
+
+
+cdef inline int load(const unsigned char[::1] data, Py_ssize_t at, void* value, Py_ssize_t size) except -1:
+    if at < 0 or at + size > data.shape[0]:
+        raise IndexError("load outside a buffer")
+    memcpy(value, &data[at], size)
+    return 0
+
+
+cdef inline int store(unsigned char[::1] out, Py_ssize_t at, const void* value, Py_ssize_t size) except -1:
+    if at < 0 or at + size > out.shape[0]:
+        raise IndexError("store outside a buffer")
+    memcpy(&out[at], value, size)
+    return 0
+
+
+cdef inline int32_t load_i32(const unsigned char[::1] data, Py_ssize_t at) except? -1:
+    cdef int32_t value = 0
+    load(data, at, &value, 4)
+    return value
+
+
+cdef inline uint32_t load_u32(const unsigned char[::1] data, Py_ssize_t at) except? 0xFFFFFFFF:
+    cdef uint32_t value = 0
+    load(data, at, &value, 4)
+    return value
+
+
+cdef inline int64_t load_i64(const unsigned char[::1] data, Py_ssize_t at) except? -1:
+    cdef int64_t value = 0
+    load(data, at, &value, 8)
+    return value
+
+
+cdef inline int store_i32(unsigned char[::1] out, Py_ssize_t at, int32_t value) except -1:
+    return store(out, at, &value, 4)
+
+
+cdef inline int store_u32(unsigned char[::1] out, Py_ssize_t at, uint32_t value) except -1:
+    return store(out, at, &value, 4)
+
+
+cdef inline int store_i64(unsigned char[::1] out, Py_ssize_t at, int64_t value) except -1:
+    return store(out, at, &value, 8)

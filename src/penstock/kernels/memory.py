@@ -1,0 +1,44 @@
+"""Loads, stores and copies in byte buffers, checked against their ends. Integers are little-endian.
+
+Compiled kernels take the inline C of memory.pxd instead, so this module itself is never compiled."""
+
+from __future__ import annotations
+
+from penstock.core.ports import Buffer
+
+
+def copy_bytes(out: bytearray, at: int, source: Buffer, start: int, size: int) -> int:
+    if size < 0 or at < 0 or start < 0 or at + size > len(out) or start + size > len(source):
+        raise IndexError("copy outside a buffer")
+    out[at : at + size] = source[start : start + size]
+    return 0
+
+
+def load_i32(data: Buffer, at: int) -> int:
+    return int.from_bytes(_part(data, at, 4), "little", signed=True)
+
+
+def load_u32(data: Buffer, at: int) -> int:
+    return int.from_bytes(_part(data, at, 4), "little")
+
+
+def load_i64(data: Buffer, at: int) -> int:
+    return int.from_bytes(_part(data, at, 8), "little", signed=True)
+
+
+def store_i32(out: bytearray, at: int, value: int) -> int:
+    return copy_bytes(out, at, value.to_bytes(4, "little", signed=True), 0, 4)
+
+
+def store_u32(out: bytearray, at: int, value: int) -> int:
+    return copy_bytes(out, at, value.to_bytes(4, "little"), 0, 4)
+
+
+def store_i64(out: bytearray, at: int, value: int) -> int:
+    return copy_bytes(out, at, value.to_bytes(8, "little", signed=True), 0, 8)
+
+
+def _part(data: Buffer, at: int, size: int) -> Buffer:
+    if at < 0 or at + size > len(data):
+        raise IndexError("load outside a buffer")
+    return data[at : at + size]

@@ -1,0 +1,82 @@
+"""A batch as a pyarrow.RecordBatch: the columns on disk are Arrow's own layout, so reading wraps buffers.
+
+Nothing is null: a field that a record does not have is empty, its expiry 0, as in the batch itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.ports import Buffer
+from penstock.log.batch import EXPIRY, KEY, NATIVE, PROPERTIES, TOPIC, VALUE, Batch
+
+try:
+    import pyarrow as pa
+except ImportError as error:
+    raise ImportError("reading batches as Arrow needs pyarrow: pip install 'penstock[arrow]'") from error
+
+_BINARY, _INT32, _INT64, _TIMESTAMP = pa.binary(), pa.int32(), pa.int64(), pa.timestamp("ms", "UTC")
+
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", _INT64, nullable=False),
+        pa.field("timestamp", _TIMESTAMP, nullable=False),
+        pa.field("key", _BINARY, nullable=False),
+        pa.field("value", _BINARY, nullable=False),
+        pa.field("topic", pa.dictionary(_INT32, _BINARY), nullable=False),
+        pa.field("properties", _BINARY, nullable=False),
+        pa.field("native", _BINARY, nullable=False),
+        pa.field("expiry", _INT64, nullable=False),
+    ]
+)
+"""`expiry` is ms since 1970, 0 for never; `topic` is bytes, as publishers may send any."""
+
+
+def record_batch(data: Buffer, columns: Sequence[str] | None = None, verify: bool = True) -> pa.RecordBatch:
+    """The named columns of a batch (all of SCHEMA if None), without copying when it is stored uncompressed: the result
+    then keeps `data` alive, which must not change. CorruptBatch as for Batch.parse; verify=False skips the checksum."""
+    names = SCHEMA.names if columns is None else list(columns)
+    if unknown := [name for name in names if name not in _COLUMNS]:
+        raise InvalidArgument(f"no column {unknown[0]!r}; there are {', '.join(SCHEMA.names)}")
+    batch = Batch.parse(data, verify)
+    arrays = [_COLUMNS[name](batch) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(names)))
+
+
+@lru_cache
+def _schema(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([SCHEMA.field(name) for name in names])
+
+
+def _fixed(kind: pa.DataType, count: int, values: object) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)])
+
+
+def _var(batch: Batch, flag: int) -> pa.Array:
+    entries, offsets, data = batch.var_column(flag) or (len(batch), bytes(4 * len(batch) + 4), b"")
+    return pa.Array.from_buffers(_BINARY, entries, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _expiry(batch: Batch) -> pa.Array:
+    return _fixed(_INT64, len(batch), batch.fixed_column(EXPIRY) or bytes(8 * len(batch)))
+
+
+def _topic(batch: Batch) -> pa.Array:
+    index = batch.fixed_column(TOPIC)
+    if index is None:
+        names, index_bytes = pa.array([b""], _BINARY), bytes(4 * len(batch))
+        return pa.DictionaryArray.from_arrays(_fixed(_INT32, len(batch), index_bytes), names)
+    return pa.DictionaryArray.from_arrays(_fixed(_INT32, len(batch), index), _var(batch, TOPIC), safe=False)
+
+
+_COLUMNS: dict[str, Callable[[Batch], pa.Array]] = {
+    "offset": lambda batch: _fixed(_INT64, len(batch), batch.offsets()),
+    "timestamp": lambda batch: _fixed(_TIMESTAMP, len(batch), batch.timestamps()),
+    "key": lambda batch: _var(batch, KEY),
+    "value": lambda batch: _var(batch, VALUE),
+    "topic": _topic,
+    "properties": lambda batch: _var(batch, PROPERTIES),
+    "native": lambda batch: _var(batch, NATIVE),
+    "expiry": _expiry,
+}

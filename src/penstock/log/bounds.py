@@ -1,0 +1,39 @@
+"""Start, end and epochs of a log: the part of its state that the loop and the keeper fold alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.log.records import Edit, EpochStart
+
+# After an unclean stop, a log that may have lost acknowledged records goes on this far behind its recovered end.
+OFFSET_GAP = 1 << 32
+
+
+class Bounds:
+    """Offsets start..end; `epochs` says which epoch, or which gap, begins where."""
+
+    __slots__ = ("end", "epochs", "start")
+
+    def __init__(self, start: int = 0, end: int = 0, epochs: Iterable[EpochStart] = (EpochStart(0, 0, 0),)) -> None:
+        self.start, self.end, self.epochs = start, end, list(epochs)
+
+    @property
+    def epoch(self) -> int:
+        return self.epochs[-1].epoch
+
+    def apply(self, edit: Edit) -> None:
+        if edit.end is not None and edit.end < self.end:
+            self.epochs = [epoch for epoch in self.epochs if epoch.start < edit.end] or [EpochStart(0, 0, 0)]
+            self.end = edit.end
+        elif edit.end is not None and edit.end > self.end:
+            self.epochs.append(EpochStart(self.epoch, edit.end, self.end))
+            self.end = edit.end
+        if edit.start is not None:
+            self.start = max(self.start, edit.start)
+        if edit.epoch is not None and edit.epoch != self.epoch:
+            self.epochs.append(EpochStart(edit.epoch, self.end, self.end))
+
+    def skipped(self) -> int:
+        """Offsets between start and end that never named a record because they were skipped."""
+        return sum(epoch.start - max(epoch.previous_end, self.start) for epoch in self.epochs if epoch.start > self.start)

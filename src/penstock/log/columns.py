@@ -1,0 +1,152 @@
+"""Records on their way into a log: where each field starts and ends in one source buffer, no object per record."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.ports import Buffer
+from penstock.kernels import batch as kernel
+from penstock.kernels import hashing, rows
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Entry i of a column is source[starts[i]:ends[i]]. Arrays of int32 (typecode 'i')."""
+
+    starts: array[int]
+    ends: array[int]
+
+    def take(self, picked: array[int]) -> Spans:
+        return Spans(_take_int32(self.starts, picked), _take_int32(self.ends, picked))
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """`count` records over one source. The source and the arrays must not change until the records are encoded.
+    A topic is an index into the dictionary `topics`; an expiry is in ms since 1970, 0 for never ('q')."""
+
+    count: int
+    source: Buffer
+    value: Spans
+    key: Spans | None = None
+    properties: Spans | None = None
+    native: Spans | None = None
+    topic_index: array[int] | None = None
+    topics: Spans | None = None
+    expiry: array[int] | None = None
+    producer_id: int = 0
+    producer_epoch: int = 0
+    base_sequence: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[bytes],
+        *,
+        keys: Sequence[bytes] | None = None,
+        topics: Sequence[bytes] | None = None,
+        properties: Sequence[bytes] | None = None,
+        native: Sequence[bytes] | None = None,
+        expiry: Sequence[int] | None = None,
+    ) -> Columns:
+        """For callers that hold an object per record: tools and tests, not the hot path."""
+        given = (values, keys, topics, properties, native, expiry)
+        if any(len(column) != len(values) for column in given if column is not None):
+            raise InvalidArgument("the columns of a batch differ in length")
+        numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))} if topics is not None else {}
+        parts: list[bytes] = []
+        columns = cls(
+            count=len(values),
+            source=b"",
+            value=_append(parts, values),
+            key=_append(parts, keys) if keys is not None else None,
+            properties=_append(parts, properties) if properties is not None else None,
+            native=_append(parts, native) if native is not None else None,
+            topic_index=array("i", [numbers[topic] for topic in topics]) if topics is not None else None,
+            topics=_append(parts, list(numbers)) if topics is not None else None,
+            expiry=array("q", expiry) if expiry is not None else None,
+        )
+        return replace(columns, source=b"".join(parts))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all fields and their offsets: what admission counts. InvalidArgument if a span leaves the source."""
+        total = 8 * self.count if self.expiry is not None else 0
+        if self.topics is not None:
+            total += 4 * self.count + self._span_bytes(self.topics, len(self.topics.starts))
+        for spans in (self.value, self.key, self.properties, self.native):
+            if spans is not None:
+                total += self._span_bytes(spans, self.count)
+        return total
+
+    def select(self, picked: array[int]) -> Columns:
+        """The rows of the given numbers (int32), in that order, over the same source. Unused topics are dropped."""
+        topic_index = _take_int32(self.topic_index, picked) if self.topic_index is not None else None
+        topics = self.topics
+        if topic_index is not None and topics is not None:
+            topics = topics.take(_renumber(topic_index, len(topics.starts)))
+        return replace(
+            self,
+            count=len(picked),
+            value=self.value.take(picked),
+            key=self.key.take(picked) if self.key is not None else None,
+            properties=self.properties.take(picked) if self.properties is not None else None,
+            native=self.native.take(picked) if self.native is not None else None,
+            topic_index=topic_index,
+            topics=topics,
+            expiry=_take_int64(self.expiry, picked) if self.expiry is not None else None,
+        )
+
+    def scatter(self, partitions: int) -> list[tuple[int, Columns]]:
+        """(partition, its rows in order) for each partition of a key that occurs. Without keys all go to partition 0:
+        spreading them is the caller's business."""
+        if self.key is None or partitions == 1:
+            return [(0, self)]
+        numbers = _int32s(self.count)
+        hashing.partitions(self.source, self.key.starts, self.key.ends, partitions, numbers)
+        counts, order = _int32s(partitions), _int32s(self.count)
+        hashing.scatter(numbers, counts, order)
+        stops = list(accumulate(counts))
+        return [
+            (number, self.select(order[stop - count : stop]))
+            for number, (count, stop) in enumerate(zip(counts, stops, strict=True))
+            if count
+        ]
+
+    def _span_bytes(self, spans: Spans, entries: int) -> int:
+        return 4 * entries + kernel.spans_bytes(spans.starts, spans.ends, entries, len(self.source))
+
+
+def _append(parts: list[bytes], entries: Sequence[bytes]) -> Spans:
+    """Spans of the entries behind what `parts` holds already."""
+    first = sum(map(len, parts))
+    parts.append(b"".join(entries))
+    ends = array("i", accumulate(map(len, entries), initial=first))
+    return Spans(ends[:-1], ends[1:])
+
+
+def _int32s(count: int) -> array[int]:
+    return array("i", bytes(4 * count))
+
+
+def _take_int32(values: array[int], picked: array[int]) -> array[int]:
+    out = _int32s(len(picked))
+    rows.take_int32(values, picked, out)
+    return out
+
+
+def _take_int64(values: array[int], picked: array[int]) -> array[int]:
+    out = array("q", bytes(8 * len(picked)))
+    rows.take_int64(values, picked, out)
+    return out
+
+
+def _renumber(topic_index: array[int], topics: int) -> array[int]:
+    """Renumber the topics in place, in order of first use; the old numbers of those in use."""
+    used = _int32s(topics)
+    count = rows.renumber(topic_index, array("i", [-1]) * topics, used)
+    return used[:count]

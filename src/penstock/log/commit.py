@@ -1,0 +1,120 @@
+"""Group commit: what all logs have staged goes to the journal with one write and, if anyone waits for it, one sync."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.core.errors import JournalFailed
+from penstock.core.metrics import ShardMetrics
+from penstock.core.ports import Clock
+from penstock.core.types import Durability, Sequence
+from penstock.log.frames import Frame
+from penstock.log.journal import Journal
+
+logger = logging.getLogger("penstock.log.commit")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    sync_interval_s: float = 1.0
+    # Frames wait in memory for their sync; this bounds how much of that `interval` and `memory` logs may pile up.
+    unsynced_bytes: int = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Frames below `written` are in the journal, those below `synced` are durable; or the journal failed."""
+
+    written: Sequence
+    synced: Sequence
+    failure: JournalFailed | None = None
+
+
+class GroupCommit:
+    """submit() is the loop's, step() the storage thread's."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        options: CommitOptions,
+        metrics: ShardMetrics,
+        tell: Callable[[Progress], None],
+        hand_over: Callable[[list[Frame]], None],
+    ) -> None:
+        """`tell` is called from the storage thread once per group; `hand_over` gets every frame once it is durable."""
+        self._journal, self._clock, self._options, self._metrics = journal, clock, options, metrics
+        self._tell, self._hand_over = tell, hand_over
+        self._staged: deque[Frame] = deque()
+        self._unsynced: list[Frame] = []
+        self._unsynced_bytes = 0
+        self._last_sync = clock.monotonic()
+        self.failure: JournalFailed | None = None
+
+    def submit(self, frame: Frame) -> None:
+        self._staged.append(frame)
+
+    def step(self, *, sync: bool = False) -> None:
+        """Write all that is staged; sync if a frame needs it, if the interval is over, or if told to."""
+        if self.failure is not None:
+            return
+        frames = [self._staged.popleft() for _ in range(len(self._staged))]
+        if not frames and not self._unsynced:
+            return
+        try:
+            self._write(frames)
+            if self._unsynced and (sync or self._must_sync()):
+                self._sync()
+        except OSError as error:
+            self._fail(error)
+            return
+        self._tell(Progress(self._journal.next_sequence, self._journal.synced_sequence))
+
+    def seconds_to_sync(self) -> float | None:
+        """When step() is due although nothing is staged; None if nothing waits for a sync."""
+        if not self._unsynced:
+            return None
+        return max(0.0, self._last_sync + self._options.sync_interval_s - self._clock.monotonic())
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._staged
+
+    def _write(self, frames: list[Frame]) -> None:
+        done = 0
+        while done < len(frames):
+            taken = self._journal.write(frames[done:] if done else frames)
+            self._unsynced += frames[done : done + taken]
+            done += taken
+            if done < len(frames):
+                self._roll()
+        self._unsynced_bytes += sum(frame.bytes for frame in frames)
+
+    def _roll(self) -> None:
+        """The keeper gets what is durable first: rolling may have to wait for its checkpoint."""
+        self._sync()
+        self._tell(Progress(self._journal.next_sequence, self._journal.synced_sequence))
+        self._journal.roll()
+
+    def _must_sync(self) -> bool:
+        return (
+            any(frame.level is Durability.COMMIT for frame in self._unsynced)
+            or self._unsynced_bytes >= self._options.unsynced_bytes
+            or self._clock.monotonic() - self._last_sync >= self._options.sync_interval_s
+        )
+
+    def _sync(self) -> None:
+        self._journal.sync()
+        self._last_sync = self._clock.monotonic()
+        durable, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
+        if durable:
+            self._hand_over(durable)
+
+    def _fail(self, error: OSError) -> None:
+        """Recorded before anybody who waits is told; nothing is written to this journal again."""
+        self.failure = JournalFailed(str(error))
+        logger.critical("journal failed, nothing is acknowledged until the directory is opened again error=%s", error)
+        self._tell(Progress(Sequence(0), Sequence(0), self.failure))

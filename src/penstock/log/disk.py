@@ -1,0 +1,377 @@
+"""The file system behind `core.ports.Disk`, and the lock of a data directory. Nothing else in Penstock opens, maps,
+syncs or renames a file."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import struct
+import sys
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from penstock.core.errors import DirectoryInUse, InvalidArgument
+from penstock.core.ports import Buffer, Disk, File
+from penstock.core.types import FilePosition
+
+# The most buffers one pwritev takes, on Linux and macOS.
+IOV_MAX = 1024
+ALLOCATE_CHUNK_BYTES = 1 << 20
+# Messages are the owner's and its group's (a Spark job in the same group reads them), not everybody's.
+FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
+LOCK_FILE = "lock"
+# No file ever has it. The system answers it with EBADF, where os.fdatasync(-1) is a ValueError.
+CLOSED_DESCRIPTOR = (1 << 31) - 1
+
+Names = list[str]
+
+
+def relative_parts(path: str) -> Names:
+    """The names along a path below the root; `""` and `"."` are the root. InvalidArgument if it leaves the root."""
+    parts = path.split("/")
+    if path.startswith("/") or ".." in parts or "\0" in path:
+        raise InvalidArgument(f"{path!r} is not a path below the data directory")
+    return [part for part in parts if part not in ("", ".")]
+
+
+class RealFile:
+    """One open descriptor, used by one thread at a time. After close() every call but close() gives OSError (EBADF)."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, position: FilePosition, buffers: Sequence[Buffer]) -> None:
+        """Write all of the buffers, one behind the other; a memoryview among them is one of single bytes."""
+        if len(buffers) <= IOV_MAX:
+            self._write_vector(position, buffers)
+            return
+        for first in range(0, len(buffers), IOV_MAX):
+            position = self._write_vector(position, buffers[first : first + IOV_MAX])
+
+    def _write_vector(self, position: int, buffers: Sequence[Buffer]) -> FilePosition:
+        wanted = sum(map(len, buffers))
+        written = os.pwritev(self._descriptor, buffers, position) if wanted else 0
+        if written < wanted:
+            self._write_rest(position + written, memoryview(b"".join(buffers))[written:])
+        return FilePosition(position + wanted)
+
+    def _write_rest(self, position: int, rest: memoryview) -> None:
+        # A full disk writes what fits and says ENOSPC only to the next call, so going on is how the error is found.
+        while rest:
+            written = os.pwrite(self._descriptor, rest, position)
+            if written == 0:
+                raise OSError(errno.EIO, f"nothing was written at byte {position}")
+            position += written
+            rest = rest[written:]
+
+    def read(self, position: FilePosition, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        return self._read_rest(position, size, data)
+
+    def _read_rest(self, position: int, size: int, data: bytes) -> bytes:
+        chunks, got = [data], len(data)
+        while got < size and (chunk := os.pread(self._descriptor, size - got, position + got)):
+            chunks.append(chunk)
+            got += len(chunk)
+        return b"".join(chunks)
+
+    if sys.platform == "darwin":
+
+        def sync(self) -> None:
+            # fsync there leaves the data in the drive's cache.
+            fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)
+    else:
+
+        def sync(self) -> None:
+            os.fdatasync(self._descriptor)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def allocate(self, size: int) -> None:
+        """Zeros from the file's end up to size, synced. They are written, not fallocated: an extent marked unwritten is
+        converted at the first write into it, which is the metadata change that this is to avoid."""
+        position = self.size()
+        zeros = memoryview(bytes(min(ALLOCATE_CHUNK_BYTES, max(size - position, 0))))
+        while position < size:
+            position = self._write_vector(position, [zeros[: size - position]])
+        self.sync()
+
+    def map(self) -> memoryview:
+        """Reading past a later truncation kills the process (SIGBUS): map only files that will not shrink. Before
+        Python 3.13 a map holds a descriptor of its own until the last view of it is gone."""
+        if self.size() == 0:
+            return memoryview(b"")
+        if sys.version_info >= (3, 13):
+            return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ, trackfd=False))
+        return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ))
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, CLOSED_DESCRIPTOR
+        if descriptor != CLOSED_DESCRIPTOR:
+            os.close(descriptor)
+
+
+class RealDisk:
+    """The directory tree below `root`. Any thread may call it; the files it opens have one thread each."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def _at(self, path: str) -> Path:
+        return self.root.joinpath(*relative_parts(path))
+
+    def open(self, path: str) -> RealFile:
+        return RealFile(os.open(self._at(path), os.O_RDWR))
+
+    def open_read(self, path: str) -> RealFile:
+        return RealFile(os.open(self._at(path), os.O_RDONLY))
+
+    def create(self, path: str) -> RealFile:
+        return RealFile(os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC, FILE_MODE))
+
+    def exists(self, path: str) -> bool:
+        return self._at(path).exists()
+
+    def list(self, path: str) -> Names:
+        try:
+            return sorted(entry.name for entry in self._at(path).iterdir())
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: str) -> None:
+        """With parents, the root too. Durable when the parent of each directory made is synced."""
+        directory = self.root
+        directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+        for name in relative_parts(path):
+            directory /= name
+            directory.mkdir(DIRECTORY_MODE, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._at(path).rmdir()
+
+    def rename(self, old: str, new: str) -> None:
+        self._at(old).replace(self._at(new))
+
+    def unlink(self, path: str) -> None:
+        self._at(path).unlink(missing_ok=True)
+
+    def link(self, old: str, new: str) -> None:
+        self._at(new).hardlink_to(self._at(old))
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self) -> int:
+        """What an unprivileged writer can still take."""
+        figures = os.statvfs(self.root)
+        return figures.f_bavail * figures.f_frsize
+
+    def total_bytes(self) -> int:
+        figures = os.statvfs(self.root)
+        return figures.f_blocks * figures.f_frsize
+
+
+class OpenFiles:
+    """At most `limit` open files of a disk, the least recently used closed first. For one thread, which uses what get()
+    gave it before it calls again, and keeps nothing.
+
+    `before_close` is called with a file that is closed to make room. Who writes through it and syncs later should sync
+    there: the kernel may forget a failed write-back of a file that nobody has open."""
+
+    def __init__(self, disk: Disk, limit: int, before_close: Callable[[str, File], None] | None = None) -> None:
+        if limit < 1:
+            raise InvalidArgument(f"at least one file must be open, not {limit}")
+        self._disk = disk
+        self._limit = limit
+        self._before_close = before_close
+        self._files: OrderedDict[str, File] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def get(self, path: str) -> File:
+        """Open for reading and writing; FileNotFoundError if absent."""
+        file = self._files.get(path)
+        if file is not None:
+            self._files.move_to_end(path)
+            return file
+        while len(self._files) >= self._limit:
+            self._close_oldest()
+        file = self._files[path] = self._disk.open(path)
+        return file
+
+    def _close_oldest(self) -> None:
+        path, file = self._files.popitem(last=False)
+        try:
+            if self._before_close is not None:
+                self._before_close(path, file)
+        finally:
+            file.close()
+
+    def drop(self, path: str) -> None:
+        """Close it if it is open: call before its path is renamed, unlinked or replaced."""
+        file = self._files.pop(path, None)
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        while self._files:
+            self._files.popitem()[1].close()
+
+
+class LockHolder(msgspec.Struct, frozen=True):
+    """Who holds a data directory, as its lock file tells."""
+
+    pid: int
+    command: str
+    since: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.command}) since {self.since}"
+
+
+# Between taking the lock and writing its name into the file, a holder is there but has none.
+UNNAMED_HOLDER = LockHolder(0, "starting", "just now")
+
+
+class DirectoryLock:
+    """A data directory belongs to this process until release() or its end, however it ends. A child made by fork does
+    not inherit it. The lock file stays: unlinking it would let two processes lock two files of one name."""
+
+    __slots__ = ("__weakref__", "_descriptor")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        _locks_of_process.add(self)
+
+    @classmethod
+    def acquire(cls, root: Path) -> DirectoryLock:
+        """DirectoryInUse, at once, if another process (or another lock in this one) holds the directory."""
+        descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        try:
+            if not _try_lock(descriptor):
+                raise DirectoryInUse(str(root), str(_read_holder(descriptor)))
+            _write_holder(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(descriptor)
+
+    @staticmethod
+    def holder(root: Path) -> LockHolder | None:
+        """Who holds the directory now, if anybody. Takes no lock, so that asking never makes a starting broker fail."""
+        try:
+            descriptor = os.open(root / LOCK_FILE, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            return _read_holder(descriptor) if _is_locked(descriptor) else None
+        finally:
+            os.close(descriptor)
+
+    def release(self) -> None:
+        """Nothing of the directory may be written after this. Calling it again does nothing."""
+        if self._descriptor >= 0:
+            # Closing alone would not do while some child still has a copy of the descriptor.
+            _unlock(self._descriptor)
+            self.forget()
+
+    def forget(self) -> None:
+        """Close our descriptor without unlocking: what a forked child does with its parent's lock."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> DirectoryLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+_locks_of_process: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
+
+
+def _forget_locks_of_parent() -> None:
+    for lock in list(_locks_of_process):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_locks_of_parent)
+
+
+def _write_holder(descriptor: int) -> None:
+    holder = LockHolder(os.getpid(), " ".join(sys.argv), datetime.now(UTC).isoformat(timespec="seconds"))
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, msgspec.json.encode(holder) + b"\n", 0)
+
+
+def _read_holder(descriptor: int) -> LockHolder:
+    try:
+        return msgspec.json.decode(os.pread(descriptor, 1 << 16, 0), type=LockHolder)
+    except msgspec.DecodeError:
+        return UNNAMED_HOLDER
+
+
+if sys.platform == "linux":
+    # A lock of the open file description: unlike a POSIX record lock it survives that some other code in this process
+    # opens and closes the same file. struct flock: type, whence, start, length, pid; length 0 is to the end.
+    _FLOCK = struct.Struct("@hhqqi0q")
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+
+    def _is_locked(descriptor: int) -> bool:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind: int = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
+        return kind != fcntl.F_UNLCK
+else:
+    # BSD keeps flock and record locks in one table, so F_GETLK sees a flock. struct flock: start, length, pid, type,
+    # whence.
+    _FLOCK = struct.Struct("@qqihh")
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def _is_locked(descriptor: int) -> bool:
+        asked = _FLOCK.pack(0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
+        kind: int = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[3]
+        return kind != fcntl.F_UNLCK

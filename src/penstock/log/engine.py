@@ -1,0 +1,285 @@
+"""A shard without its threads: stages commits, counts what is durable, keeps the logs. One order, one state, plain calls."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.core.errors import (
+    DiskLow,
+    InvalidArgument,
+    JournalFailed,
+    LogPoisoned,
+    NoSuchLog,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    PenstockError,
+    TooLarge,
+)
+from penstock.core.metrics import ShardMetrics
+from penstock.core.ports import Buffer, Clock, Disk
+from penstock.core.types import Durability, LogName, LogNumber, Offset, Purpose
+from penstock.core.types import Sequence as FrameSequence
+from penstock.log import batch as batches
+from penstock.log.bounds import OFFSET_GAP, Bounds
+from penstock.log.catalogue import CatalogueChange, declared_columns, deleted_columns
+from penstock.log.columns import Columns
+from penstock.log.commit import GroupCommit, Progress
+from penstock.log.frames import Entry, Frame, edit_entry, frame_bytes
+from penstock.log.keeper import Written
+from penstock.log.names import CATALOGUE_NUMBER
+from penstock.log.options import ShardOptions
+from penstock.log.partition import Log
+from penstock.log.records import Declared, Edit, LogSettings
+from penstock.log.recovery import Recovered
+
+logger = logging.getLogger("penstock.log.engine")
+
+Done = Callable[[PenstockError | None], None]
+Post = Callable[[Callable[[], None]], None]
+
+
+@dataclass(slots=True)
+class Usage:
+    """Bytes under way, for admission."""
+
+    staged: dict[Purpose, int]
+    """not yet in the journal"""
+    tail: int = 0
+    """not yet in a segment"""
+
+
+class Engine:
+    """Every method is the loop's, except commit.step() (storage thread) and keeper.step() (keeper thread), which reach back
+    only through `post`."""
+
+    def __init__(
+        self, disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetrics, opened: Recovered, post: Post
+    ) -> None:
+        self._disk, self._clock, self._options, self.metrics = disk, clock, options, metrics
+        self.keeper, self.journal, self.catalogue = opened.keeper, opened.journal, opened.catalogue
+        self.commit = GroupCommit(
+            self.journal, clock, options.commit, metrics, lambda p: post(lambda: self._on_progress(p)), self._hand_over
+        )
+        self.keeper.tell = lambda written: post(lambda: self._on_written(written))
+        self.logs: dict[LogNumber, Log] = {}
+        self.usage = Usage({purpose: 0 for purpose in Purpose})
+        self.room: Callable[[], None] = lambda: None
+        """called when bytes under way became fewer"""
+        self._next_sequence = self.journal.next_sequence
+        self._waiting_for_sync: deque[Frame] = deque()
+        self._waiting_for_write: deque[Frame] = deque()
+        self._under_way: deque[tuple[FrameSequence, Purpose, int]] = deque()
+        self._reserve = options.reserve(disk.total_bytes())
+        self._free_bytes = disk.free_bytes()
+        for number, written in self.keeper.logs.items():
+            self._adopt(number, written.name, written.settings, written.bounds)
+            self.logs[number].fault = opened.faults.get(number) or _stopped(written.name, written.stopped)
+        if opened.unclean:
+            self._skip_lost_offsets()
+
+    # Commits
+
+    def stage(self, parts: Sequence[tuple[Log, Columns]], done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[Offset]:
+        """Append to any number of logs in one frame; the first offset of each part. `done` is called once it is committed,
+        or with OutcomeUnknown. Raises, with nothing changed, what can be refused before."""
+        now = self._clock.now_ms()
+        ends: dict[LogNumber, int] = {}
+        entries: list[Entry] = []
+        for log, columns in parts:
+            if log.fault is not None:
+                raise log.fault
+            batch = batches.encode(columns, log.settings.compression)
+            first = ends.get(log.number, log.bounds.end)
+            timestamp = max(now, log.last_timestamp)
+            batches.seal(batch, first, log.bounds.epoch, timestamp)
+            end = ends[log.number] = first + columns.count
+            entries.append(Entry(log.number, batch, None, first, end, columns.count, timestamp, timestamp))
+        level = max(log.settings.durability for log, _ in parts)
+        self._submit(entries, level, done, purpose)
+        return [Offset(entry.first) for entry in entries]
+
+    def stage_raw(self, log: Log, data: Buffer, done: Done, purpose: Purpose = Purpose.PUBLISH) -> None:
+        """Append a batch that carries its own offsets and epoch: it must begin at or behind the end of the log."""
+        header = batches.check(data)
+        if log.fault is not None:
+            raise log.fault
+        if header.base_offset < log.end or header.epoch < log.bounds.epoch:
+            raise InvalidArgument(
+                f"batch at offset {header.base_offset}, epoch {header.epoch} does not continue log {log.name!r} "
+                f"(end {log.end}, epoch {log.bounds.epoch})"
+            )
+        end = batches.next_offset(data)
+        times = header.base_timestamp, header.max_timestamp
+        edit = Edit(
+            end=header.base_offset if header.base_offset > log.end else None,
+            epoch=header.epoch if header.epoch != log.bounds.epoch else None,
+        )
+        entries = [edit_entry(log.number, edit)] if edit != Edit() else []
+        entries.append(Entry(log.number, data, None, header.base_offset, end, header.count, *times))
+        self._submit(entries, log.settings.durability, done, purpose)
+
+    def stage_edit(self, log: Log, edit: Edit, done: Done) -> None:
+        if edit.start is not None and edit.start > log.end:
+            raise OffsetOutOfRange(log.name, edit.start, log.start, log.end)
+        self._submit([edit_entry(log.number, edit)], Durability.COMMIT, done, Purpose.SETTLE)
+
+    def stage_truncate(self, log: Log, end: int, at_batch: int, head: Buffer | None, done: Done) -> None:
+        """Cut the log at `end`. `at_batch` is the first offset of the batch that holds `end`, `head` that batch's part below it."""
+        if not log.start <= at_batch <= end <= log.end:
+            raise OffsetOutOfRange(log.name, end, log.start, log.end)
+        entries = [edit_entry(log.number, Edit(end=at_batch))]
+        if head is not None:
+            header = batches.read_header(head)
+            times = header.base_timestamp, header.max_timestamp
+            entries.append(Entry(log.number, head, None, at_batch, batches.next_offset(head), header.count, *times))
+        self._submit(entries, Durability.COMMIT, done, Purpose.SETTLE)
+
+    # The catalogue
+
+    def stage_create(self, logs: list[tuple[LogName, LogSettings]], done: Done) -> list[Log]:
+        """Usable at once: a commit to a new log comes behind its creation in the one order."""
+        declared = self.catalogue.decide_create(logs)
+        self.stage([(self.logs[CATALOGUE_NUMBER], declared_columns(declared))], done, Purpose.SETTLE)
+        for record in declared:
+            self.catalogue.apply(CatalogueChange(LogNumber(record.number), record))
+            self._adopt(LogNumber(record.number), LogName(record.name), record.settings, Bounds())
+        return [self.logs[LogNumber(record.number)] for record in declared]
+
+    def stage_change(self, log: Log, settings: LogSettings, done: Done) -> None:
+        record = Declared(log.number, log.name, settings)
+        self.stage([(self.logs[CATALOGUE_NUMBER], declared_columns([record]))], done, Purpose.SETTLE)
+        self.catalogue.apply(CatalogueChange(log.number, record))
+        log.settings = settings
+
+    def stage_delete(self, log: Log, done: Done) -> None:
+        if log.number == CATALOGUE_NUMBER:
+            raise InvalidArgument("the catalogue cannot be deleted")
+        self.stage([(self.logs[CATALOGUE_NUMBER], deleted_columns(log.number))], done, Purpose.SETTLE)
+        self.catalogue.apply(CatalogueChange(log.number, None))
+        del self.logs[log.number]
+        self.usage.tail -= sum(len(batch.data) for batch in log.tail)
+        log.fault = NoSuchLog(log.name)
+
+    def log(self, name: str) -> Log:
+        return self.logs[self.catalogue.number_of(name)]
+
+    # Room
+
+    def refuse_if_low(self) -> None:
+        """DiskLow when a publish would eat into the reserve, counting what is staged and not yet written."""
+        free = self.keeper.free_bytes - self.usage.tail
+        if free < self._reserve:
+            self.metrics.publishes_refused_disk += 1
+            raise DiskLow(max(free, 0), self._reserve)
+
+    def _submit(self, entries: list[Entry], level: Durability, done: Done, purpose: Purpose) -> None:
+        if self.commit.failure is not None:
+            raise self.commit.failure
+        size = frame_bytes(entries)
+        if size > self._options.journal.max_frame_bytes:
+            raise TooLarge("the commit", size, self._options.journal.max_frame_bytes)
+        frame = Frame(self._next_sequence, level, entries, size, done)
+        self._next_sequence = FrameSequence(self._next_sequence + 1)
+        for entry in entries:
+            log = self.logs[entry.log]
+            frame.level = max(frame.level, log.waiting_level)
+            log.apply(entry, frame.sequence)
+            self._count(entry)
+        self._wait_for(frame)
+        self._under_way.append((frame.sequence, purpose, size))
+        self.usage.staged[purpose] += size
+        self.commit.submit(frame)
+
+    def _count(self, entry: Entry) -> None:
+        if entry.edit is None:
+            size = len(entry.data)
+            self.usage.tail += size
+            self.metrics.records += entry.records
+            self.metrics.batch_bytes += size
+
+    def _wait_for(self, frame: Frame) -> None:
+        """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no holes."""
+        self.metrics.frames += 1
+        if frame.level is Durability.MEMORY:
+            self._complete(frame)
+            return
+        for entry in frame.entries:
+            log = self.logs[entry.log]
+            log.waiting_level, log.waiting_sequence = frame.level, frame.sequence
+        (self._waiting_for_sync if frame.level is Durability.COMMIT else self._waiting_for_write).append(frame)
+
+    def _complete(self, frame: Frame) -> None:
+        for entry in frame.entries:
+            if (log := self.logs.get(entry.log)) is not None:
+                log.committed(entry, frame.sequence)
+        if frame.done is not None:
+            frame.done(None)
+
+    # What the threads report
+
+    def _on_progress(self, progress: Progress) -> None:
+        if progress.failure is not None:
+            self._on_failure(progress.failure)
+            return
+        waiting = self._waiting_for_write
+        while waiting and waiting[0].sequence < progress.written:
+            self._complete(waiting.popleft())
+        waiting = self._waiting_for_sync
+        while waiting and waiting[0].sequence < progress.synced:
+            self._complete(waiting.popleft())
+        while self._under_way and self._under_way[0][0] < progress.written:
+            _, purpose, size = self._under_way.popleft()
+            self.usage.staged[purpose] -= size
+        self.room()
+
+    def _on_failure(self, failure: JournalFailed) -> None:
+        """Nobody is told that a commit failed: it may be there after reopening, whole."""
+        frames = [*self._waiting_for_write, *self._waiting_for_sync]
+        self._waiting_for_write.clear()
+        self._waiting_for_sync.clear()
+        for frame in frames:
+            for entry in frame.entries:
+                self._poison(entry.log, failure.reason)
+            if frame.done is not None:
+                frame.done(OutcomeUnknown(failure.reason))
+        self.room()
+
+    def _poison(self, number: LogNumber, reason: str) -> None:
+        log = self.logs.get(number)
+        if log is not None and log.fault is None:
+            log.fault = LogPoisoned(log.name, reason)
+            self.metrics.logs_poisoned += 1
+
+    def _on_written(self, written: Written) -> None:
+        for number in written.logs:
+            if (log := self.logs.get(number)) is not None:
+                self.usage.tail -= log.written(written.sequence)
+        for number, reason in written.stopped.items():
+            self._poison(number, reason)
+        self.room()
+
+    def _hand_over(self, frames: list[Frame]) -> None:
+        self.keeper.inbox.extend(frames)
+
+    # Opening
+
+    def _adopt(self, number: LogNumber, name: LogName, settings: LogSettings, bounds: Bounds) -> None:
+        self.logs[number] = Log(number, name, settings, Bounds(bounds.start, bounds.end, bounds.epochs))
+
+    def _skip_lost_offsets(self) -> None:
+        """An offset never names two messages: a log that may have lost acknowledged ones goes on far behind its end."""
+        entries = [
+            edit_entry(log.number, Edit(end=log.end + OFFSET_GAP))
+            for log in self.logs.values()
+            if log.settings.durability is not Durability.COMMIT and log.fault is None
+        ]
+        for i in range(0, len(entries), 10_000):
+            self._submit(entries[i : i + 10_000], Durability.COMMIT, lambda error: None, Purpose.SETTLE)
+        self.commit.step(sync=True)
+
+
+def _stopped(name: str, reason: str) -> PenstockError | None:
+    return LogPoisoned(name, reason) if reason else None

@@ -1,0 +1,221 @@
+"""The journal of a shard: preallocated files used in turn, one sequential write and one sync per group commit.
+
+Files are *slots* (`journal/0003`), never renamed; the header of a slot says which generation it holds and the sequence number
+its frames begin with. A slot is free again once every frame in it lies below the checkpoint; its stale contents are told
+apart by their generation, which the checksum of every frame covers."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.metrics import ShardMetrics
+from penstock.core.ports import Buffer, Clock, Disk, File
+from penstock.core.types import FilePosition, Generation, Sequence
+from penstock.kernels.crc import crc32c
+from penstock.log.frames import MAX_FRAME_BYTES, Frame, encode_frame
+
+logger = logging.getLogger("penstock.log.journal")
+
+DIRECTORY = "journal"
+# Frames begin on their own page, so that no write of a frame ever touches the header.
+FILE_HEADER_BYTES = 4096
+MAGIC = b"PSTJ"
+VERSION = 1
+_AFTER_CRC = struct.Struct("<IIQQ")
+_WHOLE = struct.Struct("<4sIIIQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOptions:
+    file_bytes: int = 32 << 20
+    limit_bytes: int = 1 << 30
+    max_frame_bytes: int = MAX_FRAME_BYTES
+
+    def __post_init__(self) -> None:
+        if self.file_bytes < FILE_HEADER_BYTES + self.max_frame_bytes:
+            raise InvalidArgument(f"journal files of {self.file_bytes} bytes cannot hold a frame of {self.max_frame_bytes}")
+        if self.limit_bytes < 3 * self.file_bytes:
+            raise InvalidArgument(f"a journal of {self.limit_bytes} bytes has no room for three files of {self.file_bytes}")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHeader:
+    generation: Generation
+    first_sequence: Sequence
+
+
+@dataclass(slots=True)
+class UsedSlot:
+    """A slot that still holds frames a recovery would need."""
+
+    path: str
+    end_sequence: Sequence
+
+
+def encode_slot_header(header: SlotHeader) -> bytes:
+    rest = _AFTER_CRC.pack(VERSION, 0, header.generation, header.first_sequence)
+    return MAGIC + crc32c(rest).to_bytes(4, "little") + rest
+
+
+def decode_slot_header(data: bytes) -> SlotHeader | None:
+    """None for a slot that was never used, or whose header was torn before any frame was acknowledged from it."""
+    if len(data) < _WHOLE.size:
+        return None
+    magic, crc, version, _, generation, first = _WHOLE.unpack_from(data)
+    if magic != MAGIC or version != VERSION or crc32c(data[8 : _WHOLE.size]) != crc:
+        return None
+    return SlotHeader(Generation(generation), Sequence(first))
+
+
+class Journal:
+    """Written by the storage thread alone; release() and prepare() are the keeper's. One order of frames, no gaps."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        options: JournalOptions,
+        metrics: ShardMetrics,
+        *,
+        last_generation: Generation,
+        next_sequence: Sequence,
+        used: list[UsedSlot],
+        free: list[str],
+        slots: int,
+    ) -> None:
+        self._disk, self._clock, self._options, self._metrics = disk, clock, options, metrics
+        self._generation = last_generation
+        self.make_space: Callable[[], None] = lambda: None
+        """called when every slot is in use; returns after a release()"""
+        self._used = deque(used)
+        self._free = deque(free)
+        self._slots = slots
+        self._file: File | None = None
+        self._path = ""
+        self._position = FilePosition(0)
+        self.next_sequence = next_sequence
+        """first sequence not yet written"""
+        self.synced_sequence = next_sequence
+        """first sequence not known to be durable"""
+
+    def open(self) -> None:
+        """Begin a new file of a higher generation: what recovery has read is never written on."""
+        self._disk.make_directory(DIRECTORY)
+        self._begin_file()
+
+    def write(self, frames: list[Frame]) -> int:
+        """Write as many of the frames as the current file has room for; how many that were. Durable after sync()."""
+        assert self._file is not None
+        room = self._options.file_bytes - self._position
+        buffers: list[Buffer] = []
+        taken = size = 0
+        for frame in frames:
+            if size + frame.bytes > room:
+                break
+            buffers += encode_frame(frame, self._generation, self.synced_sequence)
+            size += frame.bytes
+            taken += 1
+        if taken:
+            self._file.write(self._position, buffers)
+            self._position = FilePosition(self._position + size)
+            self.next_sequence = Sequence(frames[taken - 1].sequence + 1)
+            self._metrics.journal_writes += 1
+            self._metrics.journal_bytes += size
+        return taken
+
+    def sync(self) -> None:
+        """Everything written is durable when this returns."""
+        assert self._file is not None
+        if self.synced_sequence == self.next_sequence:
+            return
+        begun = self._clock.monotonic()
+        self._file.sync()
+        self.synced_sequence = self.next_sequence
+        took_ns = int((self._clock.monotonic() - begun) * 1e9)
+        metrics = self._metrics
+        metrics.journal_syncs += 1
+        metrics.journal_sync_ns += took_ns
+        metrics.journal_sync_ns_max = max(metrics.journal_sync_ns_max, took_ns)
+
+    def roll(self) -> None:
+        """Go on in the next file. The current one is synced first: a successor's header says that all before it is durable."""
+        assert self._file is not None
+        self.sync()
+        self._file.close()
+        self._used.append(UsedSlot(self._path, self.next_sequence))
+        self._begin_file()
+        self._metrics.journal_rolls += 1
+
+    def release(self, below: Sequence) -> None:
+        """A checkpoint covers every frame below: slots that hold nothing else are free."""
+        while self._used and self._used[0].end_sequence <= below:
+            self._free.append(self._used.popleft().path)
+
+    def prepare(self) -> None:
+        """Have one spare slot ready, so that rolling does not wait for its allocation; also for a full disk."""
+        if not self._free and (path := self._try_allocate()) is not None:
+            self._free.append(path)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def bytes_in_use(self) -> int:
+        return len(self._used) * self._options.file_bytes + self._position
+
+    @property
+    def _max_slots(self) -> int:
+        return self._options.limit_bytes // self._options.file_bytes
+
+    def _begin_file(self) -> None:
+        self._path = self._take_slot()
+        self._file = self._disk.open(self._path)
+        self._generation = Generation(self._generation + 1)
+        header = SlotHeader(self._generation, self.next_sequence)
+        self._file.write(FilePosition(0), [encode_slot_header(header)])
+        self._file.sync()
+        self._position = FilePosition(FILE_HEADER_BYTES)
+
+    def _take_slot(self) -> str:
+        if not self._free and (path := self._try_allocate()) is not None:
+            return path
+        if not self._free:
+            self._metrics.journal_waits += 1
+            self.make_space()
+        if not self._free:
+            raise OSError(errno.ENOSPC, "no journal file is free")
+        return self._free.popleft()
+
+    def _try_allocate(self) -> str | None:
+        """A new slot, unless the journal is as large as it may be or the disk is full."""
+        if self._slots >= self._max_slots:
+            return None
+        try:
+            return self._allocate()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            logger.warning("no room for another journal file files=%d", self._slots)
+            return None
+
+    def _allocate(self) -> str:
+        path = f"{DIRECTORY}/{self._slots:04d}"
+        file = self._disk.create(path)
+        try:
+            file.allocate(self._options.file_bytes)
+        except OSError:
+            self._disk.unlink(path)
+            raise
+        finally:
+            file.close()
+        self._disk.sync_directory(DIRECTORY)
+        self._slots += 1
+        return path

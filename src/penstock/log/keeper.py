@@ -1,0 +1,281 @@
+"""The keeper: writes segments behind the journal, syncs them in small steps, writes checkpoints, lets the journal go."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from penstock.core.metrics import ShardMetrics
+from penstock.core.ports import Clock, Disk
+from penstock.core.types import LogName, LogNumber, Sequence
+from penstock.log.catalogue import Catalogue, changes
+from penstock.log.checkpoint import Checkpoint, LogState, write_checkpoint
+from penstock.log.frames import Entry, Frame
+from penstock.log.journal import Journal
+from penstock.log.names import CATALOGUE_NUMBER
+from penstock.log.records import Declared, EpochStart
+from penstock.log.rescue import Rescue
+from penstock.log.segment_files import SegmentFiles
+from penstock.log.segments import WrittenView
+from penstock.log.written import WrittenLog
+
+logger = logging.getLogger("penstock.log.keeper")
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperOptions:
+    flush_bytes: int = 64 << 10
+    flush_s: float = 0.2
+    # Syncing 64 MiB at once pushes the journal's p99.9 from 1 to 12 ms, in 4 MiB steps to 6: measured, ext4.
+    sync_step_bytes: int = 4 << 20
+    checkpoint_bytes: int = 128 << 20
+    checkpoint_s: float = 30.0
+    max_open_files: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the keeper tells the loop: logs whose segments hold what frames below `sequence` brought them, and logs it gave up."""
+
+    logs: list[LogNumber]
+    sequence: Sequence
+    stopped: dict[LogNumber, str]
+
+
+class Keeper:
+    """One thread. Everything it takes is durable in the journal; what it writes is trusted from the next checkpoint on."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        options: KeeperOptions,
+        metrics: ShardMetrics,
+        files: SegmentFiles,
+        start: Checkpoint,
+        logs: dict[LogNumber, WrittenLog],
+        catalogue: Catalogue,
+        next_sequence: Sequence,
+    ) -> None:
+        self._disk, self._clock, self._options, self._metrics, self.files = disk, clock, options, metrics, files
+        self._catalogue = catalogue
+        self.logs = logs
+        self.views: dict[LogNumber, WrittenView] = {number: log.view() for number, log in logs.items()}
+        """read by others; each view is replaced as a whole"""
+        self.checkpoint = start
+        """the one on disk"""
+        self.inbox: deque[Frame] = deque()
+        """frames the journal has synced, in order"""
+        self.taken_sequence = next_sequence
+        """first frame not folded yet"""
+        self.tell: Callable[[Written], None] = lambda written: None
+        self.publish_cut: Callable[[Iterable[WrittenLog]], None] = lambda logs: None
+        self.deleted: Callable[[LogNumber], None] = lambda number: None
+        self.journal: Journal | None = None
+        self._dirty: dict[LogNumber, WrittenLog] = {}
+        """have bytes that are not in their files"""
+        self._changed: dict[LogNumber, WrittenLog] = {}
+        """changed since the last published cut"""
+        self._touched: dict[LogNumber, WrittenLog] = {}
+        """changed since the checkpoint"""
+        self._states = {LogNumber(state.number): state for state in start.logs}
+        self.checkpoint_wanted = threading.Event()
+        self.free_bytes = disk.free_bytes()
+        """of the disk, when it was last looked at"""
+        self._taken_bytes = 0
+        self._last_flush = self._last_checkpoint = clock.monotonic()
+        self._rescue = Rescue(disk, clock, files, self)
+        self._stopped: dict[LogNumber, str] = {}
+
+    def step(self) -> None:
+        """Take what has come, write what is due, checkpoint if due. Called again and again, at least every flush_s."""
+        self._take_inbox()
+        now = self._clock.monotonic()
+        if now - self._last_flush >= self._options.flush_s:
+            self.flush_all()
+        else:
+            self._flush_large()
+        self._sync_steps()
+        if self._is_checkpoint_due(now):
+            self.write_checkpoint()
+        if self.journal is not None:
+            self.journal.prepare()
+
+    def flush_all(self) -> None:
+        """Move the cut: every frame taken so far is in the segment files afterwards, unless the disk is full."""
+        self._last_flush = self._clock.monotonic()
+        self._flush(list(self._dirty.values()))
+        if not self._dirty:
+            self.publish_cut(self._changed.values())
+            self._changed = {}
+
+    def write_checkpoint(self, *, clean: bool = False) -> bool:
+        """Everything taken so far is trusted in its segments once this returned True; the journal before it is free."""
+        begun = self._clock.monotonic()
+        self._take_inbox()
+        self.flush_all()
+        if self._dirty:
+            return False  # a full disk: the journal keeps what is not written
+        captured, self._touched = self._touched, {}
+        states = {**self._states, **{number: log.state() for number, log in captured.items()}}
+        checkpoint = Checkpoint(
+            start_number=self.checkpoint.start_number,
+            first_sequence=self.taken_sequence,
+            known_durable=self.taken_sequence,
+            next_log_number=self._catalogue.next_number,
+            clean=clean,
+            logs=tuple(state for number, state in states.items() if number in self.logs),
+        )
+        taken_bytes = self._taken_bytes
+        try:
+            self._sync_segments(list(self.files.unsynced))
+            self._rescue.sync(self.logs)
+            self.files.sync_directories()
+            write_checkpoint(self._disk, checkpoint)
+        except OSError as error:
+            self._touched = captured | self._touched
+            logger.warning("checkpoint failed, the old one stands error=%s", error)
+            return False
+        self._states = {LogNumber(state.number): state for state in checkpoint.logs}
+        self.checkpoint = checkpoint
+        self._taken_bytes -= taken_bytes
+        self._let_go(begun)
+        return True
+
+    def make_space(self) -> None:
+        """The journal is full: free some of it. With threads, the shard puts a waiting version in this place."""
+        if not self.write_checkpoint():
+            raise OSError(errno.ENOSPC, "the journal is full and no checkpoint can be written")
+
+    def close(self) -> None:
+        self.files.close()
+
+    def stop_log(self, log: WrittenLog, reason: str) -> None:
+        """The log takes no more records; the loop is told."""
+        log.stopped = reason
+        self.replace(log)
+        self._stopped[log.number] = reason
+        self._metrics.logs_stopped += 1
+        logger.error("log stopped log=%s reason=%s", log.name, reason)
+
+    def replace(self, log: WrittenLog) -> None:
+        """Another fold of the same log takes its place."""
+        self.logs[log.number] = self._touched[log.number] = self._changed[log.number] = log
+        self._dirty.pop(log.number, None)
+        self.views[log.number] = log.view()
+
+    def checkpointed_state(self, number: LogNumber) -> LogState:
+        return self._states.get(number) or LogState(number, 0, 0, (EpochStart(0, 0, 0),))
+
+    def _take_inbox(self) -> None:
+        for _ in range(len(self.inbox)):
+            frame = self.inbox.popleft()
+            for entry in frame.entries:
+                self.take(entry)
+            self.taken_sequence = Sequence(frame.sequence + 1)
+            self._taken_bytes += frame.bytes
+
+    def take(self, entry: Entry) -> None:
+        """Fold one entry of a durable frame."""
+        log = self.logs.get(entry.log)
+        if log is None:
+            return  # its log was deleted later in the journal than this was written
+        if log.stopped:
+            self._rescue.keep_aside(log, entry)
+            return
+        self._touched[log.number] = self._dirty[log.number] = self._changed[log.number] = log
+        log.take(entry)
+        if entry.log == CATALOGUE_NUMBER and entry.edit is None:
+            self._take_catalogue(entry)
+
+    def _take_catalogue(self, entry: Entry) -> None:
+        for change in changes(entry.data):
+            if change.declared is None:
+                self._delete(change.number)
+            elif change.number in self.logs:
+                self.logs[change.number].settings = change.declared.settings
+            else:
+                self._create(change.declared)
+            self._catalogue.apply(change)
+
+    def _create(self, declared: Declared) -> None:
+        number = LogNumber(declared.number)
+        log = WrittenLog(self.files, self._clock, number, LogName(declared.name), declared.settings)
+        self.logs[number] = self._touched[number] = log
+        self.views[number] = log.view()
+
+    def _delete(self, number: LogNumber) -> None:
+        log = self.logs.pop(number, None)
+        for logs in (self._touched, self._dirty, self._changed):
+            logs.pop(number, None)
+        self._states.pop(number, None)
+        self.views.pop(number, None)
+        if log is not None:
+            log.remove_files()
+            self.deleted(number)
+
+    def _flush_large(self) -> None:
+        due = self._options.flush_bytes
+        self._flush([log for log in self._dirty.values() if log.pending_bytes >= due])
+
+    def _flush(self, logs: list[WrittenLog]) -> None:
+        written: list[LogNumber] = []
+        for log in logs:
+            try:
+                log.flush()
+            except OSError as error:
+                self._failed(log, error)
+                continue
+            self._dirty.pop(log.number, None)
+            self.views[log.number] = log.view()
+            written.append(log.number)
+        self.free_bytes = self._disk.free_bytes()
+        if written or self._stopped:
+            stopped, self._stopped = self._stopped, {}
+            self.tell(Written(written, self.taken_sequence, stopped))
+
+    def _failed(self, log: WrittenLog, error: OSError) -> None:
+        """A full disk is waited for; anything else means that the file cannot be relied on."""
+        if error.errno == errno.ENOSPC:
+            logger.warning("segment not written, the disk is full log=%s", log.name)
+            return
+        logger.error("segment failed, writing it anew log=%s error=%s", log.name, error)
+        self._rescue.mend(log, error)
+
+    def _sync_steps(self) -> None:
+        """Files that gathered enough unsynced bytes, so that a checkpoint finds little left to sync."""
+        due = self._options.sync_step_bytes
+        self._sync_segments([path for path, size in self.files.unsynced.items() if size >= due])
+
+    def _sync_segments(self, paths: list[str]) -> None:
+        for path in paths:
+            if path not in self.files.unsynced:
+                continue
+            try:
+                self.files.sync(path)
+            except OSError as error:
+                self._sync_failed(path, error)
+
+    def _sync_failed(self, path: str, error: OSError) -> None:
+        number = LogNumber(int(path.rpartition("/")[0].rpartition("@")[2]))
+        self.files.forget(path)
+        log = self.logs.get(number)
+        if log is not None and path in log.paths():
+            self._failed(log, error)
+
+    def _is_checkpoint_due(self, now: float) -> bool:
+        if self.checkpoint_wanted.is_set() or self._taken_bytes >= self._options.checkpoint_bytes:
+            return True
+        return bool(self._touched) and now - self._last_checkpoint >= self._options.checkpoint_s
+
+    def _let_go(self, begun: float) -> None:
+        if self.journal is not None:
+            self.journal.release(Sequence(self.checkpoint.first_sequence))
+        self.checkpoint_wanted.clear()
+        self._last_checkpoint = self._clock.monotonic()
+        self._metrics.checkpoints += 1
+        self._metrics.checkpoint_ns += int((self._last_checkpoint - begun) * 1e9)

@@ -1,0 +1,96 @@
+"""A log as the loop sees it: what was staged, what is committed, and the hot tail that is not in its segment yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.core.errors import PenstockError
+from penstock.core.ports import Buffer
+from penstock.core.types import Durability, LogName, LogNumber, Sequence
+from penstock.log.bounds import Bounds
+from penstock.log.frames import Entry
+from penstock.log.records import Edit, LogSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TailBatch:
+    sequence: Sequence
+    first: int
+    end: int
+    data: Buffer
+
+
+class Log:
+    """Changed by the loop alone. `bounds` runs ahead to what is staged; readers stop at `high_watermark`."""
+
+    __slots__ = (
+        "bounds",
+        "cut_sequence",
+        "fault",
+        "high_watermark",
+        "last_timestamp",
+        "name",
+        "number",
+        "settings",
+        "tail",
+        "waiting_level",
+        "waiting_sequence",
+    )
+
+    def __init__(self, number: LogNumber, name: LogName, settings: LogSettings, bounds: Bounds) -> None:
+        self.number, self.name, self.settings, self.bounds = number, name, settings, bounds
+        self.high_watermark = bounds.end
+        """end of what is committed, in the sense of the log's durability"""
+        self.tail: list[TailBatch] = []
+        """batches that may not be in the segment files yet, oldest first"""
+        self.last_timestamp = 0
+        self.fault: PenstockError | None = None
+        """why the log takes no records, if it does not"""
+        self.waiting_sequence = Sequence(-1)
+        self.waiting_level = Durability.MEMORY
+        """what its newest commit that is not done waits for"""
+        self.cut_sequence = Sequence(-1)
+
+    @property
+    def start(self) -> int:
+        return self.bounds.start
+
+    @property
+    def end(self) -> int:
+        """first offset not yet given away"""
+        return self.bounds.end
+
+    @property
+    def visible_end(self) -> int:
+        """Readers see records below it. Equal to the high watermark until undecided records exist."""
+        return self.high_watermark
+
+    def apply(self, entry: Entry, sequence: Sequence) -> None:
+        """Fold an entry at once; what rests on it waits for its commit."""
+        if entry.edit is not None:
+            self._apply_edit(entry.edit, sequence)
+            return
+        self.bounds.end = entry.end
+        self.last_timestamp = entry.max_timestamp
+        self.tail.append(TailBatch(sequence, entry.first, entry.end, entry.data))
+
+    def committed(self, entry: Entry, sequence: Sequence) -> None:
+        """The frame that held the entry is committed. What was cut off since does not count."""
+        if sequence == self.waiting_sequence:
+            self.waiting_level, self.waiting_sequence = Durability.MEMORY, Sequence(-1)
+        end = entry.end if entry.edit is None else entry.edit.end
+        if end is not None and sequence >= self.cut_sequence:
+            self.high_watermark = max(self.high_watermark, end)
+
+    def written(self, sequence: Sequence) -> int:
+        """Its segments hold what frames below `sequence` brought: let go of that part of the tail; how many bytes it was."""
+        keep = next((i for i, batch in enumerate(self.tail) if batch.sequence >= sequence), len(self.tail))
+        gone, self.tail = self.tail[:keep], self.tail[keep:]
+        return sum(len(batch.data) for batch in gone)
+
+    def _apply_edit(self, edit: Edit, sequence: Sequence) -> None:
+        if edit.end is not None and edit.end < self.bounds.end:
+            self.cut_sequence = sequence
+            self.tail = [batch for batch in self.tail if batch.first < edit.end]
+            self.high_watermark = min(self.high_watermark, edit.end)
+        self.bounds.apply(edit)

@@ -1,0 +1,93 @@
+"""The segment files of a shard as the keeper uses them: bounded open files, and a list of what is still to be synced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.core.metrics import ShardMetrics
+from penstock.core.ports import Buffer, Disk, File
+from penstock.core.types import FilePosition
+from penstock.log.disk import OpenFiles
+
+
+class SegmentFiles:
+    """Keeper thread only. A file that was written is in `unsynced` until sync() of it returned."""
+
+    def __init__(self, disk: Disk, max_open: int, metrics: ShardMetrics) -> None:
+        self.disk = disk
+        self.unsynced: dict[str, int] = {}
+        self.unsynced_directories: set[str] = set()
+        self.failed: dict[str, OSError] = {}
+        """files whose sync failed when they had to be closed to keep within the bound"""
+        self._open = OpenFiles(disk, max_open, self._sync_before_close)
+        self._metrics = metrics
+
+    def create(self, path: str) -> None:
+        """A file left by a crash is written over in place: an outside reader may be in the middle of it."""
+        directory = path.rpartition("/")[0]
+        self.disk.make_directory(directory)
+        if not self.disk.exists(path):
+            self.disk.create(path).close()
+        self.unsynced[path] = 0
+        while directory not in self.unsynced_directories:
+            self.unsynced_directories.add(directory)
+            directory = directory.rpartition("/")[0]
+
+    def write(self, path: str, position: int, buffers: Sequence[Buffer], size: int) -> None:
+        self._open.get(path).write(FilePosition(position), buffers)
+        self.unsynced[path] = self.unsynced.get(path, 0) + size
+        self._metrics.segment_bytes += size
+
+    def truncate(self, path: str, size: int) -> None:
+        self._open.get(path).truncate(size)
+        self.unsynced.setdefault(path, 0)
+
+    def sync(self, path: str) -> None:
+        """When this returns, all that was written to the file is durable. A failed sync leaves it in `unsynced`."""
+        if (error := self.failed.pop(path, None)) is not None:
+            raise error
+        self._open.get(path).sync()
+        self.unsynced.pop(path, None)
+        self._metrics.segment_syncs += 1
+
+    def sync_directories(self) -> None:
+        """Parents last is not needed: a checkpoint is written only after all of them."""
+        while self.unsynced_directories:
+            directory = next(iter(self.unsynced_directories))
+            self.disk.sync_directory(directory)
+            self.unsynced_directories.discard(directory)
+
+    def map(self, path: str) -> memoryview:
+        file = self.disk.open_read(path)
+        try:
+            return file.map()
+        finally:
+            file.close()
+
+    def unlink(self, path: str) -> None:
+        self.forget(path)
+        self.disk.unlink(path)
+
+    def remove_directory(self, directory: str) -> None:
+        self.disk.remove_directory(directory)
+        self.unsynced_directories.discard(directory)
+
+    def forget(self, path: str) -> None:
+        """Close it; what was written to it no longer matters."""
+        self._open.drop(path)
+        self.unsynced.pop(path, None)
+        self.failed.pop(path, None)
+
+    def close(self) -> None:
+        self._open.close()
+
+    def _sync_before_close(self, path: str, file: File) -> None:
+        """A write-back error that comes after the last descriptor was closed would be reported to nobody."""
+        if path not in self.unsynced:
+            return
+        try:
+            file.sync()
+        except OSError as error:
+            self.failed[path] = error
+        else:
+            del self.unsynced[path]

@@ -1,0 +1,154 @@
+"""Segment files and the states they go through: one active segment that is written behind the journal, then sealed ones."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+from penstock.core.ports import Buffer
+from penstock.log.frames import Entry
+from penstock.log.records import SegmentInfo
+
+# One index entry per this many bytes: a lookup scans at most so much. 24 bytes an entry, 24 KiB a full segment.
+INDEX_STEP_BYTES = 64 << 10
+
+
+def segment_path(directory: str, base: int, version: int) -> str:
+    """Version 0 is what appending made; compaction and rewriting after a failed sync make higher ones."""
+    return f"{directory}/{base:020d}.seg" if version == 0 else f"{directory}/{base:020d}.{version}.seg"
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSegment:
+    """Never written again. `synced_bytes` of an ActiveSegment have no counterpart here: a checkpoint that names it synced it."""
+
+    path: str
+    info: SegmentInfo
+
+
+@dataclass(slots=True)
+class SparseIndex:
+    """For some batches of a segment, about one in INDEX_STEP_BYTES: first offset, byte position, greatest timestamp so far."""
+
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    positions: array[int] = field(default_factory=lambda: array("q"))
+    timestamps: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, offset: int, position: int, timestamp: int) -> None:
+        """Readers beside the writer look at `positions` last: an entry is complete once it is there."""
+        self.offsets.append(offset)
+        self.timestamps.append(timestamp)
+        self.positions.append(position)
+
+    def cut(self, position: int) -> None:
+        while self.positions and self.positions[-1] >= position:
+            for column in (self.positions, self.timestamps, self.offsets):
+                column.pop()
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveView:
+    """The active segment as far as it is written, for readers beside the keeper."""
+
+    path: str
+    info: SegmentInfo
+    index: SparseIndex
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenView:
+    """What of a log lies in files, at one moment; readers take the whole of it by one reference."""
+
+    start: int
+    end: int
+    sealed: tuple[SealedSegment, ...] = ()
+    active: ActiveView | None = None
+    list_version: int = 0
+
+
+@dataclass(slots=True)
+class ActiveSegment:
+    """The tail of a log in files. What append() takes is durable by its journal frame; the file is trusted up to its checkpoint.
+    Keeper thread only."""
+
+    directory: str
+    base: int
+    version: int
+    end: int
+    opened_at: float
+    written_bytes: int = 0
+    """in the file (page cache)"""
+    records: int = 0
+    first_timestamp: int = 0
+    max_timestamp: int = 0
+    index: SparseIndex = field(default_factory=SparseIndex)
+    pending: list[Entry] = field(default_factory=list)
+    """taken, not yet in the file"""
+    pending_bytes: int = 0
+    exists: bool = False
+    """whether the file was created"""
+
+    @property
+    def path(self) -> str:
+        return segment_path(self.directory, self.base, self.version)
+
+    @property
+    def bytes(self) -> int:
+        return self.written_bytes + self.pending_bytes
+
+    def append(self, entry: Entry) -> None:
+        position = self.bytes
+        if not self.records:
+            self.first_timestamp = entry.first_timestamp
+        if not self.index.positions or position - self.index.positions[-1] >= INDEX_STEP_BYTES:
+            self.index.add(entry.first, position, self.max_timestamp)
+        self.pending.append(entry)
+        self.pending_bytes += len(entry.data)
+        self.records += entry.records
+        self.end = entry.end
+        self.max_timestamp = max(self.max_timestamp, entry.max_timestamp)
+
+    def drop_pending_from(self, offset: int) -> None:
+        """Take back what append() took at and above `offset`."""
+        while self.pending and self.pending[-1].first >= offset:
+            entry = self.pending.pop()
+            self.pending_bytes -= len(entry.data)
+            self.records -= entry.records
+        self.index.cut(self.bytes)
+        if self.pending:
+            self.max_timestamp = self.pending[-1].max_timestamp
+        self.end = offset
+
+    def written(self) -> None:
+        """The pending bytes are in the file."""
+        self.written_bytes += self.pending_bytes
+        self.pending, self.pending_bytes = [], 0
+
+    def info(self) -> SegmentInfo:
+        return SegmentInfo(
+            self.base, self.version, self.end, self.bytes, self.records, self.first_timestamp, self.max_timestamp
+        )
+
+    def seal(self) -> SealedSegment:
+        assert not self.pending
+        return SealedSegment(self.path, self.info())
+
+    def view(self) -> ActiveView:
+        assert not self.pending
+        return ActiveView(self.path, self.info(), self.index)
+
+
+def reopen(directory: str, info: SegmentInfo, opened_at: float) -> ActiveSegment:
+    """A segment that was checkpointed or sealed, to be appended to again. Its index is filled from here on; readers scan before."""
+    return ActiveSegment(
+        directory,
+        info.base,
+        info.version,
+        info.end,
+        opened_at,
+        written_bytes=info.bytes,
+        records=info.records,
+        first_timestamp=info.first_timestamp,
+        max_timestamp=info.max_timestamp,
+        exists=True,
+    )

@@ -1,0 +1,220 @@
+"""A log as its segments have it: the keeper's fold over the frames, in the order of the journal."""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.core.ports import Clock
+from penstock.core.types import LogName, LogNumber
+from penstock.log.bounds import Bounds
+from penstock.log.checkpoint import LogState
+from penstock.log.frames import Entry
+from penstock.log.index import prefix_below
+from penstock.log.names import directory_of
+from penstock.log.records import Edit, LogSettings, SegmentInfo
+from penstock.log.segment_files import SegmentFiles
+from penstock.log.segments import ActiveSegment, SealedSegment, WrittenView, reopen, segment_path
+
+logger = logging.getLogger("penstock.log.segments")
+
+
+class WrittenLog:
+    """Keeper thread only. Takes only frames that are durable in the journal, so whatever an edit destroys may go at once.
+    take() changes memory and unlinks; writing is flush()'s, which may fail and be tried again."""
+
+    def __init__(self, files: SegmentFiles, clock: Clock, number: LogNumber, name: LogName, settings: LogSettings) -> None:
+        self._files, self._clock = files, clock
+        self.number, self.name, self.settings = number, name, settings
+        self.directory = directory_of(name, number)
+        self.bounds = Bounds()
+        self.sealed: list[SealedSegment] = []
+        self.full: list[ActiveSegment] = []
+        """take no more batches, to be sealed once their bytes are written"""
+        self.active: ActiveSegment | None = None
+        self.next_version = 0
+        """of segments begun from now on: above 0 once a file had to be given up"""
+        self.list_version = 0
+        self.stopped = ""
+        self.aside: tuple[str, ...] = ()
+
+    @classmethod
+    def restored(
+        cls, files: SegmentFiles, clock: Clock, name: LogName, settings: LogSettings, state: LogState
+    ) -> WrittenLog:
+        """As the checkpoint has it."""
+        log = cls(files, clock, LogNumber(state.number), name, settings)
+        log.bounds = Bounds(state.start, state.end, state.epochs)
+        log.sealed = [SealedSegment(segment_path(log.directory, info.base, info.version), info) for info in state.sealed]
+        if state.active is not None:
+            log.active = reopen(log.directory, state.active, clock.monotonic())
+        log.stopped, log.aside = state.stopped, state.aside
+        return log
+
+    @property
+    def pending_bytes(self) -> int:
+        active = self.active.pending_bytes if self.active is not None else 0
+        return active + sum(segment.pending_bytes for segment in self.full)
+
+    def take(self, entry: Entry) -> None:
+        """Fold one entry of a frame."""
+        if entry.edit is not None:
+            self._take_edit(entry.edit)
+            return
+        if entry.end > self.bounds.start:
+            self._take_batch(entry)
+        self.bounds.end = entry.end
+
+    def flush(self) -> None:
+        """Write what is pending. On OSError the rest stays pending."""
+        while self.full:
+            self._write(self.full[0])
+            self._seal(self.full.pop(0))
+        if self.active is not None:
+            self._write(self.active)
+
+    def seal_if_old(self) -> bool:
+        """So that retention by time reaches the last segment of a log that gets no more records."""
+        active = self.active
+        if active is None or active.pending or self._clock.monotonic() - active.opened_at < self.settings.segment_age_s:
+            return False
+        self.active = None
+        self._seal(active)
+        return True
+
+    def view(self) -> WrittenView:
+        """Call after flush(): what lies in files is all there is then."""
+        active = self.active.view() if self.active is not None and self.active.exists else None
+        return WrittenView(self.bounds.start, self.bounds.end, tuple(self.sealed), active, self.list_version)
+
+    def state(self) -> LogState:
+        """Call after flush()."""
+        active = self.active.info() if self.active is not None and self.active.exists else None
+        sealed = tuple(segment.info for segment in self.sealed)
+        bounds = self.bounds
+        return LogState(
+            self.number, bounds.start, bounds.end, tuple(bounds.epochs), sealed, active, self.stopped, self.aside
+        )
+
+    def paths(self) -> list[str]:
+        """The files that hold its bytes."""
+        unsealed = [*self.full, self.active] if self.active is not None else self.full
+        return [segment.path for segment in self.sealed] + [segment.path for segment in unsealed if segment.exists]
+
+    def remove_files(self) -> None:
+        """The log was deleted."""
+        for path in self.paths():
+            self._files.unlink(path)
+        self._files.remove_directory(self.directory)
+
+    def _write(self, segment: ActiveSegment) -> None:
+        if not segment.pending:
+            return
+        if not segment.exists:
+            self._files.create(segment.path)
+            segment.exists = True
+        buffers = [entry.data for entry in segment.pending]
+        self._files.write(segment.path, segment.written_bytes, buffers, segment.pending_bytes)
+        segment.written()
+
+    def _take_batch(self, entry: Entry) -> None:
+        if self.active is not None and self._is_full(self.active, entry):
+            self.full.append(self.active)
+            self.active = None
+        if self.active is None:
+            now = self._clock.monotonic()
+            self.active = ActiveSegment(self.directory, entry.first, self.next_version, entry.first, now)
+            self.list_version += 1
+        self.active.append(entry)
+
+    def _is_full(self, active: ActiveSegment, entry: Entry) -> bool:
+        too_large = active.bytes + len(entry.data) > self.settings.segment_bytes
+        too_old = entry.max_timestamp - active.first_timestamp >= self.settings.segment_age_s * 1000
+        return active.records > 0 and (too_large or too_old)
+
+    def _seal(self, active: ActiveSegment) -> None:
+        segment = active.seal()
+        self.sealed.append(segment)
+        self.list_version += 1
+        logger.debug("segment sealed log=%s base=%d bytes=%d", self.name, segment.info.base, segment.info.bytes)
+
+    def _take_edit(self, edit: Edit) -> None:
+        end = self.bounds.end
+        self.bounds.apply(edit)
+        if edit.end is not None and edit.end < end:
+            self._cut_to(edit.end)
+        elif edit.end is not None and edit.end > end:
+            self._begin_anew()
+        if edit.start is not None:
+            self._trim_to(edit.start)
+        if edit.removed or edit.added:
+            self._swap(edit)
+
+    def _begin_anew(self) -> None:
+        """Offsets were skipped: the next record begins a segment of its own."""
+        if self.active is not None:
+            self.full.append(self.active)
+            self.active = None
+
+    def _trim_to(self, start: int) -> None:
+        while self.sealed and self.sealed[0].info.end <= start:
+            self._drop(self.sealed.pop(0).path)
+        while self.full and self.full[0].end <= start:
+            self._give_up(self.full.pop(0))
+        if self.active is not None and self.active.end <= start:
+            self._give_up(self.active)
+            self.active = None
+
+    def _cut_to(self, end: int) -> None:
+        """`end` is the first offset of a batch: the shard sees to that."""
+        unsealed = [*self.full, self.active] if self.active is not None else self.full
+        while unsealed and unsealed[-1].base >= end:
+            self._give_up(unsealed.pop())
+        self.full, self.active = unsealed, None
+        if unsealed and unsealed[-1].end > end:
+            self.active = self._cut_unsealed(unsealed.pop(), end)
+        elif not unsealed:
+            self._cut_sealed(end)
+        self.list_version += 1
+
+    def _cut_unsealed(self, segment: ActiveSegment, end: int) -> ActiveSegment:
+        segment.drop_pending_from(end)
+        return segment if segment.pending else self._reopen_below(segment.seal(), end)
+
+    def _cut_sealed(self, end: int) -> None:
+        while self.sealed and self.sealed[-1].info.base >= end:
+            self._drop(self.sealed.pop().path)
+        if self.sealed and self.sealed[-1].info.end > end:
+            self.active = self._reopen_below(self.sealed.pop(), end)
+
+    def _reopen_below(self, segment: SealedSegment, end: int) -> ActiveSegment:
+        info = segment.info
+        prefix = prefix_below(self._files.map(segment.path), info.bytes, end)
+        kept = SegmentInfo(
+            info.base, info.version, end, prefix.bytes, prefix.records, info.first_timestamp, prefix.max_timestamp
+        )
+        self._files.truncate(segment.path, prefix.bytes)
+        active = reopen(self.directory, kept, self._clock.monotonic())
+        active.index = prefix.index
+        return active
+
+    def _swap(self, edit: Edit) -> None:
+        """Compaction's result takes the place of what it was made from, unless that has changed in the meantime."""
+        removed = set(edit.removed)
+        old = [segment for segment in self.sealed if (segment.info.base, segment.info.version) in removed]
+        new = [SealedSegment(segment_path(self.directory, info.base, info.version), info) for info in edit.added]
+        if not old or len(old) != len(removed):
+            for segment in new:
+                self._files.unlink(segment.path)
+            return
+        at = self.sealed.index(old[0])
+        self.sealed[at : at + len(old)] = new
+        for segment in old:
+            self._drop(segment.path)
+
+    def _give_up(self, segment: ActiveSegment) -> None:
+        if segment.exists:
+            self._drop(segment.path)
+
+    def _drop(self, path: str) -> None:
+        self.list_version += 1
+        self._files.unlink(path)

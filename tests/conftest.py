@@ -1,0 +1,24 @@
+"""What holds for every test: hypothesis profiles, and no failure that only a log line would tell of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+from tests.support.loop import LoopErrors, watched_loops
+
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
+settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture(autouse=True)
+def loop_errors() -> Iterator[LoopErrors]:
+    """Fails the test on an unhandled loop exception. Threads and finalizers need nothing here: pytest warns of
+    them, and warnings are errors."""
+    with watched_loops() as errors:
+        yield errors
+        errors.check()

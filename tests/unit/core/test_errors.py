@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from penstock.core import errors
+from penstock.core.errors import ErrorCode, PenstockError
+
+CLASSES = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, PenstockError) and kind is not PenstockError
+]
+
+RAISED: list[PenstockError] = [
+    errors.InvalidArgument("partitions is 0: write at least 1"),
+    errors.NoSuchLog("orders/0"),
+    errors.LogExists("orders/0"),
+    errors.OffsetOutOfRange("orders/0", 7, 10, 20),
+    errors.TooLarge("the batch", 99, 64),
+    errors.CorruptBatch("checksum is wrong", 4096),
+    errors.CorruptFrame("checksum is wrong", 4096),
+    errors.LogDamaged("orders/0", "0.log", 4096, "checksum is wrong"),
+    errors.LogPoisoned("orders/0", "No space left on device"),
+    errors.JournalDamaged(5, 9, "checksum is wrong"),
+    errors.JournalFailed("Input/output error"),
+    errors.OutcomeUnknown("Input/output error"),
+    errors.DiskLow(10, 1 << 30),
+    errors.DirectoryInUse("/data", "process 42"),
+    errors.DirectoryFormat("/data has format 9, this version reads up to 1: start a newer version"),
+    errors.Closed("the shard is closed: open it again"),
+    errors.UnsupportedPlatform("no fdatasync here: run on Linux or macOS"),
+]
+
+# What the reader of each message is told to do. The others get their text from where they are raised, or
+# (the two Corrupt…) are told to the user as LogDamaged or JournalDamaged.
+ADVICE = {
+    ErrorCode.NO_SUCH_LOG: "create it first",
+    ErrorCode.LOG_EXISTS: "open it",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "oldest record kept is at 10",
+    ErrorCode.TOO_LARGE: "smaller parts",
+    ErrorCode.LOG_DAMAGED: "penstock log repair DIR --log orders/0",
+    ErrorCode.LOG_POISONED: "until the directory is opened again",
+    ErrorCode.JOURNAL_DAMAGED: "penstock log repair DIR --journal",
+    ErrorCode.JOURNAL_FAILED: "until the directory is opened again",
+    ErrorCode.OUTCOME_UNKNOWN: "read before sending it again",
+    ErrorCode.DISK_LOW: "trim or delete logs",
+    ErrorCode.DIRECTORY_IN_USE: "stop it",
+}
+
+
+def test_every_code_has_exactly_one_class() -> None:
+    assert sorted(kind.code.value for kind in CLASSES) == sorted(code.value for code in ErrorCode)
+
+
+def test_every_class_is_tried_here() -> None:
+    assert {type(error) for error in RAISED} == set(CLASSES)
+
+
+def test_codes_are_words_joined_by_hyphens() -> None:
+    assert all(code.value == code.value.lower() and code.value.replace("-", "").isalpha() for code in ErrorCode)
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_a_message_says_what_to_do_and_names_its_facts(error: PenstockError) -> None:
+    assert ADVICE.get(error.code, "") in str(error)
+    assert all(str(fact) in str(error) for fact in vars(error).values())
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_an_error_survives_pickling_and_copying(error: PenstockError) -> None:
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(twin) is type(error)
+        assert (str(twin), vars(twin), twin.code) == (str(error), vars(error), error.code)
+
+
+def test_an_invalid_argument_is_a_value_error() -> None:
+    assert issubclass(errors.InvalidArgument, ValueError)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.logs import JsonFormatter, configure_logs
+
+
+def _line(message: str, *args: object) -> dict[str, str]:
+    record = logging.LogRecord("penstock.log", logging.WARNING, __file__, 1, message, args, None)
+    text = JsonFormatter().format(record)
+    assert "\n" not in text
+    line: dict[str, str] = json.loads(text)
+    return line
+
+
+@pytest.fixture
+def penstock_logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("penstock")
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield logger
+    logger.handlers[:], logger.level, logger.propagate = before
+
+
+def test_an_event_with_fields_becomes_an_object() -> None:
+    line = _line("segment sealed log=%s base=%d", "orders/0", 128)
+    assert datetime.fromisoformat(line.pop("time")).utcoffset() is not None
+    assert line == {
+        "level": "warning",
+        "logger": "penstock.log",
+        "event": "segment sealed",
+        "log": "orders/0",
+        "base": "128",
+    }
+
+
+def test_an_event_without_fields_is_all_of_the_text() -> None:
+    assert _line("journal recycled")["event"] == "journal recycled"
+
+
+def test_a_value_with_spaces_is_kept_whole() -> None:
+    line = _line("journal failed reason=%s errno=%d", "No space left on device", 28)
+    assert (line["reason"], line["errno"]) == ("No space left on device", "28")
+
+
+def test_an_empty_value_is_kept() -> None:
+    line = _line("log opened key=%s base=%d", "", 0)
+    assert (line["key"], line["base"]) == ("", "0")
+
+
+def test_an_equals_sign_inside_a_value_starts_no_field() -> None:
+    assert _line("refused topic=%s", "a?b=c")["topic"] == "a?b=c"
+
+
+@pytest.mark.parametrize("key", ["time", "level", "logger", "event", "exception"])
+def test_a_field_never_replaces_a_key_of_ours(key: str) -> None:
+    line = _line(f"checked {key}=mine")
+    assert line[f"{key}_"] == "mine"
+    assert line.get(key) != "mine"
+
+
+@given(st.text())
+def test_any_text_stays_one_line(text: str) -> None:
+    _line("read reason=%s", text)
+
+
+def test_an_exception_is_part_of_its_line() -> None:
+    try:
+        raise OSError(5, "Input/output error")
+    except OSError:
+        record = logging.LogRecord("penstock", logging.ERROR, __file__, 1, "sync failed", (), sys.exc_info())
+    line = json.loads(JsonFormatter().format(record))
+    assert line["event"] == "sync failed"
+    assert "Input/output error" in line["exception"]
+
+
+def test_configuring_again_changes_level_and_format(
+    penstock_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs("warning", "text")
+    logging.getLogger("penstock.log").info("unheard")
+    configure_logs("info", "json")
+    logging.getLogger("penstock.log").info("heard base=%d", 1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["heard"]
+
+
+def test_text_lines_name_level_and_logger(penstock_logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("INFO", "text")
+    logging.getLogger("penstock.log").info("heard base=%d", 1)
+    assert capsys.readouterr().err.endswith("INFO    penstock.log heard base=1\n")
+
+
+def test_an_unknown_level_is_refused_and_changes_nothing(penstock_logger: logging.Logger) -> None:
+    configure_logs("info", "text")
+    handlers = penstock_logger.handlers[:]
+    with pytest.raises(InvalidArgument, match="'loud' is not a log level: write debug"):
+        configure_logs("loud", "text")
+    assert penstock_logger.handlers == handlers

@@ -1,0 +1,197 @@
+"""What only the real disk can show: short writes, limits of the system, and the bound on open files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.support.simdisk import SimDisk
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.ports import File
+from penstock.core.types import FilePosition
+from penstock.log.disk import OpenFiles, RealDisk
+
+START = FilePosition(0)
+
+
+def shorten_writes(monkeypatch: pytest.MonkeyPatch, limit_bytes: int) -> None:
+    """A system that never takes more than so much at once (and, told 0, takes single bytes from the second call on)."""
+    pwrite = os.pwrite
+
+    def short_pwritev(descriptor: int, buffers: Sequence[bytes], position: int) -> int:
+        return pwrite(descriptor, b"".join(buffers)[:limit_bytes], position)
+
+    def short_pwrite(descriptor: int, data: memoryview, position: int) -> int:
+        return pwrite(descriptor, data[: limit_bytes or 1], position)
+
+    monkeypatch.setattr(os, "pwritev", short_pwritev)
+    monkeypatch.setattr(os, "pwrite", short_pwrite)
+
+
+@pytest.mark.parametrize("limit_bytes", [0, 1, 4, 5, 999])
+def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_bytes: int) -> None:
+    shorten_writes(monkeypatch, limit_bytes)
+    buffers = [b"%04d" % number for number in range(1500)]
+    file = RealDisk(tmp_path).create("f")
+    file.write(FilePosition(5), buffers)
+    assert file.read(FilePosition(5), 1 << 20) == b"".join(buffers)
+
+
+def test_a_write_that_makes_no_progress_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RealDisk(tmp_path).create("f")
+    monkeypatch.setattr(os, "pwritev", lambda *_: 0)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
+    with pytest.raises(OSError, match="nothing was written"):
+        file.write(START, [b"data"])
+
+
+def test_a_short_read_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RealDisk(tmp_path).create("f")
+    file.write(START, [b"0123456789"])
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, position: pread(descriptor, min(size, 3), position))
+    assert file.read(START, 8) == b"01234567"
+    assert file.read(FilePosition(1), 100) == b"123456789"
+
+
+@pytest.fixture
+def files_end_at_10000_bytes() -> Iterator[None]:
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, old[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+@pytest.mark.usefixtures("files_end_at_10000_bytes")
+def test_the_kernels_short_write_leads_to_its_error(tmp_path: Path) -> None:
+    file = RealDisk(tmp_path).create("f")
+    with pytest.raises(OSError) as failed:
+        file.write(FilePosition(4000), [b"x" * 4000, b"y" * 4000])
+    assert failed.value.errno == errno.EFBIG
+    assert file.size() == 10_000
+    assert file.read(FilePosition(4000), 6000) == b"x" * 4000 + b"y" * 2000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[RealDisk]:
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a full disk needs the right to mount a tmpfs: {mounted.stderr.strip()}")
+    yield RealDisk(tmp_path)
+    subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+@pytest.mark.faults
+def test_a_full_disk_takes_what_fits_and_then_says_so(small_disk: RealDisk) -> None:
+    file = small_disk.create("f")
+    file.allocate(1 << 19)
+    with pytest.raises(OSError) as failed:
+        file.write(FilePosition(1 << 19), [b"x" * (1 << 18)] * 4)
+    assert failed.value.errno == errno.ENOSPC
+    assert small_disk.free_bytes() == 0
+    assert small_disk.total_bytes() == 1 << 20
+    file.write(START, [b"inside, so it needs no room"])
+    file.sync()
+    assert file.size() == 1 << 20
+    file.close()
+
+
+def test_a_map_holds_no_part_of_the_path(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    file = disk.create("old")
+    file.write(START, [b"first"])
+    view = file.map()
+    disk.create("new").write(START, [b"other"])
+    disk.rename("new", "old")
+    assert bytes(view) == b"first"
+
+
+def test_other_users_cannot_read_messages(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path / "data")
+    disk.make_directory("a/b")
+    disk.create("a/b/f").close()
+    for path in ("", "a", "a/b", "a/b/f"):
+        assert (tmp_path / "data" / path).stat().st_mode & 0o007 == 0
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_the_number_of_open_files_is_bounded(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    for number in range(20):
+        disk.create(f"{number}").close()
+    before = open_descriptors()
+    files = OpenFiles(disk, 3)
+    for number in range(20):
+        files.get(f"{number}").write(START, [b"%d" % number])
+    assert open_descriptors() == before + 3
+    assert files.get("0").read(START, 9) == b"0"
+    files.close()
+    assert open_descriptors() == before
+
+
+def test_the_file_used_longest_ago_is_closed_and_shown_before() -> None:
+    disk = SimDisk()
+    for name in "abc":
+        disk.create(name)
+    closing: list[tuple[str, int]] = []
+
+    def note(path: str, file: File) -> None:
+        closing.append((path, file.size()))
+
+    files = OpenFiles(disk, 2, note)
+    first = files.get("a")
+    files.get("b")
+    assert files.get("a") is first
+    files.get("c")
+    assert closing == [("b", 0)]
+    assert files.get("a") is first
+    assert len(files) == 2
+
+
+def test_a_dropped_file_is_opened_anew() -> None:
+    disk = SimDisk()
+    disk.create("f")
+    files = OpenFiles(disk, 2)
+    old = files.get("f")
+    files.drop("f")
+    files.drop("never opened")
+    assert files.get("f") is not old
+    with pytest.raises(OSError, match="descriptor"):
+        old.size()
+
+
+def test_a_file_that_cannot_be_opened_is_not_kept() -> None:
+    files = OpenFiles(SimDisk(), 1)
+    with pytest.raises(FileNotFoundError):
+        files.get("absent")
+    assert len(files) == 0
+
+
+def test_a_failure_before_closing_still_closes() -> None:
+    disk = SimDisk()
+    disk.create("a")
+    disk.create("b")
+    disk.fail("sync", "a", OSError(errno.EIO, "broken"))
+    files = OpenFiles(disk, 1, lambda _, file: file.sync())
+    lost = files.get("a")
+    with pytest.raises(OSError, match="broken"):
+        files.get("b")
+    assert len(files) == 0
+    with pytest.raises(OSError, match="descriptor"):
+        lost.size()
+
+
+def test_no_room_for_any_file_is_refused() -> None:
+    with pytest.raises(InvalidArgument):
+        OpenFiles(SimDisk(), 0)
