@@ -1,4 +1,4 @@
-"""The batch format said a second time, naively: one record and one struct at a time. Tests hold the kernels against it."""
+"""The batch format said a second time, naively: a struct at a time. Tests hold the kernels against it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def renumber(index: array[int], new_number: array[int], used: array[int]) -> int
 
 
 def subtract(values: array[int], base: int, out: array[int]) -> int:
-    """out[i] = values[i] - base, for int64 values whose distance from the base fits int64; OverflowError if not int32."""
+    """out[i] = values[i] - base; OverflowError if that does not fit int32. It must fit int64."""
     for i in range(len(values)):
         delta = values[i] - base
         if delta > _INT32_MAX or delta < -_INT32_MAX - 1:

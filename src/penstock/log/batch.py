@@ -112,13 +112,7 @@ def build(
     offset_delta: array[int] | None = None,
 ) -> bytearray:
     """encode() with the two columns that only batches made from other batches have (FORMAT.md)."""
-    key, properties, native, topics, value = (
-        columns.key,
-        columns.properties,
-        columns.native,
-        columns.topics,
-        columns.value,
-    )
+    key, properties, native, topics = columns.key, columns.properties, columns.native, columns.topics
     batch = kernel.build(
         MAX_BODY_BYTES,
         HEADER_BYTES,
@@ -136,41 +130,32 @@ def build(
         None if properties is None else properties.ends,
         None if native is None else native.starts,
         None if native is None else native.ends,
-        value.starts,
-        value.ends,
-    )
-    flags = (
-        VALUE
-        | (0 if key is None else KEY)
-        | (0 if properties is None else PROPERTIES)
-        | (0 if native is None else NATIVE)
-        | (0 if columns.topic_index is None else TOPIC)
-        | (0 if columns.expiry is None else EXPIRY)
-        | (0 if timestamp_delta is None else TIMESTAMP_DELTA)
-        | (0 if offset_delta is None else OFFSET_DELTA)
+        columns.value.starts,
+        columns.value.ends,
     )
     if compression:
         batch, compression = codec.compress(batch, HEADER_BYTES, Compression(compression))
-    HEADER.pack_into(
-        batch,
-        0,
-        MAGIC,
-        0,
-        0,
-        len(batch) - HEADER_BYTES,
-        columns.count,
-        0,
-        flags,
-        compression,
-        VERSION,
-        0,
-        0,
-        columns.producer_id,
-        columns.producer_epoch,
-        0,
-        columns.base_sequence,
-    )
+    flags = _flags(columns) | (0 if timestamp_delta is None else TIMESTAMP_DELTA)
+    _write_header(batch, columns, flags | (0 if offset_delta is None else OFFSET_DELTA), compression)
     return batch
+
+
+def _flags(columns: Columns) -> int:
+    return (
+        VALUE
+        | (0 if columns.key is None else KEY)
+        | (0 if columns.properties is None else PROPERTIES)
+        | (0 if columns.native is None else NATIVE)
+        | (0 if columns.topic_index is None else TOPIC)
+        | (0 if columns.expiry is None else EXPIRY)
+    )
+
+
+def _write_header(batch: bytearray, columns: Columns, flags: int, compression: int) -> None:
+    """All but checksum, base offset, epoch and timestamps, which are zeros until seal()."""
+    body_bytes = len(batch) - HEADER_BYTES
+    head = (MAGIC, 0, 0, body_bytes, columns.count, 0, flags, compression, VERSION, 0, 0)
+    HEADER.pack_into(batch, 0, *head, columns.producer_id, columns.producer_epoch, 0, columns.base_sequence)
 
 
 def seal(

@@ -36,4 +36,6 @@ class Bounds:
 
     def skipped(self) -> int:
         """Offsets between start and end that never named a record because they were skipped."""
-        return sum(epoch.start - max(epoch.previous_end, self.start) for epoch in self.epochs if epoch.start > self.start)
+        return sum(
+            epoch.start - max(epoch.previous_end, self.start) for epoch in self.epochs if epoch.start > self.start
+        )

@@ -68,7 +68,9 @@ class Catalogue:
 
 
 def declared_columns(records: list[Declared]) -> Columns:
-    return Columns.of([encode_declared(record) for record in records], keys=[b"%d" % record.number for record in records])
+    return Columns.of(
+        [encode_declared(record) for record in records], keys=[b"%d" % record.number for record in records]
+    )
 
 
 def deleted_columns(number: LogNumber) -> Columns:

@@ -72,7 +72,9 @@ def read_checkpoint(disk: Disk) -> Checkpoint | None:
     data = file.read(FilePosition(0), file.size())
     file.close()
     if len(data) < _HEAD.size:
-        raise DirectoryFormat(f"the file {PATH!r} is cut short; restore the directory from a backup, or see `penstock log repair --help`")
+        raise DirectoryFormat(
+            f"the file {PATH!r} is cut short; restore the directory from a backup, or see `penstock log repair --help`"
+        )
     magic, crc, size = _HEAD.unpack_from(data)
     body = data[_HEAD.size : _HEAD.size + size]
     if magic != MAGIC or len(body) != size or crc32c(body) != crc:

@@ -51,6 +51,8 @@ class GroupCommit:
         self._staged: deque[Frame] = deque()
         self._unsynced: list[Frame] = []
         self._unsynced_bytes = 0
+        self._sync_wanted = False
+        """one of the unsynced frames has somebody waiting for its sync"""
         self._last_sync = clock.monotonic()
         self.failure: JournalFailed | None = None
 
@@ -69,7 +71,7 @@ class GroupCommit:
             if self._unsynced and (sync or self._must_sync()):
                 self._sync()
         except OSError as error:
-            self._fail(error)
+            self.fail(JournalFailed(str(error)))
             return
         self._tell(Progress(self._journal.next_sequence, self._journal.synced_sequence))
 
@@ -87,11 +89,15 @@ class GroupCommit:
         done = 0
         while done < len(frames):
             taken = self._journal.write(frames[done:] if done else frames)
-            self._unsynced += frames[done : done + taken]
+            self._await_sync(frames[done : done + taken])
             done += taken
             if done < len(frames):
                 self._roll()
-        self._unsynced_bytes += sum(frame.bytes for frame in frames)
+
+    def _await_sync(self, frames: list[Frame]) -> None:
+        self._unsynced += frames
+        self._unsynced_bytes += sum([frame.bytes for frame in frames])
+        self._sync_wanted |= any([frame.level is Durability.COMMIT for frame in frames])
 
     def _roll(self) -> None:
         """The keeper gets what is durable first: rolling may have to wait for its checkpoint."""
@@ -101,7 +107,7 @@ class GroupCommit:
 
     def _must_sync(self) -> bool:
         return (
-            any(frame.level is Durability.COMMIT for frame in self._unsynced)
+            self._sync_wanted
             or self._unsynced_bytes >= self._options.unsynced_bytes
             or self._clock.monotonic() - self._last_sync >= self._options.sync_interval_s
         )
@@ -109,12 +115,16 @@ class GroupCommit:
     def _sync(self) -> None:
         self._journal.sync()
         self._last_sync = self._clock.monotonic()
-        durable, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
+        durable, self._unsynced, self._unsynced_bytes, self._sync_wanted = self._unsynced, [], 0, False
         if durable:
             self._hand_over(durable)
 
-    def _fail(self, error: OSError) -> None:
+    def fail(self, failure: JournalFailed) -> None:
         """Recorded before anybody who waits is told; nothing is written to this journal again."""
-        self.failure = JournalFailed(str(error))
-        logger.critical("journal failed, nothing is acknowledged until the directory is opened again error=%s", error)
-        self._tell(Progress(Sequence(0), Sequence(0), self.failure))
+        if self.failure is not None:
+            return
+        self.failure = failure
+        logger.critical(
+            "journal failed, nothing is acknowledged until the directory is opened again error=%s", failure.reason
+        )
+        self._tell(Progress(Sequence(0), Sequence(0), failure))

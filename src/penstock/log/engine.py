@@ -66,6 +66,8 @@ class Engine:
         self.keeper.tell = lambda written: post(lambda: self._on_written(written))
         self.logs: dict[LogNumber, Log] = {}
         self.usage = Usage({purpose: 0 for purpose in Purpose})
+        self.handed_over: Callable[[int], None] = lambda size: None
+        """called by the storage thread with the bytes it gave to the keeper"""
         self.room: Callable[[], None] = lambda: None
         """called when bytes under way became fewer"""
         self._next_sequence = self.journal.next_sequence
@@ -73,18 +75,22 @@ class Engine:
         self._waiting_for_write: deque[Frame] = deque()
         self._under_way: deque[tuple[FrameSequence, Purpose, int]] = deque()
         self._reserve = options.reserve(disk.total_bytes())
-        self._free_bytes = disk.free_bytes()
         for number, written in self.keeper.logs.items():
             self._adopt(number, written.name, written.settings, written.bounds)
+            self.logs[number].last_timestamp = written.last_timestamp
             self.logs[number].fault = opened.faults.get(number) or _stopped(written.name, written.stopped)
         if opened.unclean:
             self._skip_lost_offsets()
 
     # Commits
 
-    def stage(self, parts: Sequence[tuple[Log, Columns]], done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[Offset]:
+    def stage(
+        self, parts: Sequence[tuple[Log, Columns]], done: Done, purpose: Purpose = Purpose.PUBLISH
+    ) -> list[Offset]:
         """Append to any number of logs in one frame; the first offset of each part. `done` is called once it is committed,
         or with OutcomeUnknown. Raises, with nothing changed, what can be refused before."""
+        if not parts:
+            raise InvalidArgument("a commit needs at least one log to append to")
         now = self._clock.now_ms()
         ends: dict[LogNumber, int] = {}
         entries: list[Entry] = []
@@ -137,22 +143,41 @@ class Engine:
             entries.append(Entry(log.number, head, None, at_batch, batches.next_offset(head), header.count, *times))
         self._submit(entries, Durability.COMMIT, done, Purpose.SETTLE)
 
+    def stage_barrier(self, done: Done) -> None:
+        """An empty commit: done when everything before it is durable."""
+        self._submit([], Durability.COMMIT, done, Purpose.SETTLE)
+
     # The catalogue
 
     def stage_create(self, logs: list[tuple[LogName, LogSettings]], done: Done) -> list[Log]:
-        """Usable at once: a commit to a new log comes behind its creation in the one order."""
+        """Usable at once: a commit to a new log comes behind its creation in the one order, and is not acknowledged before it."""
         declared = self.catalogue.decide_create(logs)
-        self.stage([(self.logs[CATALOGUE_NUMBER], declared_columns(declared))], done, Purpose.SETTLE)
+        created: list[Log] = []
+        sequence = self._declare(declared, created, done)
         for record in declared:
-            self.catalogue.apply(CatalogueChange(LogNumber(record.number), record))
             self._adopt(LogNumber(record.number), LogName(record.name), record.settings, Bounds())
-        return [self.logs[LogNumber(record.number)] for record in declared]
+            created.append(self.logs[LogNumber(record.number)])
+            created[-1].hold(sequence)
+        return created
 
     def stage_change(self, log: Log, settings: LogSettings, done: Done) -> None:
-        record = Declared(log.number, log.name, settings)
-        self.stage([(self.logs[CATALOGUE_NUMBER], declared_columns([record]))], done, Purpose.SETTLE)
-        self.catalogue.apply(CatalogueChange(log.number, record))
+        sequence = self._declare([Declared(log.number, log.name, settings)], [log], done)
         log.settings = settings
+        log.hold(sequence)
+
+    def _declare(self, records: list[Declared], logs: list[Log], done: Done) -> FrameSequence:
+        """Put records into the catalogue; `logs` wait for that frame with their own commits."""
+        sequence = self._next_sequence
+
+        def declared(error: PenstockError | None) -> None:
+            for log in logs:
+                log.free(sequence)
+            done(error)
+
+        self.stage([(self.logs[CATALOGUE_NUMBER], declared_columns(records))], declared, Purpose.SETTLE)
+        for record in records:
+            self.catalogue.apply(CatalogueChange(LogNumber(record.number), record))
+        return sequence
 
     def stage_delete(self, log: Log, done: Done) -> None:
         if log.number == CATALOGUE_NUMBER:
@@ -186,7 +211,7 @@ class Engine:
         for entry in entries:
             log = self.logs[entry.log]
             frame.level = max(frame.level, log.waiting_level)
-            log.apply(entry, frame.sequence)
+            self.usage.tail += log.apply(entry, frame.sequence)
             self._count(entry)
         self._wait_for(frame)
         self._under_way.append((frame.sequence, purpose, size))
@@ -195,10 +220,8 @@ class Engine:
 
     def _count(self, entry: Entry) -> None:
         if entry.edit is None:
-            size = len(entry.data)
-            self.usage.tail += size
             self.metrics.records += entry.records
-            self.metrics.batch_bytes += size
+            self.metrics.batch_bytes += len(entry.data)
 
     def _wait_for(self, frame: Frame) -> None:
         """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no holes."""
@@ -263,6 +286,7 @@ class Engine:
 
     def _hand_over(self, frames: list[Frame]) -> None:
         self.keeper.inbox.extend(frames)
+        self.handed_over(sum([frame.bytes for frame in frames]))
 
     # Opening
 

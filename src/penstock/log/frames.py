@@ -113,7 +113,9 @@ def read_frame_header(data: memoryview, position: int) -> FrameHeader:
     return FrameHeader(Generation(generation), Sequence(sequence), Sequence(durable), total, count)
 
 
-def read_entries(data: memoryview, position: int, header: FrameHeader, scratch: FrameScratch) -> Iterator[tuple[int, int, memoryview]]:
+def read_entries(
+    data: memoryview, position: int, header: FrameHeader, scratch: FrameScratch
+) -> Iterator[tuple[int, int, memoryview]]:
     """(log number, kind, bytes) of each entry of a frame whose header was read."""
     rows = scratch.for_entries(header.count)
     start = position + FRAME_HEADER_BYTES

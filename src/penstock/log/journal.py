@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import struct
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,9 +40,13 @@ class JournalOptions:
 
     def __post_init__(self) -> None:
         if self.file_bytes < FILE_HEADER_BYTES + self.max_frame_bytes:
-            raise InvalidArgument(f"journal files of {self.file_bytes} bytes cannot hold a frame of {self.max_frame_bytes}")
+            raise InvalidArgument(
+                f"journal files of {self.file_bytes} bytes cannot hold a frame of {self.max_frame_bytes}"
+            )
         if self.limit_bytes < 3 * self.file_bytes:
-            raise InvalidArgument(f"a journal of {self.limit_bytes} bytes has no room for three files of {self.file_bytes}")
+            raise InvalidArgument(
+                f"a journal of {self.limit_bytes} bytes has no room for three files of {self.file_bytes}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,8 @@ class Journal:
         self._used = deque(used)
         self._free = deque(free)
         self._slots = slots
+        self._allocating = threading.Lock()
+        """both threads may find that a slot is missing"""
         self._file: File | None = None
         self._path = ""
         self._position = FilePosition(0)
@@ -107,6 +114,7 @@ class Journal:
     def open(self) -> None:
         """Begin a new file of a higher generation: what recovery has read is never written on."""
         self._disk.make_directory(DIRECTORY)
+        self._disk.sync_directory("")
         self._begin_file()
 
     def write(self, frames: list[Frame]) -> int:
@@ -168,6 +176,10 @@ class Journal:
             self._file = None
 
     @property
+    def has_free_file(self) -> bool:
+        return bool(self._free)
+
+    @property
     def bytes_in_use(self) -> int:
         return len(self._used) * self._options.file_bytes + self._position
 
@@ -195,16 +207,19 @@ class Journal:
         return self._free.popleft()
 
     def _try_allocate(self) -> str | None:
-        """A new slot, unless the journal is as large as it may be or the disk is full."""
-        if self._slots >= self._max_slots:
-            return None
-        try:
-            return self._allocate()
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            logger.warning("no room for another journal file files=%d", self._slots)
-            return None
+        """A slot, made anew unless one was made meanwhile; None if the journal is as large as it may be or the disk is full."""
+        with self._allocating:
+            if self._free:
+                return self._free.popleft()
+            if self._slots >= self._max_slots:
+                return None
+            try:
+                return self._allocate()
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                logger.warning("no room for another journal file files=%d", self._slots)
+                return None
 
     def _allocate(self) -> str:
         path = f"{DIRECTORY}/{self._slots:04d}"

@@ -116,33 +116,30 @@ class Keeper:
     def write_checkpoint(self, *, clean: bool = False) -> bool:
         """Everything taken so far is trusted in its segments once this returned True; the journal before it is free."""
         begun = self._clock.monotonic()
+        self._seal_old()
         self._take_inbox()
         self.flush_all()
         if self._dirty:
             return False  # a full disk: the journal keeps what is not written
-        captured, self._touched = self._touched, {}
-        states = {**self._states, **{number: log.state() for number, log in captured.items()}}
-        checkpoint = Checkpoint(
-            start_number=self.checkpoint.start_number,
-            first_sequence=self.taken_sequence,
-            known_durable=self.taken_sequence,
-            next_log_number=self._catalogue.next_number,
-            clean=clean,
-            logs=tuple(state for number, state in states.items() if number in self.logs),
-        )
-        taken_bytes = self._taken_bytes
+        rescued, captured, taken_bytes = self._rescue.count, self._touched, self._taken_bytes
         try:
-            self._sync_segments(list(self.files.unsynced))
             self._rescue.sync(self.logs)
+            checkpoint, self._touched = self._capture(clean), {}
+            outlived = [(log, len(log.outlived)) for log in captured.values()]
+            self._sync_segments(list(self.files.unsynced), self._breathe)
             self.files.sync_directories()
+            if self._rescue.count != rescued:
+                raise InterruptedError("a segment had to be written anew meanwhile")
             write_checkpoint(self._disk, checkpoint)
         except OSError as error:
             self._touched = captured | self._touched
-            logger.warning("checkpoint failed, the old one stands error=%s", error)
+            logger.warning("checkpoint put off, the old one stands error=%s", error)
             return False
         self._states = {LogNumber(state.number): state for state in checkpoint.logs}
         self.checkpoint = checkpoint
         self._taken_bytes -= taken_bytes
+        for log, count in outlived:
+            log.unlink_outlived(count)
         self._let_go(begun)
         return True
 
@@ -170,6 +167,29 @@ class Keeper:
 
     def checkpointed_state(self, number: LogNumber) -> LogState:
         return self._states.get(number) or LogState(number, 0, 0, (EpochStart(0, 0, 0),))
+
+    def _capture(self, clean: bool) -> Checkpoint:
+        """The state of every log now, when all that was taken is in the files. Only what changed is described anew."""
+        states = {**self._states, **{number: log.state() for number, log in self._touched.items()}}
+        return Checkpoint(
+            start_number=self.checkpoint.start_number,
+            first_sequence=self.taken_sequence,
+            known_durable=self.taken_sequence,
+            next_log_number=self._catalogue.next_number,
+            clean=clean,
+            logs=tuple(state for number, state in states.items() if number in self.logs),
+        )
+
+    def _breathe(self) -> None:
+        """Between two syncs of a checkpoint: go on writing, so that the hot tail stays short. What is taken now is not in it."""
+        self._take_inbox()
+        self._flush_large()
+
+    def _seal_old(self) -> None:
+        for number, log in self.logs.items():
+            if log.seal_if_old():
+                self._touched[number] = self._changed[number] = log
+                self.views[number] = log.view()
 
     def _take_inbox(self) -> None:
         for _ in range(len(self.inbox)):
@@ -205,7 +225,7 @@ class Keeper:
     def _create(self, declared: Declared) -> None:
         number = LogNumber(declared.number)
         log = WrittenLog(self.files, self._clock, number, LogName(declared.name), declared.settings)
-        self.logs[number] = self._touched[number] = log
+        self.logs[number] = self._touched[number] = self._changed[number] = log
         self.views[number] = log.view()
 
     def _delete(self, number: LogNumber) -> None:
@@ -249,9 +269,9 @@ class Keeper:
     def _sync_steps(self) -> None:
         """Files that gathered enough unsynced bytes, so that a checkpoint finds little left to sync."""
         due = self._options.sync_step_bytes
-        self._sync_segments([path for path, size in self.files.unsynced.items() if size >= due])
+        self._sync_segments([path for path, size in self.files.unsynced.items() if size >= due], lambda: None)
 
-    def _sync_segments(self, paths: list[str]) -> None:
+    def _sync_segments(self, paths: list[str], between: Callable[[], None]) -> None:
         for path in paths:
             if path not in self.files.unsynced:
                 continue
@@ -259,6 +279,7 @@ class Keeper:
                 self.files.sync(path)
             except OSError as error:
                 self._sync_failed(path, error)
+            between()
 
     def _sync_failed(self, path: str, error: OSError) -> None:
         number = LogNumber(int(path.rpartition("/")[0].rpartition("@")[2]))

@@ -65,19 +65,27 @@ class Log:
         """Readers see records below it. Equal to the high watermark until undecided records exist."""
         return self.high_watermark
 
-    def apply(self, entry: Entry, sequence: Sequence) -> None:
-        """Fold an entry at once; what rests on it waits for its commit."""
+    def apply(self, entry: Entry, sequence: Sequence) -> int:
+        """Fold an entry at once; what rests on it waits for its commit. By how many bytes the tail has grown."""
         if entry.edit is not None:
-            self._apply_edit(entry.edit, sequence)
-            return
+            return -self._apply_edit(entry.edit, sequence)
         self.bounds.end = entry.end
         self.last_timestamp = entry.max_timestamp
         self.tail.append(TailBatch(sequence, entry.first, entry.end, entry.data))
+        return len(entry.data)
+
+    def hold(self, sequence: Sequence) -> None:
+        """Commits from now on wait for the sync of that frame: the log's very existence or durability is in it."""
+        self.waiting_level, self.waiting_sequence = Durability.COMMIT, sequence
+
+    def free(self, sequence: Sequence) -> None:
+        """That frame is committed; if nothing of the log came after it, nothing is waited for."""
+        if sequence == self.waiting_sequence:
+            self.waiting_level, self.waiting_sequence = Durability.MEMORY, Sequence(-1)
 
     def committed(self, entry: Entry, sequence: Sequence) -> None:
         """The frame that held the entry is committed. What was cut off since does not count."""
-        if sequence == self.waiting_sequence:
-            self.waiting_level, self.waiting_sequence = Durability.MEMORY, Sequence(-1)
+        self.free(sequence)
         end = entry.end if entry.edit is None else entry.edit.end
         if end is not None and sequence >= self.cut_sequence:
             self.high_watermark = max(self.high_watermark, end)
@@ -85,12 +93,18 @@ class Log:
     def written(self, sequence: Sequence) -> int:
         """Its segments hold what frames below `sequence` brought: let go of that part of the tail; how many bytes it was."""
         keep = next((i for i, batch in enumerate(self.tail) if batch.sequence >= sequence), len(self.tail))
-        gone, self.tail = self.tail[:keep], self.tail[keep:]
-        return sum(len(batch.data) for batch in gone)
+        return self._keep(self.tail[keep:])
 
-    def _apply_edit(self, edit: Edit, sequence: Sequence) -> None:
+    def _apply_edit(self, edit: Edit, sequence: Sequence) -> int:
+        freed_bytes = 0
         if edit.end is not None and edit.end < self.bounds.end:
             self.cut_sequence = sequence
-            self.tail = [batch for batch in self.tail if batch.first < edit.end]
+            freed_bytes = self._keep([batch for batch in self.tail if batch.first < edit.end])
             self.high_watermark = min(self.high_watermark, edit.end)
         self.bounds.apply(edit)
+        return freed_bytes
+
+    def _keep(self, tail: list[TailBatch]) -> int:
+        """Replaces the list, which others may be reading; how many bytes went."""
+        before, self.tail = self.tail, tail
+        return sum([len(batch.data) for batch in before]) - sum([len(batch.data) for batch in tail])

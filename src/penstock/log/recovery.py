@@ -14,7 +14,7 @@ from penstock.core.ports import Clock, Disk
 from penstock.core.types import FilePosition, LogName, LogNumber, Sequence
 from penstock.log.catalogue import Catalogue, changes
 from penstock.log.checkpoint import Checkpoint, LogState, read_checkpoint, write_checkpoint
-from penstock.log.index import places
+from penstock.log.index import index_path, places
 from penstock.log.journal import DIRECTORY as JOURNAL_DIRECTORY
 from penstock.log.journal import Journal, decode_slot_header
 from penstock.log.keeper import Keeper
@@ -79,7 +79,9 @@ def ensure_format(disk: Disk) -> None:
     if not disk.exists(FORMAT_PATH):
         foreign = [name for name in disk.list("") if name not in _OTHERS_THINGS and not name.startswith(FORMAT_PATH)]
         if foreign:
-            raise DirectoryFormat(f"not a Penstock data directory (it holds {foreign[0]!r}): give an empty one or one of ours")
+            raise DirectoryFormat(
+                f"not a Penstock data directory (it holds {foreign[0]!r}): give an empty one or one of ours"
+            )
         _write_format(disk)
         return
     file = disk.open_read(FORMAT_PATH)
@@ -153,9 +155,10 @@ def check_files(disk: Disk, logs: Iterable[WrittenLog]) -> dict[LogNumber, Penst
 def cut_leftovers(disk: Disk, keeper: Keeper) -> None:
     """What a crash left beyond the recovered end of a log, and files no log knows."""
     for log in keeper.logs.values():
-        known = set(log.paths())
+        known = {*log.paths(), *log.outlived}
+        known |= {index_path(segment.path) for segment in log.sealed}
         for name in disk.list(log.directory):
-            if name.endswith(".seg") and f"{log.directory}/{name}" not in known:
+            if name.endswith((".seg", ".idx")) and f"{log.directory}/{name}" not in known:
                 disk.unlink(f"{log.directory}/{name}")
         active = log.active
         if active is not None and active.exists and _size(disk, active.path) > active.written_bytes:
@@ -241,4 +244,6 @@ def _size(disk: Disk, path: str) -> int:
 def _report(reader: JournalReader, replayed: int, faults: dict[LogNumber, PenstockError]) -> None:
     if reader.torn_bytes:
         logger.warning("torn journal tail cut sequence=%d bytes=%d", reader.end, reader.torn_bytes)
-    logger.info("directory opened replayed_frames=%d next_sequence=%d damaged_logs=%d", replayed, reader.end, len(faults))
+    logger.info(
+        "directory opened replayed_frames=%d next_sequence=%d damaged_logs=%d", replayed, reader.end, len(faults)
+    )

@@ -40,9 +40,12 @@ class Rescue:
     def __init__(self, disk: Disk, clock: Clock, files: SegmentFiles, keeper: Kept) -> None:
         self._disk, self._clock, self._files, self._keeper = disk, clock, files, keeper
         self._aside: dict[LogNumber, list[Entry]] = {}
+        self.count = 0
+        """logs that were written anew or stopped"""
 
     def mend(self, log: WrittenLog, error: OSError) -> None:
         """After a failed sync the page cache lies: trust the file up to the checkpoint, take the rest from the journal."""
+        self.count += 1
         state = self._keeper.checkpointed_state(log.number)
         for path in log.paths():
             self._files.forget(path)
@@ -52,8 +55,7 @@ class Rescue:
             self._stop(log, state, f"{error}; writing it anew: {again}")
             return
         self._keeper.replace(mended)
-        for path in set(log.paths()) - set(mended.paths()):
-            self._files.unlink(path)
+        mended.outlived = sorted({*log.paths(), *log.outlived, *mended.outlived} - set(mended.paths()))
         logger.warning("log written anew log=%s end=%d", log.name, mended.bounds.end)
 
     def keep_aside(self, log: WrittenLog, entry: Entry) -> None:

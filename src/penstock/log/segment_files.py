@@ -8,6 +8,7 @@ from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Disk, File
 from penstock.core.types import FilePosition
 from penstock.log.disk import OpenFiles
+from penstock.log.index import index_path
 
 
 class SegmentFiles:
@@ -65,10 +66,15 @@ class SegmentFiles:
             file.close()
 
     def unlink(self, path: str) -> None:
+        """A segment, with its index."""
         self.forget(path)
         self.disk.unlink(path)
+        self.disk.unlink(index_path(path))
 
     def remove_directory(self, directory: str) -> None:
+        """With what lies beside the segments: indexes and the list for outside readers."""
+        for name in self.disk.list(directory):
+            self.disk.unlink(f"{directory}/{name}")
         self.disk.remove_directory(directory)
         self.unsynced_directories.discard(directory)
 

@@ -9,20 +9,25 @@ from penstock.core.types import LogName, LogNumber
 from penstock.log.bounds import Bounds
 from penstock.log.checkpoint import LogState
 from penstock.log.frames import Entry
-from penstock.log.index import prefix_below
+from penstock.log.index import entries_below, save_index
 from penstock.log.names import directory_of
-from penstock.log.records import Edit, LogSettings, SegmentInfo
+from penstock.log.records import Edit, LogSettings
 from penstock.log.segment_files import SegmentFiles
 from penstock.log.segments import ActiveSegment, SealedSegment, WrittenView, reopen, segment_path
 
 logger = logging.getLogger("penstock.log.segments")
+
+# A compaction under way writes version + 1, so a cut goes one further.
+_VERSIONS_PAST_A_CUT = 2
 
 
 class WrittenLog:
     """Keeper thread only. Takes only frames that are durable in the journal, so whatever an edit destroys may go at once.
     take() changes memory and unlinks; writing is flush()'s, which may fail and be tried again."""
 
-    def __init__(self, files: SegmentFiles, clock: Clock, number: LogNumber, name: LogName, settings: LogSettings) -> None:
+    def __init__(
+        self, files: SegmentFiles, clock: Clock, number: LogNumber, name: LogName, settings: LogSettings
+    ) -> None:
         self._files, self._clock = files, clock
         self.number, self.name, self.settings = number, name, settings
         self.directory = directory_of(name, number)
@@ -34,6 +39,8 @@ class WrittenLog:
         self.next_version = 0
         """of segments begun from now on: above 0 once a file had to be given up"""
         self.list_version = 0
+        self.outlived: list[str] = []
+        """files that are no longer the log's, but that the last checkpoint names: they go after the next one"""
         self.stopped = ""
         self.aside: tuple[str, ...] = ()
 
@@ -44,11 +51,20 @@ class WrittenLog:
         """As the checkpoint has it."""
         log = cls(files, clock, LogNumber(state.number), name, settings)
         log.bounds = Bounds(state.start, state.end, state.epochs)
-        log.sealed = [SealedSegment(segment_path(log.directory, info.base, info.version), info) for info in state.sealed]
+        log.sealed = [
+            SealedSegment(segment_path(log.directory, info.base, info.version), info) for info in state.sealed
+        ]
         if state.active is not None:
             log.active = reopen(log.directory, state.active, clock.monotonic())
         log.stopped, log.aside = state.stopped, state.aside
         return log
+
+    @property
+    def last_timestamp(self) -> int:
+        """Of its newest record, so that timestamps never decrease; 0 for a log without any."""
+        if self.active is not None:
+            return self.active.max_timestamp
+        return self.sealed[-1].info.max_timestamp if self.sealed else 0
 
     @property
     def pending_bytes(self) -> int:
@@ -102,9 +118,15 @@ class WrittenLog:
 
     def remove_files(self) -> None:
         """The log was deleted."""
-        for path in self.paths():
+        for path in [*self.paths(), *self.outlived]:
             self._files.unlink(path)
         self._files.remove_directory(self.directory)
+
+    def unlink_outlived(self, count: int) -> None:
+        """A checkpoint that no longer names the first `count` of them is durable."""
+        gone, self.outlived = self.outlived[:count], self.outlived[count:]
+        for path in gone:
+            self._files.unlink(path)
 
     def _write(self, segment: ActiveSegment) -> None:
         if not segment.pending:
@@ -133,6 +155,7 @@ class WrittenLog:
 
     def _seal(self, active: ActiveSegment) -> None:
         segment = active.seal()
+        save_index(self._files.disk, segment.path, segment.info, active.index)
         self.sealed.append(segment)
         self.list_version += 1
         logger.debug("segment sealed log=%s base=%d bytes=%d", self.name, segment.info.base, segment.info.bytes)
@@ -167,6 +190,7 @@ class WrittenLog:
     def _cut_to(self, end: int) -> None:
         """`end` is the first offset of a batch: the shard sees to that."""
         unsealed = [*self.full, self.active] if self.active is not None else self.full
+        self._pass_versions(unsealed)
         while unsealed and unsealed[-1].base >= end:
             self._give_up(unsealed.pop())
         self.full, self.active = unsealed, None
@@ -175,6 +199,11 @@ class WrittenLog:
         elif not unsealed:
             self._cut_sealed(end)
         self.list_version += 1
+
+    def _pass_versions(self, unsealed: list[ActiveSegment]) -> None:
+        """A name is not used again after a cut: a swap that was under way must not take the new file for the old one."""
+        versions = [segment.version for segment in unsealed] + [segment.info.version for segment in self.sealed]
+        self.next_version = max([self.next_version, *versions]) + _VERSIONS_PAST_A_CUT
 
     def _cut_unsealed(self, segment: ActiveSegment, end: int) -> ActiveSegment:
         segment.drop_pending_from(end)
@@ -187,14 +216,14 @@ class WrittenLog:
             self.active = self._reopen_below(self.sealed.pop(), end)
 
     def _reopen_below(self, segment: SealedSegment, end: int) -> ActiveSegment:
-        info = segment.info
-        prefix = prefix_below(self._files.map(segment.path), info.bytes, end)
-        kept = SegmentInfo(
-            info.base, info.version, end, prefix.bytes, prefix.records, info.first_timestamp, prefix.max_timestamp
-        )
-        self._files.truncate(segment.path, prefix.bytes)
-        active = reopen(self.directory, kept, self._clock.monotonic())
-        active.index = prefix.index
+        """What is left goes to a file of a new name. A file is never cut or written over below its end: somebody may have it
+        mapped, and the checkpoint names it until the next one."""
+        info, data = segment.info, self._files.map(segment.path)
+        active = ActiveSegment(self.directory, info.base, self.next_version, info.base, self._clock.monotonic())
+        for entry in entries_below(self.number, data[: info.bytes], end):
+            active.append(entry)
+        active.first_timestamp, active.end = info.first_timestamp, end
+        self.outlived.append(segment.path)
         return active
 
     def _swap(self, edit: Edit) -> None:
@@ -208,8 +237,8 @@ class WrittenLog:
             return
         at = self.sealed.index(old[0])
         self.sealed[at : at + len(old)] = new
-        for segment in old:
-            self._drop(segment.path)
+        self.outlived += [segment.path for segment in old]
+        self.list_version += 1
 
     def _give_up(self, segment: ActiveSegment) -> None:
         if segment.exists:

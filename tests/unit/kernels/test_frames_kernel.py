@@ -80,4 +80,4 @@ def test_both_builds_say_the_same_of_changed_bytes(
     pure, compiled = both("frames")
     data = bytearray(plain_entries(entries))
     data[place % len(data)] = byte
-    assert rows_of(pure, data, 0, len(data), room) == rows_of(compiled, data, 0, len(data), room)
+    assert rows_of(pure, bytes(data), 0, len(data), room) == rows_of(compiled, bytes(data), 0, len(data), room)

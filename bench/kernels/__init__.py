@@ -1,0 +1,1 @@
+"""The loops over messages, one by one, compiled and uncompiled."""

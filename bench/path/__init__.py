@@ -1,0 +1,1 @@
+"""A record's way through the log: append, commit, checkpoint, read, open."""

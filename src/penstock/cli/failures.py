@@ -1,0 +1,65 @@
+"""What a failed command says and how it ends: a line on standard error, no trace of a known error."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+
+import click
+
+from penstock.core.errors import PenstockError
+
+FAILED = 1
+INTERRUPTED = 130
+# What a shell reports for a program that a closed pipe ended: `penstock log cat … | head` is no failure of ours.
+PIPE_CLOSED = 141
+
+_ADVICE = {
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path",
+    errno.EACCES: "check who owns it, or run as that user",
+    errno.EPERM: "check who owns it, or run as that user",
+    errno.EROFS: "the file system is read-only: give a directory that can be written",
+    errno.ENOSPC: "free space on the disk, then run it again",
+    errno.EDQUOT: "free space within the quota, then run it again",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.EIO: "the disk reports an error: look at the kernel's messages, and do not trust this disk",
+}
+
+
+def exit_code_of(run: Callable[[], int]) -> int:
+    """Run a command; turn what it raises into a line and an exit code."""
+    try:
+        return run()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return PIPE_CLOSED
+    except PenstockError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(describe(error))
+
+
+def describe(error: OSError) -> str:
+    """What, where, what to do."""
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{where}{error.strerror or error}" + (f": {advice}" if advice else "")
+
+
+def _fail(text: str) -> int:
+    click.echo(f"penstock: error: {' '.join(text.split())}", err=True)
+    return FAILED
+
+
+def _discard_output() -> None:
+    """The interpreter flushes standard output at its end and would complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,42 @@
+"""A command group that imports a command only when it runs, so that help and version come at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """`attribute` of `penstock.cli.<module>`; `summary` is its line in the group's help."""
+
+    module: str
+    attribute: str
+    summary: str
+
+    def load(self) -> click.Command:
+        command = getattr(import_module(f"penstock.cli.{self.module}"), self.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+class LazyGroup(click.Group):
+    """Lists its commands in the order of the table."""
+
+    def __init__(self, *args: object, table: Mapping[str, LazyCommand], **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed on as click.group gave them
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = self.table.get(cmd_name)
+        return None if found is None else found.load()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in self.table.items()])

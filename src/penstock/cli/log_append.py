@@ -1,0 +1,219 @@
+"""`penstock log append`: a message a line, and the offset that is safe after each commit."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import msgspec
+
+from penstock.cli.arguments import DIRECTORY, log_option, size_option
+from penstock.cli.failures import INTERRUPTED
+from penstock.cli.lines import LineReader
+from penstock.core.errors import NoSuchLog
+from penstock.core.types import Compression, Durability, LogName, Offset, Purpose
+from penstock.log.columns import Columns
+from penstock.log.frames import MAX_FRAME_BYTES
+from penstock.log.journal import FILE_HEADER_BYTES, JournalOptions
+from penstock.log.options import ShardOptions
+from penstock.log.partition import Log
+from penstock.log.records import LogSettings
+from penstock.log.shard import Shard
+
+# The batch size that the benchmarks of appending use; beyond it a commit gains little.
+READY_MESSAGES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequest:
+    directory: Path
+    name: LogName
+    durability: Durability | None
+    compression: Compression | None
+    segment_bytes: int | None
+    separator: bytes
+    batch_messages: int
+    depth: int
+    purpose: Purpose
+    options: ShardOptions
+
+    @property
+    def max_batch_bytes(self) -> int:
+        """Half a frame: the other half is room for what columns add to many short lines."""
+        return self.options.journal.max_frame_bytes // 2
+
+    def settings(self, existing: LogSettings) -> LogSettings:
+        """The settings asked for, over those there are."""
+        asked = {
+            "durability": self.durability,
+            "compression": self.compression,
+            "segment_bytes": self.segment_bytes,
+        }
+        return msgspec.structs.replace(existing, **{name: value for name, value in asked.items() if value is not None})
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=DIRECTORY)
+@log_option("The log to append to; made if it is not there.", required=True)
+@click.option(
+    "--durability",
+    type=click.Choice(["commit", "interval", "memory"]),
+    help="When a commit counts: journal synced, journal written (synced every second), or staged in memory. "
+    "New logs have `commit`; a log that exists is changed.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "lz4", "zstd"]),
+    help="How batches are stored from now on, where it saves space. New logs have `none`.",
+)
+@click.option(
+    "--key-separator", metavar="SEP", default="", help=r"What stands before it in a line is the key (\t: a tab)."
+)
+@click.option(
+    "--batch",
+    "batch_messages",
+    type=click.IntRange(min=1),
+    default=READY_MESSAGES,
+    help="Most messages in one commit; fewer are committed when no more are ready.  [default: 500]",
+)
+@click.option("--depth", type=click.IntRange(min=1), default=1, show_default=True, help="Commits under way at once.")
+@click.option(
+    "--purpose",
+    type=click.Choice(["publish", "settle"]),
+    default="publish",
+    show_default=True,
+    help="Settlements are taken even when the disk is too full for publishes.",
+)
+@size_option("--segment-bytes", "Roll segments of this log at this size.  [new logs: 64MiB]")
+@size_option("--journal-file-bytes", "Size of a journal file.  [default: 32MiB]")
+@size_option("--journal-limit-bytes", "Size of the whole journal.  [default: 1GiB]")
+@size_option("--disk-reserve", "Free space below which publishes are refused.  [default: 1GiB or 5%]")
+def append(
+    directory: Path,
+    name: LogName,
+    durability: str | None,
+    compression: str | None,
+    key_separator: str,
+    batch_messages: int,
+    depth: int,
+    purpose: str,
+    segment_bytes: int | None,
+    journal_file_bytes: int | None,
+    journal_limit_bytes: int | None,
+    disk_reserve: int | None,
+) -> int:
+    """Append a message a line from standard input.
+
+    After each commit the offset of its last message is printed: that message and all before it are durable, in the
+    sense of the log's durability. Interrupted (Ctrl-C, SIGTERM), it finishes the commits under way and closes.
+
+    \b
+    Examples:
+      seq 1000 | penstock log append ./data --log numbers
+      tail -f app.log | penstock log append ./data --log logs/app --compression zstd
+      echo 'user-7:signed in' | penstock log append ./data --log events --key-separator :
+    """
+    request = AppendRequest(
+        directory=directory,
+        name=name,
+        durability=None if durability is None else Durability[durability.upper()],
+        compression=None if compression is None else Compression[compression.upper()],
+        segment_bytes=segment_bytes,
+        separator=key_separator.replace(r"\t", "\t").encode(),
+        batch_messages=batch_messages,
+        depth=depth,
+        purpose=Purpose(purpose),
+        options=_shard_options(journal_file_bytes, journal_limit_bytes, disk_reserve),
+    )
+    return asyncio.run(append_lines(request, sys.stdin.fileno(), _print_offset))
+
+
+async def append_lines(request: AppendRequest, descriptor: int, report: Callable[[Offset], None]) -> int:
+    """Append what the descriptor gives until it ends; the exit code."""
+    async with await Shard.open(request.directory, request.options) as shard:
+        log = await _prepared_log(shard, request)
+        lines = LineReader(descriptor)
+        interrupted = _stop_on_signal(lines)
+        await _Appending(shard, log, request, report).run(lines)
+    return INTERRUPTED if signal.SIGINT in interrupted else 0
+
+
+@dataclass(slots=True)
+class _Appending:
+    shard: Shard
+    log: Log
+    request: AppendRequest
+    report: Callable[[Offset], None]
+
+    async def run(self, lines: LineReader) -> None:
+        """Keep up to `depth` commits under way; those that were begun are awaited whatever happens."""
+        under_way: deque[asyncio.Task[Offset]] = deque()
+        try:
+            while batch := await lines.take(self.request.batch_messages, self.request.max_batch_bytes):
+                under_way.append(asyncio.create_task(self._commit(batch)))
+                await asyncio.sleep(0)
+                while len(under_way) >= self.request.depth:
+                    self.report(await under_way.popleft())
+            while under_way:
+                self.report(await under_way.popleft())
+        finally:
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _commit(self, lines: list[bytes]) -> Offset:
+        """The last offset of the lines."""
+        columns = columns_of(lines, self.request.separator)
+        first = await self.shard.append(self.log, columns, self.request.purpose)
+        return Offset(first + columns.count - 1)
+
+
+def columns_of(lines: list[bytes], separator: bytes) -> Columns:
+    """A line without the separator is a value without a key."""
+    if not separator:
+        return Columns.of(lines)
+    parts = [line.partition(separator) for line in lines]
+    keys = [key if found else b"" for key, found, _ in parts]
+    return Columns.of([value if found else key for key, found, value in parts], keys=keys)
+
+
+async def _prepared_log(shard: Shard, request: AppendRequest) -> Log:
+    try:
+        log = shard.log(request.name)
+    except NoSuchLog:
+        return await shard.create(request.name, request.settings(LogSettings()))
+    if (settings := request.settings(log.settings)) != log.settings:
+        await shard.change(log, settings)
+        click.echo(f"penstock: the settings of log {log.name!r} were changed as asked", err=True)
+    return log
+
+
+def _stop_on_signal(lines: LineReader) -> list[signal.Signals]:
+    """The signals that came, as they come."""
+    came: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        came.append(number)
+        lines.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    return came
+
+
+def _shard_options(file_bytes: int | None, limit_bytes: int | None, reserve_bytes: int | None) -> ShardOptions:
+    """What is not given follows from what is: a small journal gets small files, small files take small frames."""
+    usual = JournalOptions()
+    limit = usual.limit_bytes if limit_bytes is None else limit_bytes
+    size = min(usual.file_bytes, limit // 4) if file_bytes is None else file_bytes
+    frame = min(MAX_FRAME_BYTES, size - FILE_HEADER_BYTES)
+    return ShardOptions(journal=JournalOptions(size, limit, frame), disk_reserve_bytes=reserve_bytes)
+
+
+def _print_offset(offset: Offset) -> None:
+    sys.stdout.write(f"{offset}\n")
+    sys.stdout.flush()

@@ -1,0 +1,54 @@
+"""`penstock`: the root command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from penstock.cli.failures import exit_code_of
+from penstock.cli.lazy import LazyCommand, LazyGroup
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+COMMANDS = {
+    "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
+    "version": LazyCommand("version", "version", "Print the version."),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings=CONTEXT)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error", "critical"]),
+    default="warning",
+    show_default=True,
+    help="Which of Penstock's own log lines go to standard error.",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def penstock(log_level: str, log_format: str) -> None:
+    """Penstock keeps messages in durable logs.
+
+    \b
+    Examples:
+      seq 1000 | penstock log append ./data --log numbers
+      penstock log stat ./data
+      penstock log cat ./data --log numbers --from 990
+    """
+    from penstock.core.logs import configure_logs
+
+    configure_logs(log_level, "json" if log_format == "json" else "text")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code of `penstock` with these arguments."""
+    return exit_code_of(lambda: penstock.main(list(arguments), prog_name="penstock", standalone_mode=False) or 0)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

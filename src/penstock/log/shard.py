@@ -1,0 +1,283 @@
+"""A data directory open for writing: the engine with its loop, its storage thread and its keeper thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from penstock.core.clock import SystemClock
+from penstock.core.errors import Closed, JournalFailed, OffsetOutOfRange, PenstockError
+from penstock.core.metrics import ShardMetrics
+from penstock.core.ports import Buffer, Clock
+from penstock.core.types import Epoch, LogName, Offset, Purpose, TimestampMs
+from penstock.log import batch as batches
+from penstock.log.columns import Columns
+from penstock.log.disk import DirectoryLock, RealDisk
+from penstock.log.engine import Done, Engine, Post
+from penstock.log.options import ShardOptions
+from penstock.log.partition import Log
+from penstock.log.reading import LogReader
+from penstock.log.records import Edit, LogSettings
+from penstock.log.recovery import recover
+from penstock.log.threads import StepThread
+
+StageCall = Callable[[Done], None]
+
+# Enough to keep the keeper busy with large writes, little enough that the tail stays short.
+_KEEPER_WAKE_BYTES = 1 << 20
+
+
+class Shard:
+    """Use from one event loop. A commit is awaited: when it returns, it is durable as its logs ask; when it raises
+    OutcomeUnknown, it is there whole or not at all after the directory is opened again; any other error means it is not there."""
+
+    def __init__(self, lock: DirectoryLock, engine: Engine, disk: RealDisk, options: ShardOptions) -> None:
+        """Use Shard.open()."""
+        self._lock, self._engine, self._options = lock, engine, options
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[Purpose, deque[tuple[int, asyncio.Future[None]]]] = {
+            purpose: deque() for purpose in Purpose
+        }
+        self._closed = False
+        self._space = threading.Event()
+        self._storage = StepThread("penstock-storage", engine.commit.step, engine.commit.seconds_to_sync, self._crashed)
+        self._keeper = StepThread("penstock-keeper", self._keep, lambda: options.keeper.flush_s, self._crashed)
+        self._handed_bytes = 0
+        self.reader = LogReader(disk, engine.keeper.views)
+        engine.room = self._admit_waiting
+        engine.journal.make_space = self._wait_for_space
+        engine.handed_over = self._count_handed
+        self._storage.start()
+        self._keeper.start()
+
+    @classmethod
+    async def open(cls, directory: Path, options: ShardOptions | None = None, clock: Clock | None = None) -> Shard:
+        """Recover what is there; DirectoryInUse if another process has it open."""
+        options, clock = options or ShardOptions(), clock or SystemClock()
+        loop = asyncio.get_running_loop()
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = DirectoryLock.acquire(directory)
+        try:
+            disk, metrics = RealDisk(directory), ShardMetrics()
+            opened = await loop.run_in_executor(None, recover, disk, clock, options, metrics)
+            engine = Engine(disk, clock, options, metrics, opened, _poster(loop))
+            await asyncio.sleep(0)
+            return cls(lock, engine, disk, options)
+        except BaseException:
+            lock.release()
+            raise
+
+    async def __aenter__(self) -> Shard:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def metrics(self) -> ShardMetrics:
+        return self._engine.metrics
+
+    @property
+    def logs(self) -> list[Log]:
+        return list(self._engine.logs.values())
+
+    def log(self, name: str) -> Log:
+        """NoSuchLog if there is none of that name."""
+        return self._engine.log(name)
+
+    async def append(self, log: Log, columns: Columns, purpose: Purpose = Purpose.PUBLISH) -> Offset:
+        """The first offset of the records; the others follow it."""
+        return (await self.commit([(log, columns)], purpose))[0]
+
+    async def commit(self, parts: Sequence[tuple[Log, Columns]], purpose: Purpose = Purpose.PUBLISH) -> list[Offset]:
+        """Append to any number of logs, all or nothing; the first offset of each part."""
+        size = sum([columns.bytes for _, columns in parts])
+        if not self._has_room(purpose, size) or self._waiting[purpose]:
+            await self._admitted(purpose, size)
+        self._refuse(purpose)
+        future: asyncio.Future[None] = self._loop.create_future()
+        offsets = self._engine.stage(parts, partial(_resolve, future), purpose)
+        self._storage.bell.ring()
+        await future
+        return offsets
+
+    async def append_raw(self, log: Log, data: Buffer, purpose: Purpose = Purpose.PUBLISH) -> None:
+        """Append a batch that carries its own offsets and epoch, as a follower does."""
+        await self._admitted(purpose, len(data))
+        self._refuse(purpose)
+        await self._done(lambda done: self._engine.stage_raw(log, data, done, purpose))
+
+    async def create(self, name: LogName, settings: LogSettings | None = None) -> Log:
+        return (await self.create_many([(name, settings or LogSettings())]))[0]
+
+    async def create_many(self, logs: list[tuple[LogName, LogSettings]]) -> list[Log]:
+        """All in one commit."""
+        created: list[Log] = []
+        await self._done(lambda done: created.extend(self._engine.stage_create(logs, done)))
+        return created
+
+    async def change(self, log: Log, settings: LogSettings) -> None:
+        await self._done(lambda done: self._engine.stage_change(log, settings, done))
+
+    async def delete(self, log: Log) -> None:
+        await self._done(lambda done: self._engine.stage_delete(log, done))
+
+    async def trim(self, log: Log, start: int) -> None:
+        """Records below `start` are gone; their files go as whole segments."""
+        await self.edit(log, Edit(start=start))
+
+    async def purge(self, log: Log) -> None:
+        await self.edit(log, Edit(start=log.end))
+
+    async def begin_epoch(self, log: Log, epoch: Epoch) -> None:
+        """What is appended from now on carries the epoch."""
+        await self.edit(log, Edit(epoch=epoch))
+
+    async def truncate(self, log: Log, end: int) -> None:
+        """Records at and above `end` are gone; their offsets will be given to others. For followers and repair only."""
+        if not log.start <= end <= log.end:
+            raise OffsetOutOfRange(log.name, end, log.start, log.end)
+        await self.drain()
+        if end == log.end:
+            return
+        found = self.reader.read(log, end, 1)
+        first = batches.read_header(found[0]).base_offset if found else end
+        at, head = (end, None) if first >= end else (first, batches.below_offset(found[0], end))
+        await self._done(lambda done: self._engine.stage_truncate(log, end, at, head, done))
+
+    async def edit(self, log: Log, edit: Edit) -> None:
+        await self._done(lambda done: self._engine.stage_edit(log, edit, done))
+
+    async def read(self, log: Log, offset: int, max_bytes: int) -> list[Buffer]:
+        """Batches from the one that holds `offset` on, never past what is committed. The hot tail is read at once, files
+        beside the loop."""
+        if log.tail and offset >= log.tail[0].first:
+            return self.reader.read(log, offset, max_bytes)
+        return await self._loop.run_in_executor(None, self.reader.read, log, offset, max_bytes)
+
+    async def offset_at_time(self, log: Log, timestamp: TimestampMs) -> Offset:
+        return Offset(await self._loop.run_in_executor(None, self.reader.offset_at_time, log, timestamp))
+
+    async def drain(self) -> None:
+        """Returns when everything staged before is committed, whatever its durability."""
+        await self._done(self._engine.stage_barrier)
+
+    async def checkpoint(self) -> None:
+        """Returns when segments hold, durably, everything committed before."""
+        await self.drain()
+        wanted = self._engine.journal.synced_sequence
+        while self._engine.keeper.checkpoint.first_sequence < wanted:
+            self._refuse(Purpose.SETTLE)
+            self._engine.keeper.checkpoint_wanted.set()
+            self._keeper.bell.ring()
+            await asyncio.sleep(0.005)
+
+    async def close(self) -> None:
+        """Finish what is under way, write a checkpoint that says so, let go of the directory."""
+        if self._closed:
+            return
+        if self._engine.commit.failure is None:
+            await self.drain()
+        self._closed = True
+        await self._loop.run_in_executor(None, self._stop)
+        self._admit_waiting()
+
+    def _stop(self) -> None:
+        self._storage.stop()
+        self._keeper.stop()
+        if self._engine.commit.failure is None:
+            self._engine.commit.step(sync=True)
+            self._engine.keeper.write_checkpoint(clean=True)
+        self._engine.journal.close()
+        self._engine.keeper.close()
+        self._lock.release()
+
+    async def _done(self, stage: StageCall) -> None:
+        self._refuse(Purpose.SETTLE)
+        future: asyncio.Future[None] = self._loop.create_future()
+        stage(partial(_resolve, future))
+        self._storage.bell.ring()
+        await future
+
+    def _refuse(self, purpose: Purpose) -> None:
+        if self._closed:
+            raise Closed("the directory was closed; open it again to go on")
+        if self._engine.commit.failure is not None:
+            raise self._engine.commit.failure
+        if purpose is Purpose.PUBLISH:
+            self._engine.refuse_if_low()
+
+    async def _admitted(self, purpose: Purpose, size: int) -> None:
+        """Wait, in turn, until there is room for so many bytes."""
+        if not self._waiting[purpose] and self._has_room(purpose, size):
+            return
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting[purpose].append((size, future))
+        await future
+
+    def _has_room(self, purpose: Purpose, size: int) -> bool:
+        """One commit is always let in, however large; the frame limit bounds it."""
+        usage, options = self._engine.usage, self._options
+        staged = usage.staged[purpose]
+        if purpose is Purpose.SETTLE:
+            return staged == 0 or staged + size <= options.settle_budget_bytes
+        fits = staged == 0 or staged + size <= options.publish_budget_bytes
+        return fits and (usage.tail == 0 or usage.tail + size <= options.tail_bytes)
+
+    def _admit_waiting(self) -> None:
+        for purpose, waiting in self._waiting.items():
+            budget = 0
+            while waiting and (self._closed or self._is_failed or self._has_room(purpose, budget + waiting[0][0])):
+                size, future = waiting.popleft()
+                budget += size
+                if not future.done():
+                    future.set_result(None)
+
+    @property
+    def _is_failed(self) -> bool:
+        return self._engine.commit.failure is not None
+
+    def _keep(self) -> None:
+        self._engine.keeper.step()
+        self._space.set()
+
+    def _count_handed(self, size: int) -> None:
+        self._handed_bytes += size
+        if self._handed_bytes >= _KEEPER_WAKE_BYTES:
+            self._handed_bytes = 0
+            self._keeper.bell.ring()
+
+    def _wait_for_space(self) -> None:
+        """Storage thread: every journal file is in use until the keeper's next checkpoint."""
+        while not self._engine.journal.has_free_file and not self._is_failed:
+            self._space.clear()
+            self._engine.keeper.checkpoint_wanted.set()
+            self._keeper.bell.ring()
+            self._space.wait(0.2)
+
+    def _crashed(self, error: BaseException) -> None:
+        """A thread met what it did not expect: stop acknowledging rather than go on without it."""
+        self._engine.commit.fail(JournalFailed(f"{type(error).__name__}: {error}"))
+
+
+def _resolve(future: asyncio.Future[None], error: PenstockError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def _poster(loop: asyncio.AbstractEventLoop) -> Post:
+    """Reports of the threads, on the loop; after the loop has ended there is nobody to tell."""
+
+    def post(call: Callable[[], None]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(call)
+
+    return post

@@ -1,0 +1,99 @@
+"""Reading a shard's logs straight from their files, and holding them against the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.sim.model import Logs, ModelLog
+from tests.support.simdisk import SimDisk
+
+from penstock.core.types import LogNumber
+from penstock.log.bounds import Bounds
+from penstock.log.engine import Engine
+from penstock.log.index import places
+from penstock.log.names import CATALOGUE_NUMBER
+from penstock.log.partition import Log
+from penstock.log.recovery import Recovered
+from penstock.log.segments import WrittenView
+
+
+def batches_in(disk: SimDisk, view: WrittenView) -> list[tuple[int, bytes]]:
+    """(first offset, bytes) of every batch in the files; what the view says of each file is checked."""
+    found: list[tuple[int, bytes]] = []
+    segments = [(segment.path, segment.info) for segment in view.sealed]
+    if view.active is not None:
+        segments.append((view.active.path, view.active.info))
+    for path, info in segments:
+        file = disk.open_read(path)
+        data = file.map()[: info.bytes]
+        file.close()
+        there = list(places(data, 0, len(data)))
+        assert sum(place.bytes for place in there) == info.bytes, f"{path}: {info.bytes} bytes are not all batches"
+        assert sum(place.records for place in there) == info.records, f"{path}: not {info.records} records"
+        assert not there or there[0].first == info.base, f"{path} begins with {there[0].first}"
+        assert not there or there[-1].max_timestamp == info.max_timestamp, f"{path}: greatest timestamp"
+        found += [(place.first, bytes(data[place.position : place.position + place.bytes])) for place in there]
+    return found
+
+
+def check_bounds(number: int, expected: ModelLog, bounds: Bounds) -> None:
+    epochs = tuple((epoch.epoch, epoch.start, epoch.previous_end) for epoch in bounds.epochs)
+    found = (bounds.start, bounds.end, epochs)
+    wanted = (expected.start, expected.end, expected.epochs)
+    assert found == wanted, f"log {number}: start, end, epochs are {found}, should be {wanted}"
+
+
+def check_recovered(disk: SimDisk, expected: Logs, opened: Recovered) -> None:
+    """Every log is there, whole, and nothing else."""
+    assert not opened.faults, f"faults after a crash: {opened.faults}"
+    keeper = opened.keeper
+    assert set(keeper.logs) - {CATALOGUE_NUMBER} == set(expected), "the set of logs"
+    for number, log in expected.items():
+        written = keeper.logs[LogNumber(number)]
+        assert (written.name, written.settings) == (log.name, log.settings), f"settings of log {number}"
+        assert opened.catalogue.numbers[log.name] == number
+        if written.stopped:
+            continue
+        check_bounds(number, log, written.bounds)
+        check_batches(number, log, [data for _, data in batches_in(disk, written.view())])
+
+
+def check_batches(number: int, expected: ModelLog, found: list[bytes]) -> None:
+    """Files may begin below the log's start, with batches that are gone for readers."""
+    wanted = expected.kept()
+    below = len(found) - len(wanted)
+    assert below >= 0, f"log {number}: {len(found)} batches, should be {len(wanted)}"
+    assert found[below:] == wanted, f"log {number}: the batches differ"
+    gone = [batch.data for batch in expected.batches if batch.end <= expected.start]
+    assert not below or gone[-below:] == found[:below], f"log {number}: batches below the start differ"
+
+
+def readable(disk: SimDisk, engine: Engine, log: Log) -> list[bytes]:
+    """What a reader in the process is shown: files, then the hot tail, up to the visible end."""
+    stop = min(log.tail[0].first if log.tail else log.visible_end, log.visible_end)
+    view = engine.keeper.views.get(log.number)
+    found = [(first, data) for first, data in batches_in(disk, view) if first < stop] if view is not None else []
+    found += [(batch.first, bytes(batch.data)) for batch in log.tail if batch.first < log.visible_end]
+    return [data for _, data in found]
+
+
+def check_readable(disk: SimDisk, engine: Engine, log: Log, expected: ModelLog) -> None:
+    visible = expected.copy()
+    visible.batches = [batch for batch in expected.batches if batch.first < log.visible_end]
+    check_batches(log.number, visible, readable(disk, engine, log))
+
+
+def files_below(disk: SimDisk, directory: str) -> Iterable[str]:
+    for name in disk.list(directory):
+        path = f"{directory}/{name}" if directory else name
+        try:
+            yield from files_below(disk, path)
+        except NotADirectoryError:
+            yield path
+
+
+def check_no_strays(disk: SimDisk, engine: Engine) -> None:
+    """After a checkpoint: no segment file that no log knows."""
+    known = {path for log in engine.keeper.logs.values() for path in log.paths()}
+    found = {path for path in files_below(disk, "logs") if path.endswith(".seg")}
+    assert found == known, f"strays {sorted(found - known)}, missing {sorted(known - found)}"
