@@ -1,1 +1,1 @@
-"""Benchmarks: each prints a ratio to a named baseline measured in the same run. docs/benchmarks.md says what they mean."""
+"""Benchmarks: each prints a ratio to a named baseline measured beside it. docs/benchmarks.md says what they mean."""

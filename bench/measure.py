@@ -1,4 +1,4 @@
-"""What a benchmark gives back: samples of a subject and of its baseline, their ratio, and the ratio that is asked for."""
+"""What a benchmark gives back: samples of a subject and its baseline, their ratio, and the ratio asked for."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def interleaved(rounds: int, calls: Mapping[str, Callable[[], float]]) -> dict[s
     """Call each once a round, turning the order round every time, so that a drift of the machine hits all alike."""
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(rounds):
-        names = list(calls) if number % 2 == 0 else list(reversed(calls))
+        names = list(calls) if number % 2 == 0 else list(calls)[::-1]
         for name in names:
             gc.collect()
             samples[name].append(calls[name]())

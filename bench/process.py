@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,13 +61,23 @@ def isolated(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     return outcome
 
 
-def run_until_killed(call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Returns when the call has killed its own process with SIGKILL."""
-    child = multiprocessing.get_context("spawn").Process(target=call, args=args, kwargs=kwargs)
+def killed_after(
+    call: Callable[Concatenate[Connection, P], None], *args: P.args, **kwargs: P.kwargs
+) -> tuple[float, ...]:
+    """What the call sent before it killed its own process with SIGKILL."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=call, args=(sender, *args), kwargs=kwargs)
     child.start()
+    sender.close()
+    try:
+        result: tuple[float, ...] = receiver.recv()
+    except EOFError:
+        result = ()
     child.join()
-    if child.exitcode != -9:
+    if child.exitcode != -signal.SIGKILL:
         raise BenchmarkFailed(f"a process that was to kill itself ended with {child.exitcode}")
+    return result
 
 
 @contextmanager
@@ -89,7 +100,9 @@ class _Failure:
         self.text = text
 
 
-def _report(sender: Connection, call: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+def _report(
+    sender: Connection, call: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         sender.send(call(*args, **kwargs))

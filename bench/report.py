@@ -43,7 +43,7 @@ def comparison_lines(comparison: Comparison) -> list[str]:
 def _series_line(series: Series, indent: str) -> str:
     spread = series.spread
     low, high = number_text(spread.low, series.unit), number_text(spread.high, series.unit)
-    line = f"{indent + series.name:<58}{number_text(spread.median, series.unit):>9}  ({low} - {high})"
+    line = f"{indent + series.name:<62}{number_text(spread.median, series.unit):>9}  ({low} - {high})"
     if not series.bytes:
         return line
     rate = f", {number_text(series.bytes / spread.median, Unit.BYTES)}/s" if series.unit is Unit.SECONDS else ""
@@ -52,7 +52,7 @@ def _series_line(series: Series, indent: str) -> str:
 
 def _ratio_line(comparison: Comparison, ratio: Spread) -> str:
     name = f"    ratio of {comparison.kind.value}"
-    line = f"{name:<58}{ratio.median:>9.3g}  ({ratio.low:.3g} - {ratio.high:.3g})"
+    line = f"{name:<62}{ratio.median:>9.3g}  ({ratio.low:.3g} - {ratio.high:.3g})"
     if comparison.target is None:
         return line
     verdict = "met" if comparison.is_met else "MISSED"

@@ -49,7 +49,10 @@ def run(settings: Run) -> list[Comparison]:
             settings.rounds, {"work": partial(sample, "work", _AT_WORK), "none": partial(sample, "none", _NONE)}
         )
     notes = {f"all rounds, {name}": _summary(pooled[key], taken[key]) for key, name in _NAMES.items()}
-    work, none = Series(f"journal sync p99.9, {_NAMES['work']}", samples["work"]), Series(_NAMES["none"], samples["none"])
+    work, none = (
+        Series(f"journal sync p99.9, {_NAMES['work']}", samples["work"]),
+        Series(_NAMES["none"], samples["none"]),
+    )
     return [Comparison(work, none, Ratio.COST, Target("<=", 10), notes)]
 
 

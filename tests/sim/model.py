@@ -158,7 +158,8 @@ class History:
 
     def seen(self, number: int, end: int) -> None:
         """A reader has been shown the records below `end`."""
-        self.named[number] = max(self.named.get(number, 0), end)
+        if end:
+            self.named[number] = max(self.named.get(number, 0), end)
 
     def recovered(self, end: int, power_lost: bool) -> None:
         """The directory was opened again and says it holds the commits below `end`."""
@@ -178,7 +179,8 @@ class History:
         for commit in self.pending[:count]:
             for change in commit.changes:
                 change.apply(self.settled)
-                self._told_of(change)
+                if not commit.acked:
+                    self._told_of(change)
         self.pending = self.pending[count:]
         self.first_pending += count
 
@@ -200,7 +202,10 @@ class History:
                 other.edit.end
                 for commit in self.pending
                 for other in commit.changes
-                if isinstance(other, Alter) and other.number == change.number and other.edit.end is not None
+                if not commit.acked
+                and isinstance(other, Alter)
+                and other.number == change.number
+                and other.edit.end is not None
             ]
             named = min([self.named.get(change.number, 0), *cuts])
             assert change.batch.first >= named, f"offset {change.batch.first} of log {change.number} is used again"

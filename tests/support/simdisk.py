@@ -140,6 +140,10 @@ class SimDisk:
         though only some of it, by chance, reached the medium."""
         self._faults.append(Fault(operation, path_part, error, times))
 
+    def heal(self) -> None:
+        """No call fails any more, no crash is due, and there is room."""
+        self._faults, self.crash_at, self.capacity_bytes = [], None, None
+
     def interruption(self, call: str, *paths: str) -> OSError | SimulatedCrash | None:
         """Counts a call, and tells what is to stop it."""
         if self._off:

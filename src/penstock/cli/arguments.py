@@ -54,9 +54,9 @@ def size_option(flag: str, text: str) -> Callable[[Command], Command]:
     return click.option(flag, metavar="SIZE", callback=_parsed(parse_size), help=text)
 
 
-def time_option(flag: str, text: str) -> Callable[[Command], Command]:
+def time_option(flag: str, parameter: str, text: str) -> Callable[[Command], Command]:
     parse = _parsed(lambda written: parse_time(written, SystemClock().now_ms()))
-    return click.option(flag, metavar="TIME", callback=parse, help=text)
+    return click.option(flag, parameter, metavar="TIME", callback=parse, help=text)
 
 
 def _parsed(parse: Callable[[str], Value]) -> Callable[[click.Context, click.Parameter, str | None], Value | None]:

@@ -7,12 +7,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from penstock.cli.directory import DataDirectory
 from penstock.cli.doctor import Finding, Verdict
 from penstock.cli.failures import describe
 from penstock.cli.output import size_text
+from penstock.core.errors import PenstockError
 from penstock.core.types import FilePosition
 from penstock.log.disk import RealDisk, RealFile
 from penstock.log.options import ShardOptions
+from penstock.log.recovery import FORMAT_PATH
 
 _SYNCS_AT_MOST = 500
 _SECONDS_AT_MOST = 1.0
@@ -23,6 +26,17 @@ _TOO_FAST_US = 5.0
 _SLOW_US = 20_000.0
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"})
+
+
+def data_directory(directory: Path) -> Finding:
+    if not (directory / FORMAT_PATH).exists():
+        return Finding("data directory", Verdict.OK, f"{directory} is not one (yet)", {"state": None})
+    try:
+        found = DataDirectory.at(directory)
+    except PenstockError as error:
+        return Finding("data directory", Verdict.PROBLEM, str(error), {"state": None})
+    facts: dict[str, object] = {"state": found.state.value, "format": found.format, "created_by": found.created_by}
+    return Finding("data directory", Verdict.OK, f"format {found.format}, {found}", facts)
 
 
 def file_system(place: Path) -> Finding:

@@ -33,6 +33,8 @@ def exit_code_of(run: Callable[[], int]) -> int:
     """Run a command; turn what it raises into a line and an exit code."""
     try:
         return run()
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -8,6 +8,11 @@ from penstock.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS = {
     "append": LazyCommand("log_append", "append", "Append a message a line from standard input."),
+    "cat": LazyCommand("log_cat", "cat", "Print the messages of a log."),
+    "stat": LazyCommand("log_stat", "stat", "Show the logs of a directory: offsets, records, sizes, settings."),
+    "verify": LazyCommand("log_verify", "verify", "Check every batch; exit code 1 on damage."),
+    "dump": LazyCommand("log_dump", "dump", "Print batches or journal frames by their headers."),
+    "repair": LazyCommand("log_repair", "repair", "Mend a damaged directory that no process has open."),
 }
 
 

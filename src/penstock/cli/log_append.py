@@ -128,7 +128,7 @@ def append(
         separator=key_separator.replace(r"\t", "\t").encode(),
         batch_messages=batch_messages,
         depth=depth,
-        purpose=Purpose(purpose),
+        purpose=Purpose[purpose.upper()],
         options=_shard_options(journal_file_bytes, journal_limit_bytes, disk_reserve),
     )
     return asyncio.run(append_lines(request, sys.stdin.fileno(), _print_offset))
@@ -152,24 +152,41 @@ class _Appending:
     report: Callable[[Offset], None]
 
     async def run(self, lines: LineReader) -> None:
-        """Keep up to `depth` commits under way; those that were begun are awaited whatever happens."""
+        """Keep up to `depth` commits under way and report each as soon as it and those before it are done. What was
+        begun is awaited whatever happens."""
         under_way: deque[asyncio.Task[Offset]] = deque()
+        taking: asyncio.Task[list[bytes]] | None = None
+        is_at_end = False
         try:
-            while batch := await lines.take(self.request.batch_messages, self.request.max_batch_bytes):
-                under_way.append(asyncio.create_task(self._commit(batch)))
-                await asyncio.sleep(0)
-                while len(under_way) >= self.request.depth:
-                    self.report(await under_way.popleft())
-            while under_way:
-                self.report(await under_way.popleft())
+            while under_way or not is_at_end:
+                if taking is None and not is_at_end and len(under_way) < self.request.depth:
+                    taking = asyncio.create_task(self._take(lines))
+                await _first_of(under_way[0] if under_way else None, taking)
+                if under_way and under_way[0].done():
+                    self.report(under_way.popleft().result())
+                if taking is not None and taking.done():
+                    batch, taking = taking.result(), None
+                    is_at_end = not batch
+                    under_way += [asyncio.create_task(self._commit(batch))] if batch else []
         finally:
             await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _take(self, lines: LineReader) -> list[bytes]:
+        return await lines.take(self.request.batch_messages, self.request.max_batch_bytes)
 
     async def _commit(self, lines: list[bytes]) -> Offset:
         """The last offset of the lines."""
         columns = columns_of(lines, self.request.separator)
         first = await self.shard.append(self.log, columns, self.request.purpose)
         return Offset(first + columns.count - 1)
+
+
+async def _first_of(commit: asyncio.Task[Offset] | None, taking: asyncio.Task[list[bytes]] | None) -> None:
+    """Returns when one of the two is done."""
+    tasks: list[asyncio.Task[Offset] | asyncio.Task[list[bytes]]] = []
+    tasks += [commit] if commit is not None else []
+    tasks += [taking] if taking is not None else []
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
 def columns_of(lines: list[bytes], separator: bytes) -> Columns:

@@ -14,6 +14,10 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 COMMANDS = {
     "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
+    "backup": LazyCommand("backup", "backup", "Copy a data directory while its broker goes on."),
+    "restore": LazyCommand("backup", "restore", "Make a data directory from a backup, and check all of it."),
+    "tour": LazyCommand("tour", "tour", "Show on this machine what a log promises."),
+    "doctor": LazyCommand("doctor", "doctor", "Look at kernels, disk, limits and clock."),
     "version": LazyCommand("version", "version", "Print the version."),
 }
 
@@ -43,7 +47,14 @@ def penstock(log_level: str, log_format: str) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code of `penstock` with these arguments."""
-    return exit_code_of(lambda: penstock.main(list(arguments), prog_name="penstock", standalone_mode=False) or 0)
+    return exit_code_of(lambda: _invoke(list(arguments)))
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Not through click's main(), which takes a closed pipe for a failure."""
+    with penstock.make_context("penstock", arguments) as context:
+        code = penstock.invoke(context)
+    return code if isinstance(code, int) else 0
 
 
 def main() -> None:

@@ -9,10 +9,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import ErrorCode, PenstockError
 from penstock.core.types import LogName, Offset
 from penstock.log.columns import Columns
 from penstock.log.partition import Log
@@ -31,8 +30,8 @@ _FILLER = b"." * MESSAGE_BYTES
 
 
 def key_of(number: int) -> bytes:
-    """Some customers order more than others: squares leave half of the remainders out."""
-    return b"customer-%02d" % (number * number % 97)
+    """The square makes low numbers frequent: some customers order more than others."""
+    return b"customer-%02d" % ((number * 7919 % 100) ** 2 // 100)
 
 
 def value_of(number: int) -> bytes:
@@ -63,18 +62,15 @@ def _batches(first: int, count: int) -> Iterator[Columns]:
         yield Columns.of([value_of(number) for number in numbers], keys=[key_of(number) for number in numbers])
 
 
-@dataclass(frozen=True, slots=True)
-class Killed:
-    acknowledged: Offset
-    """the last offset it had said was durable"""
-
-
 class WriterFailed(PenstockError):
-    """The writing process ended by itself, before it was to be killed."""
+    """The writing process ended before it was to be killed."""
+
+    code = ErrorCode.CLOSED
 
 
-def append_and_kill(directory: Path, log: LogName, first: int, count: int, kill_at: Offset, report: Report) -> Killed:
-    """`penstock log append` in a process of its own, killed without warning once it has acknowledged `kill_at`."""
+def append_and_kill(directory: Path, log: LogName, first: int, count: int, kill_at: Offset, report: Report) -> Offset:
+    """`penstock log append` in a process of its own, killed without warning once it has acknowledged `kill_at`.
+    Returns the last offset it said was durable."""
     command = [sys.executable, "-m", "penstock.cli.main", "log", "append", str(directory), "--log", log]
     command += ["--key-separator", SEPARATOR, "--depth", str(DEPTH), "--disk-reserve", "0"]
     acknowledged = Offset(-1)
@@ -91,10 +87,10 @@ def append_and_kill(directory: Path, log: LogName, first: int, count: int, kill_
         finally:
             writer.kill()
             feeder.join()
-        late = _last_complete(writer.stdout.read())
+        late, said = _last_complete(writer.stdout.read()), _last_line(writer)
     if acknowledged < kill_at:
-        raise WriterFailed(f"the writing process ended after offset {acknowledged}, exit code {writer.returncode}")
-    return Killed(max(acknowledged, late))
+        raise WriterFailed(f"the writing process ended by itself after offset {acknowledged}: {said}")
+    return max(acknowledged, late)
 
 
 def _feed(writer: subprocess.Popen[bytes], first: int, count: int) -> None:
@@ -103,6 +99,13 @@ def _feed(writer: subprocess.Popen[bytes], first: int, count: int) -> None:
     with contextlib.suppress(BrokenPipeError), writer.stdin as lines:
         for number in range(first, first + count):
             lines.write(key_of(number) + SEPARATOR.encode() + value_of(number) + b"\n")
+
+
+def _last_line(writer: subprocess.Popen[bytes]) -> str:
+    """Of what it said on standard error."""
+    assert writer.stderr is not None
+    said = writer.stderr.read().decode(errors="replace").splitlines()
+    return said[-1] if said else "it said nothing"
 
 
 def _last_complete(output: bytes) -> Offset:

@@ -29,7 +29,11 @@ def summarise(raw_batches: Iterable[Buffer], top: int = 5) -> Summary:
 
     columns = ["offset", "key", "value"]
     table = pa.Table.from_batches([record_batch(raw, columns) for raw in raw_batches])
-    counts = table.group_by("key").aggregate([([], "count_all")]).sort_by([("count_all", "descending"), ("key", "ascending")])
+    counts = (
+        table.group_by("key")
+        .aggregate([([], "count_all")])
+        .sort_by([("count_all", "descending"), ("key", "ascending")])
+    )
     bounds = pc.min_max(table["offset"]).as_py()
     return Summary(
         rows=table.num_rows,

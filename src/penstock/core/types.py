@@ -49,8 +49,8 @@ class Compression(enum.IntEnum):
     ZSTD = 2
 
 
-class Purpose(enum.Enum):
+class Purpose(enum.IntEnum):
     """Which budget of bytes an append is admitted under: a full publish budget never holds up a settlement."""
 
-    PUBLISH = "publish"
-    SETTLE = "settle"
+    PUBLISH = 0
+    SETTLE = 1

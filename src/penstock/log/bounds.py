@@ -24,7 +24,7 @@ class Bounds:
 
     def apply(self, edit: Edit) -> None:
         if edit.end is not None and edit.end < self.end:
-            self.epochs = [epoch for epoch in self.epochs if epoch.start < edit.end] or [EpochStart(0, 0, 0)]
+            self.epochs = [epoch for epoch in self.epochs if epoch.start <= edit.end]
             self.end = edit.end
         elif edit.end is not None and edit.end > self.end:
             self.epochs.append(EpochStart(self.epoch, edit.end, self.end))

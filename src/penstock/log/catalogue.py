@@ -1,4 +1,5 @@
-"""The catalogue: name → number and settings of every log of a shard, itself log number 0. State is the fold of its records."""
+"""The catalogue: name → number and settings of every log of a shard, itself log number 0. State is the fold of its
+records."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from penstock.log.columns import Columns
 from penstock.log.names import CATALOGUE_NAME, CATALOGUE_NUMBER
 from penstock.log.records import Compaction, Declared, LogSettings, decode_declared, encode_declared
 
+FIRST_NUMBER = LogNumber(1)
 # The newest record of each log is all that is needed, so the catalogue does not grow with what was deleted.
 CATALOGUE_SETTINGS = LogSettings(compaction=Compaction())
 
@@ -39,7 +41,7 @@ class Catalogue:
 
     declared: dict[LogNumber, Declared] = field(default_factory=dict)
     numbers: dict[str, LogNumber] = field(default_factory=dict)
-    next_number: LogNumber = LogNumber(1)
+    next_number: LogNumber = FIRST_NUMBER
 
     def __post_init__(self) -> None:
         self.apply(CatalogueChange(CATALOGUE_NUMBER, Declared(0, CATALOGUE_NAME, CATALOGUE_SETTINGS)))

@@ -97,7 +97,7 @@ class GroupCommit:
     def _await_sync(self, frames: list[Frame]) -> None:
         self._unsynced += frames
         self._unsynced_bytes += sum([frame.bytes for frame in frames])
-        self._sync_wanted |= any([frame.level is Durability.COMMIT for frame in frames])
+        self._sync_wanted |= any(frame.level is Durability.COMMIT for frame in frames)
 
     def _roll(self) -> None:
         """The keeper gets what is durable first: rolling may have to wait for its checkpoint."""

@@ -1,12 +1,13 @@
 """Compaction: the last record of each key stays, under its own offset and in its place; what it superseded goes.
 
-plan_compaction() decides, execute() copies to new names and syncs, and the edit it returns makes the swap once it is staged:
-until that frame is durable the old segments count, from then on the new ones."""
+plan_compaction() decides, execute() copies to new names and syncs, and the edit it returns makes the swap once it is
+staged: until that frame is durable the old segments count, from then on the new ones."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container
+from array import array
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -33,7 +34,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What the last compaction of a log left: superseded records only from `end` on, tombstones up to `newest_tombstone_ms`."""
+    """What the last compaction of a log left: superseded records only from `end` on, tombstones up to that time."""
 
     end: int
     newest_tombstone_ms: int | None = None
@@ -87,8 +88,8 @@ def plan_compaction(
 ) -> Plan | None:
     """What to compact now, None if it does not pay yet. Pure.
 
-    `cleaned` is what the last compaction left, None if that is not known. Records at and above `stable_end` may still be cut
-    off, so they supersede nothing."""
+    `cleaned` is what the last compaction left, None if that is not known. Records at and above `stable_end` may still
+    be cut off, so they supersede nothing."""
     policy = settings.compaction
     if policy is None:
         return None
@@ -102,14 +103,13 @@ def plan_compaction(
     return Plan(log, candidates, tuple(sealed[len(candidates) :]), policy, settings.segment_bytes, now_ms)
 
 
-def execute(
-    plan: Plan, disk: Disk, *, max_keys: int = MAX_KEYS, between: Callable[[], None] = _nothing
-) -> Compacted:
-    """The heavy part, for a thread of its own: reads the plan's segments, writes and syncs the new ones. Nothing counts until
-    the edit is staged; if it will not be, give it to discard().
+def execute(plan: Plan, disk: Disk, *, max_keys: int = MAX_KEYS, between: Callable[[], None] = _nothing) -> Compacted:
+    """The heavy part, for a thread of its own: reads the plan's segments, writes and syncs the new ones. Nothing counts
+    until the edit is staged; if it will not be, give it to discard().
 
-    `between` is called between batches; what it raises ends the work. On any error no new file is left. LogDamaged if a segment
-    is not what the list says, FileNotFoundError if one is gone: expected when the log was cut or trimmed meanwhile."""
+    `between` is called between batches; what it raises ends the work. On any error no new file is left. LogDamaged if a
+    segment is not what the list says, FileNotFoundError if one is gone: to be expected when the log was cut, trimmed or
+    deleted meanwhile."""
     tombstone_ms = plan.now_ms - plan.policy.tombstone_s * 1000
     question = Question(plan.log, plan.candidates, plan.younger, plan.policy.property, tombstone_ms)
     verdict = judge(question, disk, max_keys, between)
@@ -127,7 +127,7 @@ def execute(
 
 
 def discard(plan: Plan, edit: Edit, disk: Disk) -> None:
-    """Remove the files of an edit that was not staged. Never call this for one that was, whatever became of its commit."""
+    """Remove the files of an edit that was not staged. Never for one that was, whatever became of its commit."""
     for info in edit.added:
         _unlink(disk, segment_path(plan.directory, info.base, info.version))
 
@@ -181,20 +181,69 @@ class _Output:
         self.records += header.count
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
 
+    def append(self, file: File, batches: list[Buffer], size: int) -> None:
+        if batches:
+            file.write(FilePosition(self.bytes), [b"".join(batches)])
+            self.bytes += size
+
     def info(self) -> SegmentInfo:
         base, end = self.sources[0].info.base, self.sources[-1].info.end
-        return SegmentInfo(
-            base, self.version, end, self.bytes, self.records, self.first_timestamp, self.max_timestamp
-        )
+        return SegmentInfo(base, self.version, end, self.bytes, self.records, self.first_timestamp, self.max_timestamp)
+
+
+@dataclass(slots=True)
+class _Survivors:
+    """The batches of one segment without the marked rows."""
+
+    log: str
+    disk: Disk
+    segment: SealedSegment
+    marks: Marks
+    _pieces: list[Buffer] | None = None
+
+    def bytes(self, between: Callable[[], None]) -> int:
+        if not self.marks.total:
+            return self.segment.info.bytes
+        return sum([len(piece) for piece in self.pieces(between)])
+
+    def pieces(self, between: Callable[[], None]) -> list[Buffer]:
+        """Views of the old file for batches that stay as they are; only thinned ones take memory."""
+        if self._pieces is None:
+            data = map_segment(self.disk, self.segment)
+            table = table_of(self.log, data, self.segment)
+            if len(table) != len(self.marks.per_batch):
+                raise LogDamaged(self.log, self.segment.path, 0, "it is not the file that was read before")
+            self._pieces = list(self._thinned(data, table, between))
+        return self._pieces
+
+    def _thinned(self, data: memoryview, table: BatchTable, between: Callable[[], None]) -> Iterator[Buffer]:
+        for i in range(len(table)):
+            between()
+            batch, first, stop = data[table.positions[i] : table.positions[i + 1]], table.rows[i], table.rows[i + 1]
+            gone = self.marks.per_batch[i]
+            if not gone:
+                yield batch
+            elif gone < stop - first:
+                yield self._thin(batch, table.positions[i], self.marks.unmarked(first, stop))
+
+    def _thin(self, batch: memoryview, position: int, picked: array[int]) -> Buffer:
+        try:
+            return select_rows(batch, picked)
+        except TooLarge:
+            return batch  # the offsets of what is left would not fit beside it
+        except CorruptBatch as error:
+            raise LogDamaged(self.log, self.segment.path, position, error.reason) from error
 
 
 class _Packer:
-    """Survivors into new segments, neighbours that fit together into one. A segment that loses nothing and gains no neighbour
-    stays the file it is."""
+    """Survivors into new segments, neighbours that fit together into one. A segment that loses nothing and gains no
+    neighbour stays the file it is."""
 
     def __init__(self, plan: Plan, disk: Disk, between: Callable[[], None]) -> None:
         self._plan, self._disk, self._between = plan, disk, between
         self._output: _Output | None = None
+        self._unchanged: _Survivors | None = None
+        """the one source of an output without a file"""
         self._created: list[str] = []
         self._removed: list[SealedSegment] = []
         self._added: list[SegmentInfo] = []
@@ -210,7 +259,7 @@ class _Packer:
         if marks.total == segment.info.records:
             self._removed.append(segment)
             return
-        survivors = _Survivors(self._plan.log, segment, marks, self._disk)
+        survivors = _Survivors(self._plan.log, self._disk, segment, marks)
         if self._output is None or not self._join(self._output, survivors):
             self._close()
             self._begin(survivors)
@@ -233,19 +282,19 @@ class _Packer:
         self._output = _Output([survivors.segment], bytes=survivors.segment.info.bytes)
         if survivors.marks.total:
             self._open(self._output)
-            self._copy(self._output, survivors, None)
+            self._copy(self._output, survivors)
+        else:
+            self._unchanged = survivors
 
     def _join(self, output: _Output, survivors: _Survivors) -> bool:
         """Append to the output if all of it fits."""
-        limit = self._plan.segment_bytes
-        if output.bytes + survivors.expected_bytes > limit:
+        if output.bytes + survivors.bytes(self._between) > self._plan.segment_bytes:
             return False
         if output.file is None:
-            whole = output.sources[0]
+            assert self._unchanged is not None
             self._open(output)
-            self._copy(output, _Survivors(self._plan.log, whole, None, self._disk), None)
-        if not self._copy(output, survivors, limit):
-            return False
+            self._copy(output, self._unchanged)
+        self._copy(output, survivors)
         output.sources.append(survivors.segment)
         return True
 
@@ -254,24 +303,17 @@ class _Packer:
         self._created.append(path)
         output.file, output.bytes = self._disk.create(path), 0
 
-    def _copy(self, output: _Output, survivors: _Survivors, limit: int | None) -> bool:
-        """Append the survivors of a segment; if that would pass the limit, none of them."""
+    def _copy(self, output: _Output, survivors: _Survivors) -> None:
         assert output.file is not None
-        pieces = survivors.pieces(self._between)
-        if limit is not None and output.bytes + sum([len(piece) for piece in pieces]) > limit:
-            return False
-        position, pending, pending_bytes = output.bytes, list[Buffer](), 0
-        for piece in pieces:
-            output.note(piece, position + pending_bytes)
+        pending, pending_bytes = list[Buffer](), 0
+        for piece in survivors.pieces(self._between):
+            output.note(piece, output.bytes + pending_bytes)
             pending.append(piece)
             pending_bytes += len(piece)
             if pending_bytes >= _COPY_BYTES:
-                output.file.write(FilePosition(position), pending)
-                position, pending, pending_bytes = position + pending_bytes, [], 0
-        if pending:
-            output.file.write(FilePosition(position), pending)
-        output.bytes = position + pending_bytes
-        return True
+                output.append(output.file, pending, pending_bytes)
+                pending, pending_bytes = [], 0
+        output.append(output.file, pending, pending_bytes)
 
     def _close(self) -> None:
         output, self._output = self._output, None

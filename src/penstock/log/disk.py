@@ -122,6 +122,10 @@ class RealFile:
             return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ, trackfd=False))
         return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ))
 
+    def map_shared(self) -> memoryview:
+        """The file for reading and writing: a store is seen at once by every process that has it mapped."""
+        return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, CLOSED_DESCRIPTOR
         if descriptor != CLOSED_DESCRIPTOR:

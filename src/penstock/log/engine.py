@@ -1,11 +1,12 @@
-"""A shard without its threads: stages commits, counts what is durable, keeps the logs. One order, one state, plain calls."""
+"""A shard without its threads: stages commits, counts what is durable, keeps the logs. One order, one state, plain
+calls."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.core.errors import (
     DiskLow,
@@ -45,14 +46,15 @@ Post = Callable[[Callable[[], None]], None]
 class Usage:
     """Bytes under way, for admission."""
 
-    staged: dict[Purpose, int]
-    """not yet in the journal"""
+    staged: list[int] = field(default_factory=lambda: [0 for _ in Purpose])
+    """not yet in the journal, by purpose"""
     tail: int = 0
     """not yet in a segment"""
 
 
 class Engine:
-    """Every method is the loop's, except commit.step() (storage thread) and keeper.step() (keeper thread), which reach back
+    """Every method is the loop's, except commit.step() (storage thread) and keeper.step() (keeper thread), which
+    reach back
     only through `post`."""
 
     def __init__(
@@ -65,7 +67,7 @@ class Engine:
         )
         self.keeper.tell = lambda written: post(lambda: self._on_written(written))
         self.logs: dict[LogNumber, Log] = {}
-        self.usage = Usage({purpose: 0 for purpose in Purpose})
+        self.usage = Usage()
         self.handed_over: Callable[[int], None] = lambda size: None
         """called by the storage thread with the bytes it gave to the keeper"""
         self.room: Callable[[], None] = lambda: None
@@ -87,7 +89,8 @@ class Engine:
     def stage(
         self, parts: Sequence[tuple[Log, Columns]], done: Done, purpose: Purpose = Purpose.PUBLISH
     ) -> list[Offset]:
-        """Append to any number of logs in one frame; the first offset of each part. `done` is called once it is committed,
+        """Append to any number of logs in one frame; the first offset of each part. `done` is called once it is
+        committed,
         or with OutcomeUnknown. Raises, with nothing changed, what can be refused before."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
@@ -133,8 +136,9 @@ class Engine:
         self._submit([edit_entry(log.number, edit)], Durability.COMMIT, done, Purpose.SETTLE)
 
     def stage_truncate(self, log: Log, end: int, at_batch: int, head: Buffer | None, done: Done) -> None:
-        """Cut the log at `end`. `at_batch` is the first offset of the batch that holds `end`, `head` that batch's part below it."""
-        if not log.start <= at_batch <= end <= log.end:
+        """Cut the log at `end`. `at_batch` is the first offset of the batch that holds `end`, `head` that batch's
+        part below it."""
+        if not (log.start <= end <= log.end and at_batch <= end):
             raise OffsetOutOfRange(log.name, end, log.start, log.end)
         entries = [edit_entry(log.number, Edit(end=at_batch))]
         if head is not None:
@@ -150,7 +154,8 @@ class Engine:
     # The catalogue
 
     def stage_create(self, logs: list[tuple[LogName, LogSettings]], done: Done) -> list[Log]:
-        """Usable at once: a commit to a new log comes behind its creation in the one order, and is not acknowledged before it."""
+        """Usable at once: a commit to a new log comes behind its creation in the one order, and is not acknowledged
+        before it."""
         declared = self.catalogue.decide_create(logs)
         created: list[Log] = []
         sequence = self._declare(declared, created, done)
@@ -224,7 +229,8 @@ class Engine:
             self.metrics.batch_bytes += len(entry.data)
 
     def _wait_for(self, frame: Frame) -> None:
-        """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no holes."""
+        """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no
+        holes."""
         self.metrics.frames += 1
         if frame.level is Durability.MEMORY:
             self._complete(frame)

@@ -1,4 +1,5 @@
-"""Frames: the unit of atomic commit. One frame holds batches and edits for any number of logs; replay takes it whole or not."""
+"""Frames: the unit of atomic commit. One frame holds batches and edits for any number of logs; replay takes it whole
+or not."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def index_path(segment_path: str) -> str:
 
 
 def save_index(disk: Disk, segment_path: str, info: SegmentInfo, index: SparseIndex) -> None:
-    """Beside its segment, not synced. An index that does not begin with the segment (it was reopened) is not worth it."""
+    """Beside its segment, not synced. One that does not begin with the segment (it was reopened) is not worth it."""
     if not index.positions or index.positions[0]:
         return
     path = index_path(segment_path)

@@ -1,7 +1,9 @@
 """The journal of a shard: preallocated files used in turn, one sequential write and one sync per group commit.
 
-Files are *slots* (`journal/0003`), never renamed; the header of a slot says which generation it holds and the sequence number
-its frames begin with. A slot is free again once every frame in it lies below the checkpoint; its stale contents are told
+Files are *slots* (`journal/0003`), never renamed; the header of a slot says which generation it holds and the
+sequence number
+its frames begin with. A slot is free again once every frame in it lies below the checkpoint; its stale contents are
+told
 apart by their generation, which the checksum of every frame covers."""
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.metrics import ShardMetrics
@@ -115,6 +118,8 @@ class Journal:
         """Begin a new file of a higher generation: what recovery has read is never written on."""
         self._disk.make_directory(DIRECTORY)
         self._disk.sync_directory("")
+        # A file that an earlier process allocated may be listed without its name being durable.
+        self._disk.sync_directory(DIRECTORY)
         self._begin_file()
 
     def write(self, frames: list[Frame]) -> int:
@@ -152,7 +157,8 @@ class Journal:
         metrics.journal_sync_ns_max = max(metrics.journal_sync_ns_max, took_ns)
 
     def roll(self) -> None:
-        """Go on in the next file. The current one is synced first: a successor's header says that all before it is durable."""
+        """Go on in the next file. The current one is synced first: a successor's header says that all before it is
+        durable."""
         assert self._file is not None
         self.sync()
         self._file.close()
@@ -207,7 +213,8 @@ class Journal:
         return self._free.popleft()
 
     def _try_allocate(self) -> str | None:
-        """A slot, made anew unless one was made meanwhile; None if the journal is as large as it may be or the disk is full."""
+        """A slot, made anew unless one was made meanwhile; None if the journal is as large as it may be or the disk
+        is full."""
         with self._allocating:
             if self._free:
                 return self._free.popleft()
@@ -222,7 +229,8 @@ class Journal:
                 return None
 
     def _allocate(self) -> str:
-        path = f"{DIRECTORY}/{self._slots:04d}"
+        names = (f"{DIRECTORY}/{number:04d}" for number in count())
+        path = next(name for name in names if not self._disk.exists(name))
         file = self._disk.create(path)
         try:
             file.allocate(self._options.file_bytes)

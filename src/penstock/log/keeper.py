@@ -1,4 +1,5 @@
-"""The keeper: writes segments behind the journal, syncs them in small steps, writes checkpoints, lets the journal go."""
+"""The keeper: writes segments behind the journal, syncs them in small steps, writes checkpoints, lets the journal
+go."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class KeeperOptions:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the keeper tells the loop: logs whose segments hold what frames below `sequence` brought them, and logs it gave up."""
+    """What the keeper tells the loop: logs whose segments hold what frames below `sequence` brought them, and logs it
+    gave up."""
 
     logs: list[LogNumber]
     sequence: Sequence
@@ -47,7 +49,8 @@ class Written:
 
 
 class Keeper:
-    """One thread. Everything it takes is durable in the journal; what it writes is trusted from the next checkpoint on."""
+    """One thread. Everything it takes is durable in the journal; what it writes is trusted from the next checkpoint
+    on."""
 
     def __init__(
         self,
@@ -143,6 +146,11 @@ class Keeper:
         self._let_go(begun)
         return True
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether something that was taken is in no file yet."""
+        return bool(self._dirty)
+
     def make_space(self) -> None:
         """The journal is full: free some of it. With threads, the shard puts a waiting version in this place."""
         if not self.write_checkpoint():
@@ -181,7 +189,8 @@ class Keeper:
         )
 
     def _breathe(self) -> None:
-        """Between two syncs of a checkpoint: go on writing, so that the hot tail stays short. What is taken now is not in it."""
+        """Between two syncs of a checkpoint: go on writing, so that the hot tail stays short. What is taken now is
+        not in it."""
         self._take_inbox()
         self._flush_large()
 
@@ -286,7 +295,8 @@ class Keeper:
         self.files.forget(path)
         log = self.logs.get(number)
         if log is not None and path in log.paths():
-            self._failed(log, error)
+            logger.error("segment not synced, writing it anew log=%s error=%s", log.name, error)
+            self._rescue.mend(log, error)
 
     def _is_checkpoint_due(self, now: float) -> bool:
         if self.checkpoint_wanted.is_set() or self._taken_bytes >= self._options.checkpoint_bytes:

@@ -22,7 +22,8 @@ def log_name(*parts: str) -> LogName:
 
 
 def parse_log_name(text: str) -> LogName:
-    """A name as a person types it: `orders`, `default/orders/3`; characters beyond letters, digits and `-._~` get encoded."""
+    """A name as a person types it: `orders`, `default/orders/3`; characters beyond letters, digits and `-._~` get
+    encoded."""
     return log_name(*(unquote(part) for part in text.split("/")))
 
 

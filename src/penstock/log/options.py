@@ -18,11 +18,16 @@ class ShardOptions:
     """publishes staged and not yet in the journal"""
     settle_budget_bytes: int = 16 << 20
     tail_bytes: int = 256 << 20
-    """what may wait in memory to be written to its segment; publishes wait beyond it"""
+    """what may wait in memory to be written to its segment; publishes wait beyond it, settlements beyond twice as much"""
     disk_reserve_bytes: int | None = None
     """publishes are refused when less is free; None: the greater of 1 GiB and 5 % of the disk"""
     housekeeping_s: float = 60.0
     """how often retention and compaction look at the logs; 0: never by themselves"""
+
+    @property
+    def tail_limit_bytes(self) -> int:
+        """No log holds more than a quarter of the journal, because all of them together do not."""
+        return min(self.tail_bytes, self.journal.limit_bytes // 4)
 
     def reserve(self, total_bytes: int) -> int:
         return max(1 << 30, total_bytes // 20) if self.disk_reserve_bytes is None else self.disk_reserve_bytes

@@ -11,6 +11,8 @@ from penstock.log.bounds import Bounds
 from penstock.log.frames import Entry
 from penstock.log.records import Edit, LogSettings
 
+NO_CUT = 1 << 63
+
 
 @dataclass(frozen=True, slots=True)
 class TailBatch:
@@ -24,17 +26,21 @@ class Log:
     """Changed by the loop alone. `bounds` runs ahead to what is staged; readers stop at `high_watermark`."""
 
     __slots__ = (
+        "_cuts",
         "bounds",
         "cut_sequence",
         "fault",
+        "files_end",
         "high_watermark",
         "last_timestamp",
+        "list_sequence",
         "name",
         "number",
         "settings",
         "tail",
         "waiting_level",
         "waiting_sequence",
+        "written_sequence",
     )
 
     def __init__(self, number: LogNumber, name: LogName, settings: LogSettings, bounds: Bounds) -> None:
@@ -50,6 +56,14 @@ class Log:
         self.waiting_level = Durability.MEMORY
         """what its newest commit that is not done waits for"""
         self.cut_sequence = Sequence(-1)
+        self._cuts: list[tuple[Sequence, int]] = []
+        """cuts that the files may not have yet"""
+        self.files_end = NO_CUT
+        """the files may still hold, at and above it, what a cut took away; read it before the files"""
+        self.list_sequence = Sequence(-1)
+        """the last frame that cut the log or swapped segments of it"""
+        self.written_sequence = Sequence(0)
+        """what frames below it brought lies in the segments"""
 
     @property
     def start(self) -> int:
@@ -64,6 +78,12 @@ class Log:
     def visible_end(self) -> int:
         """Readers see records below it. Equal to the high watermark until undecided records exist."""
         return self.high_watermark
+
+    @property
+    def is_list_settled(self) -> bool:
+        """Whether the keeper's view of the log has every cut and swap that was staged: what a compaction may start
+        from."""
+        return self.written_sequence > self.list_sequence
 
     def apply(self, entry: Entry, sequence: Sequence) -> int:
         """Fold an entry at once; what rests on it waits for its commit. By how many bytes the tail has grown."""
@@ -91,16 +111,25 @@ class Log:
             self.high_watermark = max(self.high_watermark, end)
 
     def written(self, sequence: Sequence) -> int:
-        """Its segments hold what frames below `sequence` brought: let go of that part of the tail; how many bytes it was."""
+        """Its segments hold what frames below `sequence` brought: let go of that part of the tail; how many bytes it
+        was."""
+        self.written_sequence = sequence
+        if self._cuts:
+            self._cuts = [cut for cut in self._cuts if cut[0] >= sequence]
+            self.files_end = min([end for _, end in self._cuts], default=NO_CUT)
         keep = next((i for i, batch in enumerate(self.tail) if batch.sequence >= sequence), len(self.tail))
         return self._keep(self.tail[keep:])
 
     def _apply_edit(self, edit: Edit, sequence: Sequence) -> int:
         freed_bytes = 0
+        if edit.removed or edit.added:
+            self.list_sequence = sequence
         if edit.end is not None and edit.end < self.bounds.end:
-            self.cut_sequence = sequence
+            self.cut_sequence = self.list_sequence = sequence
             freed_bytes = self._keep([batch for batch in self.tail if batch.first < edit.end])
             self.high_watermark = min(self.high_watermark, edit.end)
+            self._cuts.append((sequence, edit.end))
+            self.files_end = min(self.files_end, edit.end)
         self.bounds.apply(edit)
         return freed_bytes
 

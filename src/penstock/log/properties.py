@@ -1,4 +1,4 @@
-"""Looking up a user property in the properties column of a record, which has the MQTT 5 encoding without its total length."""
+"""Looking up a user property in a record's properties, which have the MQTT 5 encoding without the total length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_INTEGER_BYTES = 4
 
 
 def user_property(properties: bytes, name: bytes) -> bytes | None:
-    """The value of the first user property of that name. None if there is none, or if the bytes are not properties up to it."""
+    """The value of the first user property of that name. None if there is none, or what comes before is ill-formed."""
     at = 0
     while 0 <= at < len(properties):
         kind = properties[at]

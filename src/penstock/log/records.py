@@ -55,7 +55,8 @@ class SegmentInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EpochStart(msgspec.Struct, frozen=True, array_like=True):
-    """From offset `start` on, records were written under `epoch`. Where offsets were skipped before it (they may have named
+    """From offset `start` on, records were written under `epoch`. Where offsets were skipped before it (they may have
+    named
     messages that were lost), `previous_end` is where the records before the gap end."""
 
     epoch: int
@@ -66,8 +67,10 @@ class EpochStart(msgspec.Struct, frozen=True, array_like=True):
 class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
     """The one control record of a log.
 
-    start: records below are gone. end: below the log's end, records from there on are gone; above it, the offsets between
-    are skipped. epoch: what is appended from now on carries it. removed, added: segments that one swap takes out and puts in."""
+    start: records below are gone. end: below the log's end, records from there on are gone; above it, the offsets
+    between
+    are skipped. epoch: what is appended from now on carries it. removed, added: segments that one swap takes out and
+    puts in."""
 
     start: int | None = None
     end: int | None = None

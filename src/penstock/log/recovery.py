@@ -1,7 +1,9 @@
-"""Opening a data directory: checkpoint, then journal. Segments are trusted up to the checkpoint and rewritten behind it."""
+"""Opening a data directory: checkpoint, then journal. Segments are trusted up to the checkpoint and rewritten behind
+it."""
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from penstock.log.records import EpochStart, SegmentInfo
 from penstock.log.replay import JournalReader, entry_of
 from penstock.log.segment_files import SegmentFiles
 from penstock.log.segments import segment_path
+from penstock.log.table import retire_table
 from penstock.log.written import WrittenLog
 from penstock.version import VERSION
 
@@ -53,18 +56,23 @@ class Recovered:
 
 
 def recover(disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetrics) -> Recovered:
-    """Open for writing. The caller holds the directory's lock. Journal files that are read here are never written on."""
+    """Open for writing. The caller holds the directory's lock. Journal files that are read here are never written
+    on."""
     ensure_format(disk)
+    retire_table(disk)
     checkpoint = read_checkpoint(disk) or _first_checkpoint(disk)
+    # A process that was killed may have left it renamed, but not durably; what it no longer names goes from here on.
+    disk.sync_directory("")
     files = SegmentFiles(disk, options.keeper.max_open_files, metrics)
     keeper, catalogue = restore_keeper(disk, clock, options, metrics, files, checkpoint)
     reader = JournalReader(disk, Sequence(checkpoint.first_sequence), Sequence(checkpoint.known_durable))
     reader.sync_files()
     replayed = replay(reader, keeper)
     keeper.flush_all()
+    if keeper.has_unwritten:
+        raise OSError(errno.ENOSPC, "no room to write what the journal holds to the segments: free some space first")
     faults = check_files(disk, keeper.logs.values())
-    if not checkpoint.clean:
-        cut_leftovers(disk, keeper)
+    cut_leftovers(disk, keeper)
     keeper.checkpoint = msgspec.structs.replace(checkpoint, start_number=checkpoint.start_number + 1, clean=False)
     write_checkpoint(disk, keeper.checkpoint)
     journal = _new_journal(disk, clock, options, metrics, reader, keeper)
@@ -160,6 +168,7 @@ def cut_leftovers(disk: Disk, keeper: Keeper) -> None:
         for name in disk.list(log.directory):
             if name.endswith((".seg", ".idx")) and f"{log.directory}/{name}" not in known:
                 disk.unlink(f"{log.directory}/{name}")
+                keeper.files.unsynced_directories.add(log.directory)
         active = log.active
         if active is not None and active.exists and _size(disk, active.path) > active.written_bytes:
             keeper.files.truncate(active.path, active.written_bytes)

@@ -1,4 +1,5 @@
-"""Reading a journal back: which files continue each other, where the sequence ends, and whether that end is a torn tail or damage."""
+"""Reading a journal back: which files continue each other, where the sequence ends, and whether that end is a torn
+tail or damage."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from penstock.core.errors import CorruptFrame, JournalDamaged
-from penstock.core.ports import Disk
+from penstock.core.ports import Disk, File
 from penstock.core.types import FilePosition, Generation, LogNumber, Sequence
+from penstock.log.batch import next_offset, read_header
 from penstock.log.frames import (
     KIND_BATCH,
     KIND_EDIT,
@@ -18,9 +20,13 @@ from penstock.log.frames import (
     read_entries,
     read_frame_header,
 )
-from penstock.log.batch import next_offset, read_header
 from penstock.log.journal import DIRECTORY, FILE_HEADER_BYTES, SlotHeader, UsedSlot, decode_slot_header
 from penstock.log.records import decode_edit
+
+_COPY_BYTES = 1 << 20
+
+
+NO_GENERATION = Generation(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +59,21 @@ class JournalReader:
     """slots whose frames were read, and where each ends"""
     free: list[str] = field(default_factory=list)
     slots: int = 0
-    last_generation: Generation = Generation(0)
+    last_generation: Generation = NO_GENERATION
     break_reason: str = ""
 
     def __post_init__(self) -> None:
         self.end = self.first
 
     def sync_files(self) -> None:
-        """What is read may be in the page cache only; make it durable before anything rests on it."""
-        for slot in self._chain():
+        """What is read may be in the page cache only; make it durable before anything rests on it. If an earlier sync
+        failed, the cache holds as clean what never reached the disk, so the file written last is written again, as it
+        is."""
+        chain = self._chain()
+        for slot in chain:
             file = self.disk.open(slot.path)
+            if slot is chain[-1]:
+                _write_again(file)
             file.sync()
             file.close()
 
@@ -150,6 +161,11 @@ class JournalReader:
             return
         self.known_durable = max(self.known_durable, header.durable)
         self.torn_bytes = max(self.torn_bytes, at + header.bytes - broken_at)
+
+
+def _write_again(file: File) -> None:
+    for position in range(0, file.size(), _COPY_BYTES):
+        file.write(FilePosition(position), [file.read(FilePosition(position), _COPY_BYTES)])
 
 
 def entry_of(log: int, kind: int, data: memoryview) -> Entry:

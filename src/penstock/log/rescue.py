@@ -1,4 +1,5 @@
-"""When a segment file fails: the log is written anew from its checkpoint and the journal, or stopped with its frames kept aside."""
+"""When a segment file fails: the log is written anew from its checkpoint and the journal, or stopped with its frames
+kept aside."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.core.errors import JournalFailed
 from penstock.core.ports import Clock, Disk
 from penstock.core.types import Durability, FilePosition, Generation, LogNumber, Sequence
 from penstock.log.checkpoint import Checkpoint, LogState
 from penstock.log.frames import Entry, Frame, encode_frame, frame_bytes
+from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.records import SegmentInfo
 from penstock.log.replay import JournalReader, entry_of
 from penstock.log.segment_files import SegmentFiles
@@ -44,7 +47,8 @@ class Rescue:
         """logs that were written anew or stopped"""
 
     def mend(self, log: WrittenLog, error: OSError) -> None:
-        """After a failed sync the page cache lies: trust the file up to the checkpoint, take the rest from the journal."""
+        """After a failed sync the page cache lies: trust the file up to the checkpoint, take the rest from the
+        journal."""
         self.count += 1
         state = self._keeper.checkpointed_state(log.number)
         for path in log.paths():
@@ -71,10 +75,10 @@ class Rescue:
             del self._aside[number]
 
     def _rebuilt(self, log: WrittenLog, state: LogState) -> WrittenLog:
-        version = 1 + max([log.next_version, *(segment.info.version for segment in log.sealed)])
+        version = 1 + max([log.next_version, *_versions(log.state()), *_versions(state)])
         fresh = WrittenLog.restored(self._files, self._clock, log.name, log.settings, state)
         fresh.next_version, fresh.list_version = version, log.list_version + 1
-        if state.active is not None:
+        if state.active is not None and self._disk.exists(fresh.paths()[-1]):
             info = self._copy(fresh.directory, state, version)
             fresh.active = reopen(fresh.directory, info, self._clock.monotonic())
         for entry in self._journal_entries(log.number):
@@ -92,10 +96,15 @@ class Rescue:
         source = self._disk.open_read(segment_path(directory, info.base, state.active.version))
         target = segment_path(directory, info.base, version)
         self._files.create(target)
-        for position in range(0, info.bytes, _COPY_BYTES):
-            piece = source.read(FilePosition(position), min(_COPY_BYTES, info.bytes - position))
-            self._files.write(target, position, [piece], len(piece))
-        source.close()
+        try:
+            for position in range(0, info.bytes, _COPY_BYTES):
+                wanted = min(_COPY_BYTES, info.bytes - position)
+                piece = source.read(FilePosition(position), wanted)
+                if len(piece) < wanted:
+                    raise OSError(errno.EIO, f"the file ends before byte {info.bytes}, which the checkpoint trusts")
+                self._files.write(target, position, [piece], len(piece))
+        finally:
+            source.close()
         return info
 
     def _journal_entries(self, number: LogNumber) -> Iterator[Entry]:
@@ -108,9 +117,17 @@ class Rescue:
                     yield entry_of(log, kind, data)
 
     def _stop(self, log: WrittenLog, state: LogState, reason: str) -> None:
+        if log.number == CATALOGUE_NUMBER:
+            raise JournalFailed(f"the catalogue cannot be written: {reason}")
         stopped = WrittenLog.restored(self._files, self._clock, log.name, log.settings, state)
+        entries = list(self._journal_entries(log.number))
+        if any(entry.edit is not None for entry in entries):
+            # What is missing was taken away by an edit since the checkpoint, which is among what is kept aside.
+            stopped.sealed = [segment for segment in stopped.sealed if self._disk.exists(segment.path)]
+            if stopped.active is not None and not self._disk.exists(stopped.active.path):
+                stopped.active = None
         stopped.list_version = log.list_version + 1
-        self._aside[log.number] = list(self._journal_entries(log.number))
+        self._aside[log.number] = entries
         self._keeper.stop_log(stopped, reason)
 
     def _write_aside(self, number: LogNumber, entries: list[Entry]) -> str:
@@ -127,3 +144,9 @@ class Rescue:
         self._disk.sync_directory(DIRECTORY)
         self._disk.sync_directory("")
         return path
+
+
+def _versions(state: LogState) -> Iterator[int]:
+    yield from (info.version for info in state.sealed)
+    if state.active is not None:
+        yield state.active.version

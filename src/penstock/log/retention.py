@@ -30,8 +30,8 @@ def decide(
 ) -> int | None:
     """The new start of a log, None where it stays. Pure.
 
-    Each bound of the policy says what is kept at least, whatever groups have settled. `floor` is for logs that let go of
-    what is settled: the first offset that some group has not, None where there is no group, which means keep."""
+    Each bound of the policy says what is kept at least, whatever groups have settled. `floor` is for logs that let go
+    of what is settled: the first offset that some group has not, None where there is no group, which means keep."""
     segments = [segment.info for segment in view.sealed]
     droppable = sum(1 for _ in takewhile(checkpointed.__contains__, segments))
     settled = 0 if floor is None else sum(1 for _ in takewhile(lambda info: info.end <= floor, segments))

@@ -50,7 +50,7 @@ class MappedBytes:
 
 
 class SegmentMaps:
-    """At most `limit` mapped segments, the least recently used let go first. A map holds a descriptor before Python 3.13,
+    """At most `limit` mapped segments, the least recently used let go first. Before Python 3.13 a map has a descriptor
     until the last view of it is gone. Any thread."""
 
     def __init__(self, disk: Disk, limit: int) -> None:

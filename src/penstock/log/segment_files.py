@@ -1,7 +1,9 @@
-"""The segment files of a shard as the keeper uses them: bounded open files, and a list of what is still to be synced."""
+"""The segment files of a shard as the keeper uses them: bounded open files, and a list of what is still to be
+synced."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 from penstock.core.metrics import ShardMetrics
@@ -21,7 +23,7 @@ class SegmentFiles:
         self.failed: dict[str, OSError] = {}
         """files whose sync failed when they had to be closed to keep within the bound"""
         self._open = OpenFiles(disk, max_open, self._sync_before_close)
-        self._metrics = metrics
+        self.metrics = metrics
 
     def create(self, path: str) -> None:
         """A file left by a crash is written over in place: an outside reader may be in the middle of it."""
@@ -35,9 +37,12 @@ class SegmentFiles:
             directory = directory.rpartition("/")[0]
 
     def write(self, path: str, position: int, buffers: Sequence[Buffer], size: int) -> None:
-        self._open.get(path).write(FilePosition(position), buffers)
+        file = self._open.get(path)
+        if file.size() < position:
+            raise OSError(errno.EIO, f"the file is shorter than the {position} bytes that were written to it", path)
+        file.write(FilePosition(position), buffers)
         self.unsynced[path] = self.unsynced.get(path, 0) + size
-        self._metrics.segment_bytes += size
+        self.metrics.segment_bytes += size
 
     def truncate(self, path: str, size: int) -> None:
         self._open.get(path).truncate(size)
@@ -49,13 +54,13 @@ class SegmentFiles:
             raise error
         self._open.get(path).sync()
         self.unsynced.pop(path, None)
-        self._metrics.segment_syncs += 1
+        self.metrics.segment_syncs += 1
 
     def sync_directories(self) -> None:
         """Parents last is not needed: a checkpoint is written only after all of them."""
-        while self.unsynced_directories:
-            directory = next(iter(self.unsynced_directories))
-            self.disk.sync_directory(directory)
+        for directory in sorted(self.unsynced_directories):
+            if self.disk.exists(directory):
+                self.disk.sync_directory(directory)
             self.unsynced_directories.discard(directory)
 
     def map(self, path: str) -> memoryview:
@@ -70,13 +75,20 @@ class SegmentFiles:
         self.forget(path)
         self.disk.unlink(path)
         self.disk.unlink(index_path(path))
+        self.unsynced_directories.add(path.rpartition("/")[0])
 
     def remove_directory(self, directory: str) -> None:
-        """With what lies beside the segments: indexes and the list for outside readers."""
+        """With what lies beside the segments: indexes and the list for outside readers. A compaction under way may be
+        making a file in it; whoever discards that removes the directory too."""
         for name in self.disk.list(directory):
             self.disk.unlink(f"{directory}/{name}")
-        self.disk.remove_directory(directory)
+        try:
+            self.disk.remove_directory(directory)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
         self.unsynced_directories.discard(directory)
+        self.unsynced_directories.add(directory.rpartition("/")[0])
 
     def forget(self, path: str) -> None:
         """Close it; what was written to it no longer matters."""

@@ -1,11 +1,11 @@
-"""Segment files and the states they go through: one active segment that is written behind the journal, then sealed ones."""
+"""Segment files and the states they go through: one active segment that is written behind the journal, then sealed
+ones."""
 
 from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
 
-from penstock.core.ports import Buffer
 from penstock.log.frames import Entry
 from penstock.log.records import SegmentInfo
 
@@ -20,7 +20,8 @@ def segment_path(directory: str, base: int, version: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
-    """Never written again. `synced_bytes` of an ActiveSegment have no counterpart here: a checkpoint that names it synced it."""
+    """Never written again. `synced_bytes` of an ActiveSegment have no counterpart here: a checkpoint that names it
+    synced it."""
 
     path: str
     info: SegmentInfo
@@ -28,7 +29,8 @@ class SealedSegment:
 
 @dataclass(slots=True)
 class SparseIndex:
-    """For some batches of a segment, about one in INDEX_STEP_BYTES: first offset, byte position, greatest timestamp so far."""
+    """For some batches of a segment, about one in INDEX_STEP_BYTES: first offset, byte position, greatest timestamp
+    so far."""
 
     offsets: array[int] = field(default_factory=lambda: array("q"))
     positions: array[int] = field(default_factory=lambda: array("q"))
@@ -68,7 +70,8 @@ class WrittenView:
 
 @dataclass(slots=True)
 class ActiveSegment:
-    """The tail of a log in files. What append() takes is durable by its journal frame; the file is trusted up to its checkpoint.
+    """The tail of a log in files. What append() takes is durable by its journal frame; the file is trusted up to its
+    checkpoint.
     Keeper thread only."""
 
     directory: str
@@ -139,7 +142,8 @@ class ActiveSegment:
 
 
 def reopen(directory: str, info: SegmentInfo, opened_at: float) -> ActiveSegment:
-    """A segment that was checkpointed or sealed, to be appended to again. Its index is filled from here on; readers scan before."""
+    """A segment that was checkpointed or sealed, to be appended to again. Its index is filled from here on; readers
+    scan before."""
     return ActiveSegment(
         directory,
         info.base,

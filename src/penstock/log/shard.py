@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from penstock import kernels
 from penstock.core.clock import SystemClock
 from penstock.core.errors import Closed, JournalFailed, OffsetOutOfRange, PenstockError
 from penstock.core.metrics import ShardMetrics
@@ -18,12 +22,15 @@ from penstock.log import batch as batches
 from penstock.log.columns import Columns
 from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.engine import Done, Engine, Post
+from penstock.log.housekeeping import Housekeeper
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.reading import LogReader
 from penstock.log.records import Edit, LogSettings
-from penstock.log.recovery import recover
+from penstock.log.recovery import Recovered, recover
 from penstock.log.threads import StepThread
+
+logger = logging.getLogger("penstock.log.shard")
 
 StageCall = Callable[[Done], None]
 
@@ -33,15 +40,17 @@ _KEEPER_WAKE_BYTES = 1 << 20
 
 class Shard:
     """Use from one event loop. A commit is awaited: when it returns, it is durable as its logs ask; when it raises
-    OutcomeUnknown, it is there whole or not at all after the directory is opened again; any other error means it is not there."""
+    OutcomeUnknown, it is there whole or not at all after the directory is opened again; any other error means it is
+    not there."""
 
-    def __init__(self, lock: DirectoryLock, engine: Engine, disk: RealDisk, options: ShardOptions) -> None:
+    def __init__(
+        self, lock: DirectoryLock, engine: Engine, disk: RealDisk, clock: Clock, options: ShardOptions
+    ) -> None:
         """Use Shard.open()."""
         self._lock, self._engine, self._options = lock, engine, options
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[Purpose, deque[tuple[int, asyncio.Future[None]]]] = {
-            purpose: deque() for purpose in Purpose
-        }
+        self._waiting: list[deque[tuple[int, asyncio.Future[None]]]] = [deque() for _ in Purpose]
+        self._closing = asyncio.Event()
         self._closed = False
         self._space = threading.Event()
         self._storage = StepThread("penstock-storage", engine.commit.step, engine.commit.seconds_to_sync, self._crashed)
@@ -51,24 +60,29 @@ class Shard:
         engine.room = self._admit_waiting
         engine.journal.make_space = self._wait_for_space
         engine.handed_over = self._count_handed
+        self._housekeeper = Housekeeper(
+            engine,
+            disk,
+            clock,
+            interval_s=options.housekeeping_s,
+            reserve_bytes=options.reserve(disk.total_bytes()),
+        )
         self._storage.start()
         self._keeper.start()
+        self._housekeeping = self._loop.create_task(self._keep_house())
 
     @classmethod
     async def open(cls, directory: Path, options: ShardOptions | None = None, clock: Clock | None = None) -> Shard:
         """Recover what is there; DirectoryInUse if another process has it open."""
         options, clock = options or ShardOptions(), clock or SystemClock()
         loop = asyncio.get_running_loop()
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = DirectoryLock.acquire(directory)
+        opened = await loop.run_in_executor(None, _open, directory, options, clock)
         try:
-            disk, metrics = RealDisk(directory), ShardMetrics()
-            opened = await loop.run_in_executor(None, recover, disk, clock, options, metrics)
-            engine = Engine(disk, clock, options, metrics, opened, _poster(loop))
+            engine = Engine(opened.disk, clock, options, opened.metrics, opened.recovered, _poster(loop))
             await asyncio.sleep(0)
-            return cls(lock, engine, disk, options)
+            return cls(opened.lock, engine, opened.disk, clock, options)
         except BaseException:
-            lock.release()
+            opened.lock.release()
             raise
 
     async def __aenter__(self) -> Shard:
@@ -153,7 +167,8 @@ class Shard:
         await self._done(lambda done: self._engine.stage_edit(log, edit, done))
 
     async def read(self, log: Log, offset: int, max_bytes: int) -> list[Buffer]:
-        """Batches from the one that holds `offset` on, never past what is committed. The hot tail is read at once, files
+        """Batches from the one that holds `offset` on, never past what is committed. The hot tail is read at once,
+        files
         beside the loop."""
         if log.tail and offset >= log.tail[0].first:
             return self.reader.read(log, offset, max_bytes)
@@ -180,16 +195,50 @@ class Shard:
         """Finish what is under way, write a checkpoint that says so, let go of the directory."""
         if self._closed:
             return
-        if self._engine.commit.failure is None:
+        self._closing.set()
+        await asyncio.wait([self._housekeeping])
+        if not self._is_failed:
             await self.drain()
         self._closed = True
         await self._loop.run_in_executor(None, self._stop)
         self._admit_waiting()
 
+    async def keep_house(self) -> None:
+        """Retention and compaction of every log, now. By themselves they come every `housekeeping_s`."""
+        self._housekeeper.retain()
+        self._storage.bell.ring()
+        while (task := self._housekeeper.plan()) is not None:
+            try:
+                compacted = await self._loop.run_in_executor(
+                    None, self._housekeeper.perform, task, self._give_up_if_closing
+                )
+            except Closed:
+                return
+            except (OSError, PenstockError) as error:
+                self._housekeeper.fail(task, error)
+            else:
+                self._housekeeper.finish(task, compacted)
+                self._storage.bell.ring()
+
+    async def _keep_house(self) -> None:
+        while self._options.housekeeping_s > 0 and not self._is_failed:
+            try:
+                async with asyncio.timeout(self._options.housekeeping_s):
+                    await self._closing.wait()
+                return
+            except TimeoutError:
+                with contextlib.suppress(JournalFailed):  # every caller is told; there is no house to keep
+                    await self.keep_house()
+
+    def _give_up_if_closing(self) -> None:
+        """Between two pieces of a compaction: closing does not wait for the whole of it."""
+        if self._closing.is_set():
+            raise Closed("the directory is being closed; the compaction will be done another time")
+
     def _stop(self) -> None:
         self._storage.stop()
         self._keeper.stop()
-        if self._engine.commit.failure is None:
+        if not self._is_failed:
             self._engine.commit.step(sync=True)
             self._engine.keeper.write_checkpoint(clean=True)
         self._engine.journal.close()
@@ -223,14 +272,14 @@ class Shard:
         """One commit is always let in, however large; the frame limit bounds it."""
         usage, options = self._engine.usage, self._options
         staged = usage.staged[purpose]
+        budget, tail = options.publish_budget_bytes, options.tail_limit_bytes
         if purpose is Purpose.SETTLE:
-            return staged == 0 or staged + size <= options.settle_budget_bytes
-        fits = staged == 0 or staged + size <= options.publish_budget_bytes
-        return fits and (usage.tail == 0 or usage.tail + size <= options.tail_bytes)
+            budget, tail = options.settle_budget_bytes, 2 * tail
+        return (staged == 0 or staged + size <= budget) and (usage.tail == 0 or usage.tail + size <= tail)
 
     def _admit_waiting(self) -> None:
-        for purpose, waiting in self._waiting.items():
-            budget = 0
+        for purpose in Purpose:
+            waiting, budget = self._waiting[purpose], 0
             while waiting and (self._closed or self._is_failed or self._has_room(purpose, budget + waiting[0][0])):
                 size, future = waiting.popleft()
                 budget += size
@@ -243,7 +292,9 @@ class Shard:
 
     def _keep(self) -> None:
         self._engine.keeper.step()
-        self._space.set()
+        # Told only of success: a wait that ended with every failed checkpoint would ask for the next one at once.
+        if self._engine.journal.has_free_file:
+            self._space.set()
 
     def _count_handed(self, size: int) -> None:
         self._handed_bytes += size
@@ -262,6 +313,30 @@ class Shard:
     def _crashed(self, error: BaseException) -> None:
         """A thread met what it did not expect: stop acknowledging rather than go on without it."""
         self._engine.commit.fail(JournalFailed(f"{type(error).__name__}: {error}"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    lock: DirectoryLock
+    disk: RealDisk
+    metrics: ShardMetrics
+    recovered: Recovered
+
+
+def _open(directory: Path, options: ShardOptions, clock: Clock) -> _Opened:
+    """Beside the loop: replaying a journal takes its time."""
+    if not kernels.compiled():
+        logger.warning(
+            "kernels are not compiled: correct, but 50 to 100 times slower; install a C compiler and reinstall"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = DirectoryLock.acquire(directory)
+    try:
+        disk, metrics = RealDisk(directory), ShardMetrics()
+        return _Opened(lock, disk, metrics, recover(disk, clock, options, metrics))
+    except BaseException:
+        lock.release()
+        raise
 
 
 def _resolve(future: asyncio.Future[None], error: PenstockError | None) -> None:

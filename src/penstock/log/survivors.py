@@ -23,7 +23,7 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class BatchTable:
-    """Where the batches of a segment lie, and the number of the first row of each, each with one entry more for the end."""
+    """Where the batches of a segment lie, and the number of each one's first row; one entry more for the end."""
 
     positions: array[int]
     rows: array[int]
@@ -54,13 +54,15 @@ class Marks:
     def unmarked(self, first_row: int, stop_row: int) -> array[int]:
         """Numbers inside the batch of the rows that stay."""
         bits = self.bits
-        return array("i", [row - first_row for row in range(first_row, stop_row) if not bits[row >> 3] >> (row & 7) & 1])
+        return array(
+            "i", [row - first_row for row in range(first_row, stop_row) if not bits[row >> 3] >> (row & 7) & 1]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`candidates` may lose records, `younger` (behind them) only supersede. Tombstones not newer than `tombstone_ms` go
-    once nothing older of their key is left in the log."""
+    """`candidates` may lose records, `younger` (behind them) only supersede. Tombstones not newer than `tombstone_ms`
+    go once nothing older of their key is left in the log."""
 
     log: str
     candidates: Sequence[SealedSegment]
@@ -97,8 +99,8 @@ class _Share:
 
 
 def judge(question: Question, disk: Disk, max_keys: int, between: Callable[[], None]) -> Verdict:
-    """Holds at most `max_keys` keys in memory, and a bit for every record of the candidates. LogDamaged if a segment is not
-    what its list entry says."""
+    """Holds about `max_keys` keys in memory, and a bit for every record of the candidates. LogDamaged if a segment is
+    not what its list entry says."""
     log = question.log
     verdict = Verdict([Marks.none(table_of(log, map_segment(disk, each), each)) for each in question.candidates])
     shares = [_Share(1, 0)]

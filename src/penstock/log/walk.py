@@ -1,4 +1,4 @@
-"""Batches of one segment in order, from an offset or a time on: the same for a mapped file and for one that is read piecewise."""
+"""Batches of one segment in order, from an offset or a time on: the same over a mapped file and one that is read."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ class SegmentBytes(Protocol):
 class FileBytes:
     """A segment that may still grow or that is not synced: read, never mapped. One thread; close it."""
 
-    def __init__(self, log: str, path: str, size: int, file: File, indexes: list[SparseIndex], learned: LearnedIndex | None) -> None:
+    def __init__(
+        self, log: str, path: str, size: int, file: File, indexes: list[SparseIndex], learned: LearnedIndex | None
+    ) -> None:
         """`indexes` in the order in which they are asked."""
         self.log, self.path, self.size, self.learned = log, path, size, learned
         self._file, self._indexes = file, indexes
@@ -103,7 +105,7 @@ def window_for(max_bytes: int) -> int:
 
 
 def walk(source: SegmentBytes, position: int = 0, window_bytes: int = MAX_WINDOW_BYTES) -> Iterator[StoredBatch]:
-    """Every batch from a position on, where one must begin. LogDamaged where the bytes are none before `size` is reached."""
+    """Every batch from a position on, where one must begin. LogDamaged if there is none before `size` is reached."""
     timestamp_before = 0 if position == 0 else None
     while position < source.size:
         window = source.window(position, min(_whole_batch(source, position, window_bytes), source.size - position))
@@ -139,7 +141,10 @@ def first_at_time(source: SegmentBytes, timestamp: int, start: int) -> int | Non
     """The first offset at or above `start` whose record is as young as that; None if there is none here."""
     entry = source.entry_before_time(timestamp)
     for batch in walk(source, _start(source, entry), MIN_WINDOW_BYTES):
-        if batch.max_timestamp >= timestamp and (found := first_row_at_time(checked(source, batch), timestamp, start)) is not None:
+        if (
+            batch.max_timestamp >= timestamp
+            and (found := first_row_at_time(checked(source, batch), timestamp, start)) is not None
+        ):
             return found
     return None
 

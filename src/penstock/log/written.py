@@ -22,7 +22,8 @@ _VERSIONS_PAST_A_CUT = 2
 
 
 class WrittenLog:
-    """Keeper thread only. Takes only frames that are durable in the journal, so whatever an edit destroys may go at once.
+    """Keeper thread only. Takes only frames that are durable in the journal, so whatever an edit destroys may go at
+    once.
     take() changes memory and unlinks; writing is flush()'s, which may fail and be tried again."""
 
     def __init__(
@@ -158,6 +159,7 @@ class WrittenLog:
         save_index(self._files.disk, segment.path, segment.info, active.index)
         self.sealed.append(segment)
         self.list_version += 1
+        self._files.metrics.segments_sealed += 1
         logger.debug("segment sealed log=%s base=%d bytes=%d", self.name, segment.info.base, segment.info.bytes)
 
     def _take_edit(self, edit: Edit) -> None:
@@ -201,13 +203,15 @@ class WrittenLog:
         self.list_version += 1
 
     def _pass_versions(self, unsealed: list[ActiveSegment]) -> None:
-        """A name is not used again after a cut: a swap that was under way must not take the new file for the old one."""
+        """A name is not used again after a cut: a swap under way must not take the new file for the old one."""
         versions = [segment.version for segment in unsealed] + [segment.info.version for segment in self.sealed]
         self.next_version = max([self.next_version, *versions]) + _VERSIONS_PAST_A_CUT
 
-    def _cut_unsealed(self, segment: ActiveSegment, end: int) -> ActiveSegment:
+    def _cut_unsealed(self, segment: ActiveSegment, end: int) -> ActiveSegment | None:
         segment.drop_pending_from(end)
-        return segment if segment.pending else self._reopen_below(segment.seal(), end)
+        if segment.pending or not segment.exists:
+            return segment if segment.pending else None
+        return self._reopen_below(segment.seal(), end)
 
     def _cut_sealed(self, end: int) -> None:
         while self.sealed and self.sealed[-1].info.base >= end:
@@ -215,16 +219,22 @@ class WrittenLog:
         if self.sealed and self.sealed[-1].info.end > end:
             self.active = self._reopen_below(self.sealed.pop(), end)
 
-    def _reopen_below(self, segment: SealedSegment, end: int) -> ActiveSegment:
-        """What is left goes to a file of a new name. A file is never cut or written over below its end: somebody may have it
-        mapped, and the checkpoint names it until the next one."""
-        info, data = segment.info, self._files.map(segment.path)
+    def _reopen_below(self, segment: SealedSegment, end: int) -> ActiveSegment | None:
+        """What is left goes to a file of a new name. A file is never cut or written over below its end: somebody may
+        have
+        it mapped, and the checkpoint names it until the next one. Of a compacted segment nothing may be left."""
+        info = segment.info
+        try:
+            data = self._files.map(segment.path)
+        except FileNotFoundError:
+            # Replay: what comes later in the journal took the file away. If nothing does, recovery finds it missing.
+            return reopen(self.directory, info, self._clock.monotonic())
         active = ActiveSegment(self.directory, info.base, self.next_version, info.base, self._clock.monotonic())
         for entry in entries_below(self.number, data[: info.bytes], end):
             active.append(entry)
         active.first_timestamp, active.end = info.first_timestamp, end
         self.outlived.append(segment.path)
-        return active
+        return active if active.pending else None
 
     def _swap(self, edit: Edit) -> None:
         """Compaction's result takes the place of what it was made from, unless that has changed in the meantime."""
@@ -235,8 +245,8 @@ class WrittenLog:
             for segment in new:
                 self._files.unlink(segment.path)
             return
-        at = self.sealed.index(old[0])
-        self.sealed[at : at + len(old)] = new
+        kept = [segment for segment in self.sealed if segment not in old]
+        self.sealed = sorted([*kept, *new], key=lambda segment: segment.info.base)
         self.outlived += [segment.path for segment in old]
         self.list_version += 1
 

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.engines import ManualClock
+from tests.support.simdisk import SimDisk
 
 import penstock.log
 from penstock.core.errors import InvalidArgument, JournalDamaged
@@ -21,8 +23,6 @@ from penstock.log.journal import (
     encode_slot_header,
 )
 from penstock.log.replay import JournalReader
-from tests.support.engines import ManualClock
-from tests.support.simdisk import SimDisk
 
 OPTIONS = JournalOptions(file_bytes=16 << 10, limit_bytes=48 << 10, max_frame_bytes=8 << 10)
 

@@ -1,0 +1,99 @@
+"""`penstock backup` and `penstock restore`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from penstock.cli.arguments import DIRECTORY, EXISTING_DIRECTORY, directory_argument
+from penstock.cli.output import output_option, print_json, print_table, progress_bar, size_text
+from penstock.log.backup import BackupLog, BackupReport, RestoreReport, create_backup, restore_backup
+
+
+@click.command()
+@directory_argument
+@click.argument("target", metavar="TARGET", type=DIRECTORY)
+@output_option("text", "json")
+def backup(directory: Path, target: Path, output: str) -> None:
+    """Copy a data directory to TARGET, while its broker goes on.
+
+    Everything acknowledged before the command began is in the backup. Segments that are complete are hard links where
+    TARGET is on the same file system, so that they cost no room: copy TARGET to another disk to be safe from the loss
+    of this one. TARGET must be empty or absent.
+
+    \b
+    Examples:
+      penstock backup ./data ./backups/monday
+      penstock backup ./data ./backups/monday -o json
+    """
+    with progress_bar("copying") as advance:
+        report = create_backup(directory, target, advance)
+    if output == "json":
+        print_json(_backup_json(report))
+        return
+    click.echo(
+        f"{report.target}: {report.files} files, {size_text(report.bytes)}, {size_text(report.linked_bytes)} of them "
+        f"linked; the directory was {report.state}"
+    )
+    _print_logs(report.logs)
+
+
+@click.command()
+@click.argument("source", metavar="BACKUP", type=EXISTING_DIRECTORY)
+@click.argument("directory", metavar="DIR", type=DIRECTORY)
+@output_option("text", "json")
+def restore(source: Path, directory: Path, output: str) -> None:
+    """Make a data directory DIR from a backup, and check all of it.
+
+    Every file is checked against the backup's manifest and every batch against its checksum. DIR must be empty or
+    absent and shares nothing with the backup. Each log goes on 2^32 offsets behind its last record, so that no offset
+    names another message than it did before.
+
+    \b
+    Examples:
+      penstock restore ./backups/monday ./restored
+      penstock restore ./backups/monday ./restored -o json
+    """
+    with progress_bar("restoring") as advance:
+        report = restore_backup(source, directory, advance)
+    if output == "json":
+        print_json(_restore_json(report))
+        return
+    click.echo(
+        f"{report.directory}: {report.files} files, {size_text(report.bytes)}; {report.records:,} records in "
+        f"{report.batches:,} batches checked"
+    )
+    _print_logs(report.logs)
+
+
+def _print_logs(logs: Sequence[BackupLog]) -> None:
+    if logs:
+        print_table(["log", "start", "end"], [(log.name, log.start, log.end) for log in logs], numbers=["start", "end"])
+
+
+def _backup_json(report: BackupReport) -> dict[str, object]:
+    return {
+        "target": str(report.target),
+        "state": report.state,
+        "files": report.files,
+        "bytes": report.bytes,
+        "linked_bytes": report.linked_bytes,
+        "logs": _logs_json(report.logs),
+    }
+
+
+def _restore_json(report: RestoreReport) -> dict[str, object]:
+    return {
+        "directory": str(report.directory),
+        "files": report.files,
+        "bytes": report.bytes,
+        "records": report.records,
+        "batches": report.batches,
+        "logs": _logs_json(report.logs),
+    }
+
+
+def _logs_json(logs: Sequence[BackupLog]) -> list[dict[str, object]]:
+    return [{"name": log.name, "start_offset": log.start, "end_offset": log.end} for log in logs]

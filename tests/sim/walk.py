@@ -1,0 +1,473 @@
+"""A seeded random walk over a shard on a simulated disk: commits, faults, stops and crashes, held against the model."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable
+
+from tests.sim.model import Alter, Append, Change, Commit, Declare, Delete, History, ModelBatch
+from tests.sim.reading import check_bounds, check_no_strays, check_readable, check_recovered
+from tests.support.clock import FakeClock
+from tests.support.simdisk import SimDisk, SimulatedCrash
+
+from penstock.core.errors import JournalFailed, LogPoisoned, TooLarge
+from penstock.core.metrics import ShardMetrics
+from penstock.core.types import Compression, Durability
+from penstock.log import batch as batches
+from penstock.log.bounds import OFFSET_GAP
+from penstock.log.columns import Columns
+from penstock.log.commit import CommitOptions
+from penstock.log.engine import Engine
+from penstock.log.journal import JournalOptions
+from penstock.log.keeper import KeeperOptions
+from penstock.log.names import CATALOGUE_NUMBER, log_name
+from penstock.log.options import ShardOptions
+from penstock.log.partition import Log
+from penstock.log.reading import LogReader
+from penstock.log.records import Edit, LogSettings
+from penstock.log.recovery import recover
+
+# Around the sector, the index step of nothing, and none at all.
+VALUE_BYTES = (0, 1, 7, 40, 200, 511, 700, 1500)
+NAMES = ("a", "b", "c", "deep/er", "é.x")
+
+
+def small_options(rng: random.Random) -> ShardOptions:
+    """Everything so small that files roll, journals fill and checkpoints come within a few commits."""
+    file_bytes = rng.choice((16 << 10, 20 << 10, 48 << 10))
+    return ShardOptions(
+        journal=JournalOptions(file_bytes, rng.choice((3, 4, 6)) * file_bytes, 12 << 10),
+        keeper=KeeperOptions(
+            flush_bytes=rng.choice((1, 600, 4000)),
+            sync_step_bytes=rng.choice((1, 1500, 1 << 20)),
+            checkpoint_bytes=rng.choice((2000, 12_000, 1 << 20)),
+            max_open_files=rng.choice((1, 2, 64)),
+        ),
+        commit=CommitOptions(unsynced_bytes=rng.choice((1500, 1 << 20))),
+        disk_reserve_bytes=0,
+    )
+
+
+class Walk:
+    """One scenario. Deterministic: the seed decides everything."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.options = small_options(self.rng)
+        self.disk = SimDisk(self.rng.getrandbits(64), any_subset_of_entries=self.rng.random() < 0.5)
+        self.clock = FakeClock()
+        self.history = History()
+        self.engine: Engine | None = None
+        self.values = 0
+        self.closed = True
+        self.power_lost = False
+        self.trace: list[str] = []
+        self.faulty = self.rng.random() < 0.4
+        """whether disk calls fail now and then; the others are pure crashes"""
+
+    def run(self) -> None:
+        self._open()
+        for _ in range(self.rng.choice((10, 25, 60))):
+            self._step()
+        self._finish()
+
+    @property
+    def live(self) -> Engine:
+        assert self.engine is not None
+        return self.engine
+
+    def _step(self) -> None:
+        action = self.rng.choices(ACTIONS, WEIGHTS)[0]
+        self.trace.append(action.__name__)
+        try:
+            action(self)
+        except SimulatedCrash as crash:
+            self.trace.append(str(crash))
+            self._die()
+            return
+        except JournalFailed as failure:
+            assert self.faulty
+            self.live.commit.fail(failure)
+        self._check_live()
+        if self.live.commit.failure is not None and self.rng.random() < 0.5:
+            self._die()
+
+    def _check_live(self) -> None:
+        engine, history = self.live, self.history
+        history.fold_durable()
+        assert set(engine.logs) - {CATALOGUE_NUMBER} == set(history.tip), "the set of logs"
+        for number, log in engine.logs.items():
+            if number in history.tip and log.fault is None:
+                check_bounds(number, history.tip[number], log.bounds)
+        slots = len(self.disk.list("journal"))
+        assert slots <= self.options.journal.limit_bytes // self.options.journal.file_bytes, "the journal is too large"
+
+    # Commits
+
+    def _stage(self, level: Durability, call: Callable[[Commit], list[Change]]) -> None:
+        """`call` stages the commit and says what it changes; a refused one changes nothing."""
+        commit = self.history.begin(level)
+        try:
+            changes = call(commit)
+        except TooLarge:
+            return
+        except (JournalFailed, LogPoisoned):
+            assert self.live.commit.failure is not None
+            return
+        self.history.staged(commit, changes)
+
+    def _some_log(self) -> Log | None:
+        """One that takes records."""
+        logs = [log for log in self.live.logs.values() if log.number != CATALOGUE_NUMBER and log.fault is None]
+        return self.rng.choice(logs) if logs else None
+
+    def _settings(self) -> LogSettings:
+        return LogSettings(
+            durability=self.rng.choice(list(Durability)),
+            compression=self.rng.choice(list(Compression)),
+            segment_bytes=self.rng.choice((1, 700, 2500, 9000)),
+            segment_age_s=self.rng.choice((2.0, 3600.0)),
+        )
+
+    def create(self) -> None:
+        taken = {log.name for log in self.live.logs.values()}
+        names = [name for part in NAMES if (name := log_name(*part.split("/"))) not in taken]
+        if not names:
+            return
+        wanted = [(name, self._settings()) for name in self.rng.sample(names, min(len(names), self.rng.randint(1, 2)))]
+
+        def call(commit: Commit) -> list[Change]:
+            logs = self.live.stage_create(wanted, commit.done)
+            return [Declare(log.number, log.name, log.settings) for log in logs]
+
+        self._stage(Durability.COMMIT, call)
+
+    def change(self) -> None:
+        log = self._some_log()
+        if log is None:
+            return
+        settings = self._settings()
+
+        def call(commit: Commit) -> list[Change]:
+            self.live.stage_change(log, settings, commit.done)
+            return [Declare(log.number, log.name, settings)]
+
+        self._stage(Durability.COMMIT, call)
+
+    def delete(self) -> None:
+        log = self._some_log()
+        if log is None:
+            return
+
+        def call(commit: Commit) -> list[Change]:
+            self.live.stage_delete(log, commit.done)
+            return [Delete(log.number)]
+
+        self._stage(Durability.COMMIT, call)
+
+    def _columns(self) -> tuple[Columns, list[bytes]]:
+        values: list[bytes] = []
+        for _ in range(self.rng.choice((1, 1, 2, 5))):
+            self.values += 1
+            size = self.rng.choice(VALUE_BYTES)
+            filler = self.rng.randbytes(size) if self.rng.random() < 0.5 else bytes(size)
+            values.append((b"%d." % self.values + filler)[:size])
+        keys = [b"k%d" % self.rng.randrange(4) for _ in values] if self.rng.random() < 0.3 else None
+        return Columns.of(values, keys=keys), values
+
+    def append(self) -> None:
+        """One commit over one or several logs, some with several batches."""
+        picked = [log for _ in range(self.rng.choice((1, 1, 1, 2, 3))) if (log := self._some_log()) is not None]
+        if not picked:
+            return
+        parts = [(log, *self._columns()) for log in picked]
+
+        def call(commit: Commit) -> list[Change]:
+            before = {log.number: len(log.tail) for log in picked}
+            offsets = self.live.stage([(log, columns) for log, columns, _ in parts], commit.done)
+            changes: list[Change] = []
+            for (log, _, values), first in zip(parts, offsets, strict=True):
+                tail = log.tail[before[log.number]]
+                before[log.number] += 1
+                self._check_batch(tail.data, first, values)
+                changes.append(Append(log.number, ModelBatch(first, first + len(values), bytes(tail.data))))
+            return changes
+
+        self._stage(max(log.settings.durability for log in picked), call)
+
+    def _check_batch(self, data: bytes | bytearray | memoryview, first: int, values: list[bytes]) -> None:
+        batch = batches.Batch.parse(data)
+        assert batch.header.base_offset == first
+        assert [batch.value(row) for row in range(len(batch))] == values
+
+    def append_raw(self) -> None:
+        log = self._some_log()
+        if log is None:
+            return
+        columns, _ = self._columns()
+        first = log.end + self.rng.choice((0, 0, 1, 50))
+        epoch = log.bounds.epoch + self.rng.choice((0, 0, 1))
+        data = batches.encode(columns, log.settings.compression)
+        batches.seal(data, first, epoch, max(self.clock.now_ms(), log.last_timestamp))
+        end = first if first > log.end else None
+        edit = Edit(end=end, epoch=epoch if epoch != log.bounds.epoch else None)
+
+        def call(commit: Commit) -> list[Change]:
+            self.live.stage_raw(log, data, commit.done)
+            batch = ModelBatch(first, first + columns.count, bytes(data))
+            return [Alter(log.number, edit), Append(log.number, batch)]
+
+        self._stage(log.settings.durability, call)
+
+    def _edit(self, log: Log, edit: Edit) -> None:
+        def call(commit: Commit) -> list[Change]:
+            self.live.stage_edit(log, edit, commit.done)
+            return [Alter(log.number, edit)]
+
+        self._stage(Durability.COMMIT, call)
+
+    def trim(self) -> None:
+        log = self._some_log()
+        if log is None:
+            return
+        model = self.history.tip[log.number]
+        points = [log.end, *(batch.first + self.rng.randrange(2) for batch in model.batches)]
+        self._edit(log, Edit(start=min(self.rng.choice(points), log.end)))
+
+    def begin_epoch(self) -> None:
+        log = self._some_log()
+        if log is not None:
+            self._edit(log, Edit(epoch=log.bounds.epoch + 1))
+
+    def truncate(self) -> None:
+        """As the shard does it: the commits before are durable, then one frame cuts and puts back the head of a batch."""
+        log = self._some_log()
+        if log is None:
+            return
+        self.live.commit.step(sync=True)
+        inside = [batch for batch in self.history.tip[log.number].batches if batch.end > log.start]
+        if not inside:
+            return
+        batch = self.rng.choice(inside)
+        end = self.rng.randrange(max(batch.first, log.start), batch.end)
+        head = bytes(batches.below_offset(batch.data, end)) if end > batch.first else None
+
+        def call(commit: Commit) -> list[Change]:
+            self.live.stage_truncate(log, end, batch.first, head, commit.done)
+            cut = Alter(log.number, Edit(end=batch.first))
+            return [cut] if head is None else [cut, Append(log.number, ModelBatch(batch.first, end, head))]
+
+        self._stage(Durability.COMMIT, call)
+
+    def barrier(self) -> None:
+        def call(commit: Commit) -> list[Change]:
+            self.live.stage_barrier(commit.done)
+            return []
+
+        self._stage(Durability.COMMIT, call)
+
+    # Threads and time
+
+    def commit(self) -> None:
+        self.live.commit.step()
+
+    def commit_and_sync(self) -> None:
+        self.live.commit.step(sync=True)
+
+    def keep(self) -> None:
+        self._keeper(self.live.keeper.step)
+
+    def checkpoint(self) -> None:
+        self._keeper(lambda: self._after_checkpoint(self.live.keeper.write_checkpoint()))
+
+    def _keeper(self, step: Callable[[], None]) -> None:
+        """What the keeper's thread does not expect stops the shard."""
+        try:
+            step()
+        except OSError as error:
+            assert self.faulty, f"the keeper failed without a reason: {error!r}"
+            self.live.commit.fail(JournalFailed(repr(error)))
+
+    def _after_checkpoint(self, is_written: bool) -> None:
+        assert is_written or self.faulty, "a checkpoint was not written"
+        if is_written and not any(log.stopped for log in self.live.keeper.logs.values()):
+            check_no_strays(self.disk, self.live)
+
+    def advance(self) -> None:
+        self.clock.advance(self.rng.choice((0.05, 0.3, 1.5, 40.0)))
+        if self.rng.random() < 0.1:
+            self.clock.wall_ms -= 100_000
+
+    def look(self) -> None:
+        """Readers see what is committed, and all of it."""
+        for log in self.live.logs.values():
+            written = self.live.keeper.logs.get(log.number)
+            if log.number in self.history.tip and not (written is not None and written.stopped):
+                check_readable(self.reader, log, self.history.tip[log.number])
+                self.history.seen(log.number, log.visible_end)
+
+    # Faults
+
+    def crash_soon(self) -> None:
+        self.disk.crash_at = self.disk.calls + self.rng.randint(1, 25)
+
+    def fail_something(self) -> None:
+        if not self.faulty:
+            return
+        call = self.rng.choice(("write", "sync"))
+        part = self.rng.choice((".seg", ".seg", ".seg", "journal/", "checkpoint"))
+        code = self.rng.choice((errno.EIO, errno.EIO, errno.ENOSPC))
+        log = self._some_log()
+        times = 1
+        if log is not None and self.rng.random() < 0.15:
+            part, times = f"@{log.number}/", 4
+        self.disk.fail(call, part, OSError(code, os.strerror(code)), times)
+
+    def fill(self) -> None:
+        if self.faulty:
+            self.disk.capacity_bytes = 1 << 40
+            used = self.disk.capacity_bytes - self.disk.free_bytes()
+            self.disk.capacity_bytes = used + self.rng.choice((0, 300, 3000, 30_000))
+
+    def free(self) -> None:
+        self.disk.capacity_bytes = None
+
+    # Stops
+
+    def close(self) -> None:
+        engine = self.live
+        engine.commit.step(sync=True)
+        self.closed = engine.commit.failure is None
+        if self.closed:
+            self._keeper(lambda: self._after_checkpoint(engine.keeper.write_checkpoint(clean=True)))
+        self._leave()
+        self.disk = self.disk.kill()
+        self._open()
+
+    def kill(self) -> None:
+        self._leave()
+        self.disk = self.disk.kill()
+        self._open()
+
+    def power_cut(self) -> None:
+        self._leave()
+        self._cut_power()
+        self._open()
+
+    def _die(self) -> None:
+        self.power_cut() if self.rng.random() < 0.7 else self.kill()
+
+    def _cut_power(self) -> None:
+        self.power_lost = True
+        self.disk = self.disk.crash(self.rng)
+
+    def _leave(self) -> None:
+        """What readers have been shown in the last moment counts."""
+        if self.engine is None:
+            return
+        changing = {
+            change.number
+            for commit in self.history.pending
+            for change in commit.changes
+            if isinstance(change, Declare | Delete)
+        }
+        self.promised: dict[int, int] = {}
+        for number, log in self.engine.logs.items():
+            if number in self.history.tip:
+                self.history.seen(number, log.visible_end)
+                if number not in changing and log.settings.durability is Durability.COMMIT:
+                    self.promised[number] = log.visible_end
+        self.engine = None
+
+    def _open(self) -> None:
+        """Until it succeeds; it too may be cut short."""
+        for attempt in range(20):
+            if self.rng.random() < 0.3 and attempt < 5:
+                self.disk.crash_at = self.disk.calls + self.rng.randint(1, 40)
+            try:
+                self._open_once()
+                return
+            except SimulatedCrash as crash:
+                self.trace.append(f"opening: {crash}")
+                self._leave()
+                if self.rng.random() < 0.6:
+                    self._cut_power()
+                else:
+                    self.disk = self.disk.kill()
+            except (OSError, JournalFailed) as error:
+                self.trace.append(f"opening: {error!r}")
+                assert self.faulty, f"opening failed without a reason: {error!r}"
+                self._leave()
+                self.disk = self.disk.kill()
+                self.disk.capacity_bytes = None
+        raise AssertionError("the directory cannot be opened")
+
+    def _open_once(self) -> None:
+        metrics = ShardMetrics()
+        opened = recover(self.disk, self.clock, self.options, metrics)
+        self.trace.append(f"opened at {opened.journal.next_sequence}, unclean {opened.unclean}")
+        assert opened.unclean or self.closed, "an unclean stop was taken for a clean one"
+        self.history.recovered(opened.journal.next_sequence, self.power_lost)
+        self.power_lost, self.closed = False, False
+        check_recovered(self.disk, self.history.settled, opened)
+        for number, end in getattr(self, "promised", {}).items():
+            if number in self.history.settled:
+                assert self.history.settled[number].end >= end, f"log {number}: what readers saw to {end} is gone"
+        self.promised = {}
+        if opened.unclean:
+            self._expect_gaps(opened.keeper.logs)
+        self.engine = Engine(self.disk, self.clock, self.options, metrics, opened, lambda call: call())
+        self.reader = LogReader(self.disk, self.engine.keeper.views, cache_segments=2)
+        self._check_live()
+
+    def _expect_gaps(self, written: object) -> None:
+        """After an unclean stop, logs that may have lost what was acknowledged go on far behind their end."""
+        gaps: list[Change] = [
+            Alter(number, Edit(end=log.end + OFFSET_GAP))
+            for number, log in self.history.tip.items()
+            if log.settings.durability is not Durability.COMMIT and not written[number].stopped
+        ]
+        if gaps:
+            self.history.staged(self.history.begin(Durability.COMMIT), gaps)
+
+    def _finish(self) -> None:
+        """The end of every walk: all is well again, closed and opened, nothing lost and nothing left over."""
+        self.trace.append("finish")
+        if self.live.commit.failure is not None or self.rng.random() < 0.5:
+            self.kill()
+        self.disk.heal()
+        self.close()
+        self.disk.heal()
+        self.faulty = False
+        self.look()
+        self.checkpoint()
+
+
+ACTIONS_AND_WEIGHTS: tuple[tuple[Callable[[Walk], None], int], ...] = (
+    (Walk.append, 40),
+    (Walk.commit, 20),
+    (Walk.commit_and_sync, 5),
+    (Walk.keep, 15),
+    (Walk.advance, 6),
+    (Walk.checkpoint, 4),
+    (Walk.create, 6),
+    (Walk.change, 3),
+    (Walk.delete, 2),
+    (Walk.append_raw, 4),
+    (Walk.trim, 4),
+    (Walk.begin_epoch, 2),
+    (Walk.truncate, 4),
+    (Walk.barrier, 1),
+    (Walk.look, 4),
+    (Walk.crash_soon, 4),
+    (Walk.fail_something, 4),
+    (Walk.fill, 1),
+    (Walk.free, 1),
+    (Walk.close, 1),
+    (Walk.kill, 1),
+    (Walk.power_cut, 2),
+)
+ACTIONS = [action for action, _ in ACTIONS_AND_WEIGHTS]
+WEIGHTS = [weight for _, weight in ACTIONS_AND_WEIGHTS]
