@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from tests.support.loop import run as run_loop
 
 from penstock.core.errors import PenstockError
 from penstock.core.types import Durability
@@ -16,7 +17,6 @@ from penstock.log.bounds import OFFSET_GAP
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.shard import Shard
-from tests.support.loop import run as run_loop
 
 
 class Opening(msgspec.Struct, frozen=True, tag=True):

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.core.types import Durability
+from tests.crash.appends import check_verified
 from tests.crash.history import Contents, Event, Opening, Promises, encode_event, read_back, read_events
 from tests.crash.writer import OPTIONS
 from tests.support.faults import Image, kill, mounted, python, stopped, wait_until
+
+from penstock.core.types import Durability
 
 IMAGE_BYTES = 96 << 20
 Report = Callable[[str], None]
@@ -85,6 +87,7 @@ def kill_rounds(place: Path, seed: int, rounds: int, report: Report = lambda tex
                 fire.wait_for_lines(process, rng.randrange(20, 3000))
         finally:
             kill(process)
+        check_verified(directory)
         promises.check(fire.events(), fire.look(directory))
         report(f"kill {number + 1}/{rounds}: {promises.acknowledged} acknowledged commits checked")
     return promises
@@ -108,6 +111,7 @@ def power_cut_rounds(
         image = after
         looked = image.copy(place / "image-looked-at")
         with mounted(looked, place / "mount") as mount:
+            check_verified(mount / "data")
             promises.check(fire.events(), read_back(mount / "data", OPTIONS))
         looked.path.unlink()
         report(f"power cut {number + 1}/{rounds}: {promises.acknowledged} acknowledged commits checked")

@@ -103,9 +103,7 @@ def _kept_aside(directory: Path) -> dict[int, bytes]:
     return records
 
 
-def _check_acknowledged(
-    events: list[Event], found: dict[str, Contents], aside: dict[str, dict[int, bytes]]
-) -> None:
+def _check_acknowledged(events: list[Event], found: dict[str, Contents], aside: dict[str, dict[int, bytes]]) -> None:
     begun = {event.id: event for event in events if isinstance(event, Begun)}
     for event in events:
         if not isinstance(event, Acked) or begun[event.id].level is Durability.MEMORY:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
+from tests.crash.history import Acked, Begun, Event, Opened, Opening, Refused, Trimmed, Trimming, encode_event, value_of
+
 from penstock.core.errors import LogPoisoned, PenstockError
 from penstock.core.logs import configure_logs
 from penstock.core.types import Compression, Durability, LogName
@@ -23,7 +25,6 @@ from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
-from tests.crash.history import Acked, Begun, Event, Opened, Opening, Refused, Trimmed, Trimming, encode_event, value_of
 
 # Everything small, so that a second of load rolls, checkpoints and recycles many times.
 OPTIONS = ShardOptions(

@@ -7,65 +7,32 @@ import os
 import random
 from collections.abc import Callable
 
-from tests.sim.model import Alter, Append, Change, Commit, Declare, Delete, History, ModelBatch
-from tests.sim.reading import check_bounds, check_no_strays, check_readable, check_recovered
-from tests.support.clock import FakeClock
-from tests.support.simdisk import SimDisk, SimulatedCrash
+from tests.sim.life import Life
+from tests.sim.model import Alter, Append, Change, Commit, Declare, Delete, ModelBatch
+from tests.sim.reading import check_readable
+from tests.support.simdisk import SimulatedCrash
 
 from penstock.core.errors import JournalFailed, LogPoisoned, TooLarge
-from penstock.core.metrics import ShardMetrics
+from penstock.core.ports import Buffer
 from penstock.core.types import Compression, Durability
 from penstock.log import batch as batches
-from penstock.log.bounds import OFFSET_GAP
 from penstock.log.columns import Columns
-from penstock.log.commit import CommitOptions
-from penstock.log.engine import Engine
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
 from penstock.log.names import CATALOGUE_NUMBER, log_name
-from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
-from penstock.log.reading import LogReader
 from penstock.log.records import Edit, LogSettings
-from penstock.log.recovery import recover
 
-# Around the sector, the index step of nothing, and none at all.
+# None, a few, and around and above the sector in which writes are torn.
 VALUE_BYTES = (0, 1, 7, 40, 200, 511, 700, 1500)
 NAMES = ("a", "b", "c", "deep/er", "é.x")
 
 
-def small_options(rng: random.Random) -> ShardOptions:
-    """Everything so small that files roll, journals fill and checkpoints come within a few commits."""
-    file_bytes = rng.choice((16 << 10, 20 << 10, 48 << 10))
-    return ShardOptions(
-        journal=JournalOptions(file_bytes, rng.choice((3, 4, 6)) * file_bytes, 12 << 10),
-        keeper=KeeperOptions(
-            flush_bytes=rng.choice((1, 600, 4000)),
-            sync_step_bytes=rng.choice((1, 1500, 1 << 20)),
-            checkpoint_bytes=rng.choice((2000, 12_000, 1 << 20)),
-            max_open_files=rng.choice((1, 2, 64)),
-        ),
-        commit=CommitOptions(unsynced_bytes=rng.choice((1500, 1 << 20))),
-        disk_reserve_bytes=0,
-    )
-
-
-class Walk:
+class Walk(Life):
     """One scenario. Deterministic: the seed decides everything."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.options = small_options(self.rng)
-        self.disk = SimDisk(self.rng.getrandbits(64), any_subset_of_entries=self.rng.random() < 0.5)
-        self.clock = FakeClock()
-        self.history = History()
-        self.engine: Engine | None = None
+        super().__init__(random.Random(seed))
         self.values = 0
-        self.closed = True
-        self.power_lost = False
-        self.trace: list[str] = []
-        self.faulty = self.rng.random() < 0.4
-        """whether disk calls fail now and then; the others are pure crashes"""
+        self.weights = NARROW_WEIGHTS if self.rng.random() < 0.1 else WEIGHTS
 
     def run(self) -> None:
         self._open()
@@ -73,13 +40,8 @@ class Walk:
             self._step()
         self._finish()
 
-    @property
-    def live(self) -> Engine:
-        assert self.engine is not None
-        return self.engine
-
     def _step(self) -> None:
-        action = self.rng.choices(ACTIONS, WEIGHTS)[0]
+        action = self.rng.choices(ACTIONS, self.weights)[0]
         self.trace.append(action.__name__)
         try:
             action(self)
@@ -94,15 +56,17 @@ class Walk:
         if self.live.commit.failure is not None and self.rng.random() < 0.5:
             self._die()
 
-    def _check_live(self) -> None:
-        engine, history = self.live, self.history
-        history.fold_durable()
-        assert set(engine.logs) - {CATALOGUE_NUMBER} == set(history.tip), "the set of logs"
-        for number, log in engine.logs.items():
-            if number in history.tip and log.fault is None:
-                check_bounds(number, history.tip[number], log.bounds)
-        slots = len(self.disk.list("journal"))
-        assert slots <= self.options.journal.limit_bytes // self.options.journal.file_bytes, "the journal is too large"
+    def _finish(self) -> None:
+        """The end of every walk: all is well again, closed and opened, nothing lost and nothing left over."""
+        self.trace.append("finish")
+        if self.live.commit.failure is not None or self.rng.random() < 0.5:
+            self.kill()
+        self.disk.heal()
+        self.close()
+        self.disk.heal()
+        self.faulty = False
+        self.look()
+        self.checkpoint()
 
     # Commits
 
@@ -197,7 +161,7 @@ class Walk:
 
         self._stage(max(log.settings.durability for log in picked), call)
 
-    def _check_batch(self, data: bytes | bytearray | memoryview, first: int, values: list[bytes]) -> None:
+    def _check_batch(self, data: Buffer, first: int, values: list[bytes]) -> None:
         batch = batches.Batch.parse(data)
         assert batch.header.base_offset == first
         assert [batch.value(row) for row in range(len(batch))] == values
@@ -242,7 +206,7 @@ class Walk:
             self._edit(log, Edit(epoch=log.bounds.epoch + 1))
 
     def truncate(self) -> None:
-        """As the shard does it: the commits before are durable, then one frame cuts and puts back the head of a batch."""
+        """As the shard does it: the commits before are durable, then a frame cuts and puts back the head of a batch."""
         log = self._some_log()
         if log is None:
             return
@@ -281,19 +245,6 @@ class Walk:
 
     def checkpoint(self) -> None:
         self._keeper(lambda: self._after_checkpoint(self.live.keeper.write_checkpoint()))
-
-    def _keeper(self, step: Callable[[], None]) -> None:
-        """What the keeper's thread does not expect stops the shard."""
-        try:
-            step()
-        except OSError as error:
-            assert self.faulty, f"the keeper failed without a reason: {error!r}"
-            self.live.commit.fail(JournalFailed(repr(error)))
-
-    def _after_checkpoint(self, is_written: bool) -> None:
-        assert is_written or self.faulty, "a checkpoint was not written"
-        if is_written and not any(log.stopped for log in self.live.keeper.logs.values()):
-            check_no_strays(self.disk, self.live)
 
     def advance(self) -> None:
         self.clock.advance(self.rng.choice((0.05, 0.3, 1.5, 40.0)))
@@ -334,116 +285,6 @@ class Walk:
     def free(self) -> None:
         self.disk.capacity_bytes = None
 
-    # Stops
-
-    def close(self) -> None:
-        engine = self.live
-        engine.commit.step(sync=True)
-        self.closed = engine.commit.failure is None
-        if self.closed:
-            self._keeper(lambda: self._after_checkpoint(engine.keeper.write_checkpoint(clean=True)))
-        self._leave()
-        self.disk = self.disk.kill()
-        self._open()
-
-    def kill(self) -> None:
-        self._leave()
-        self.disk = self.disk.kill()
-        self._open()
-
-    def power_cut(self) -> None:
-        self._leave()
-        self._cut_power()
-        self._open()
-
-    def _die(self) -> None:
-        self.power_cut() if self.rng.random() < 0.7 else self.kill()
-
-    def _cut_power(self) -> None:
-        self.power_lost = True
-        self.disk = self.disk.crash(self.rng)
-
-    def _leave(self) -> None:
-        """What readers have been shown in the last moment counts."""
-        if self.engine is None:
-            return
-        changing = {
-            change.number
-            for commit in self.history.pending
-            for change in commit.changes
-            if isinstance(change, Declare | Delete)
-        }
-        self.promised: dict[int, int] = {}
-        for number, log in self.engine.logs.items():
-            if number in self.history.tip:
-                self.history.seen(number, log.visible_end)
-                if number not in changing and log.settings.durability is Durability.COMMIT:
-                    self.promised[number] = log.visible_end
-        self.engine = None
-
-    def _open(self) -> None:
-        """Until it succeeds; it too may be cut short."""
-        for attempt in range(20):
-            if self.rng.random() < 0.3 and attempt < 5:
-                self.disk.crash_at = self.disk.calls + self.rng.randint(1, 40)
-            try:
-                self._open_once()
-                return
-            except SimulatedCrash as crash:
-                self.trace.append(f"opening: {crash}")
-                self._leave()
-                if self.rng.random() < 0.6:
-                    self._cut_power()
-                else:
-                    self.disk = self.disk.kill()
-            except (OSError, JournalFailed) as error:
-                self.trace.append(f"opening: {error!r}")
-                assert self.faulty, f"opening failed without a reason: {error!r}"
-                self._leave()
-                self.disk = self.disk.kill()
-                self.disk.capacity_bytes = None
-        raise AssertionError("the directory cannot be opened")
-
-    def _open_once(self) -> None:
-        metrics = ShardMetrics()
-        opened = recover(self.disk, self.clock, self.options, metrics)
-        self.trace.append(f"opened at {opened.journal.next_sequence}, unclean {opened.unclean}")
-        assert opened.unclean or self.closed, "an unclean stop was taken for a clean one"
-        self.history.recovered(opened.journal.next_sequence, self.power_lost)
-        self.power_lost, self.closed = False, False
-        check_recovered(self.disk, self.history.settled, opened)
-        for number, end in getattr(self, "promised", {}).items():
-            if number in self.history.settled:
-                assert self.history.settled[number].end >= end, f"log {number}: what readers saw to {end} is gone"
-        self.promised = {}
-        if opened.unclean:
-            self._expect_gaps(opened.keeper.logs)
-        self.engine = Engine(self.disk, self.clock, self.options, metrics, opened, lambda call: call())
-        self.reader = LogReader(self.disk, self.engine.keeper.views, cache_segments=2)
-        self._check_live()
-
-    def _expect_gaps(self, written: object) -> None:
-        """After an unclean stop, logs that may have lost what was acknowledged go on far behind their end."""
-        gaps: list[Change] = [
-            Alter(number, Edit(end=log.end + OFFSET_GAP))
-            for number, log in self.history.tip.items()
-            if log.settings.durability is not Durability.COMMIT and not written[number].stopped
-        ]
-        if gaps:
-            self.history.staged(self.history.begin(Durability.COMMIT), gaps)
-
-    def _finish(self) -> None:
-        """The end of every walk: all is well again, closed and opened, nothing lost and nothing left over."""
-        self.trace.append("finish")
-        if self.live.commit.failure is not None or self.rng.random() < 0.5:
-            self.kill()
-        self.disk.heal()
-        self.close()
-        self.disk.heal()
-        self.faulty = False
-        self.look()
-        self.checkpoint()
-
 
 ACTIONS_AND_WEIGHTS: tuple[tuple[Callable[[Walk], None], int], ...] = (
     (Walk.append, 40),
@@ -471,3 +312,13 @@ ACTIONS_AND_WEIGHTS: tuple[tuple[Callable[[Walk], None], int], ...] = (
 )
 ACTIONS = [action for action, _ in ACTIONS_AND_WEIGHTS]
 WEIGHTS = [weight for _, weight in ACTIONS_AND_WEIGHTS]
+# Frames of one size and many short lives: what an earlier use of a journal file left lies where frames are looked for.
+NARROW: dict[Callable[[Walk], None], int] = {
+    Walk.barrier: 20,
+    Walk.commit: 10,
+    Walk.checkpoint: 4,
+    Walk.crash_soon: 4,
+    Walk.kill: 1,
+    Walk.power_cut: 4,
+}
+NARROW_WEIGHTS = [NARROW.get(action, 0) for action in ACTIONS]

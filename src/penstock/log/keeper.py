@@ -20,7 +20,7 @@ from penstock.log.journal import Journal
 from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.records import Declared, EpochStart
 from penstock.log.rescue import Rescue
-from penstock.log.segment_files import SegmentFiles
+from penstock.log.segment_files import MANY_FILES, SegmentFiles
 from penstock.log.segments import WrittenView
 from penstock.log.written import WrittenLog
 
@@ -36,6 +36,7 @@ class KeeperOptions:
     checkpoint_bytes: int = 128 << 20
     checkpoint_s: float = 30.0
     max_open_files: int = 512
+    sync_together_files: int = MANY_FILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,9 @@ class Keeper:
             self._rescue.sync(self.logs)
             checkpoint, self._touched = self._capture(clean), {}
             outlived = [(log, len(log.outlived)) for log in captured.values()]
-            self._sync_segments(list(self.files.unsynced), self._breathe)
-            self.files.sync_directories()
+            if not self.files.sync_together():
+                self._sync_segments(list(self.files.unsynced), self._breathe)
+                self.files.sync_directories()
             if self._rescue.count != rescued:
                 raise InterruptedError("a segment had to be written anew meanwhile")
             write_checkpoint(self._disk, checkpoint)

@@ -16,7 +16,7 @@ from penstock.log.bounds import OFFSET_GAP, Bounds
 from penstock.log.checkpoint import LogState
 from penstock.log.damage import Damage, survey
 from penstock.log.frames import Entry
-from penstock.log.records import Edit, SegmentInfo
+from penstock.log.records import Edit, EpochStart, SegmentInfo
 from penstock.log.segment_files import SegmentFiles
 from penstock.log.segments import ActiveSegment
 from penstock.log.written import WrittenLog
@@ -78,6 +78,8 @@ class Mend:
         bounds = Bounds(old.start, old.end, old.epochs)
         if self.loses_records:
             bounds.apply(Edit(end=self.end))
+            for damage in self.damages if self.method == "skip" else ():
+                bounds.epochs = with_hole(bounds.epochs, max(damage.first, old.start), damage.end)
             gaps = 1 + (old.end - self.end) // OFFSET_GAP
             bounds.apply(Edit(end=self.end + gaps * OFFSET_GAP))
         return bounds
@@ -110,6 +112,16 @@ class Mend:
         if self.method == "skip":
             return f"take out {offsets} and keep the rest"
         return f"end at offset {self.end}, {self.log.bounds.end - self.end} offsets behind it are dropped"
+
+
+def with_hole(epochs: list[EpochStart], first: int, end: int) -> list[EpochStart]:
+    """The epoch table of a log whose records first..end were lost: that is a gap like any other."""
+    if first >= end:
+        return epochs
+    before = [epoch for epoch in epochs if epoch.start <= first]
+    inside = [epoch for epoch in epochs if first < epoch.start <= end]
+    after = [epoch for epoch in epochs if epoch.start > end]
+    return [*before, EpochStart((before + inside)[-1].epoch, end, first), *after]
 
 
 def stretches_of(disk: Disk, log: WrittenLog) -> list[Stretch]:

@@ -24,6 +24,7 @@ from penstock.log.checkpoint import Checkpoint, LogState, read_checkpoint
 from penstock.log.damage import survey
 from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.frames import Entry, FrameScratch, edit_entry, read_entries, read_frame_header
+from penstock.log.index import index_path, load_index
 from penstock.log.journal import DIRECTORY as JOURNAL_DIRECTORY
 from penstock.log.keeper import Keeper
 from penstock.log.names import CATALOGUE_NAME, CATALOGUE_NUMBER, directory_of
@@ -90,7 +91,15 @@ class OfflineShard:
         if not self.keeper.write_checkpoint(clean=True):
             raise OSError(errno.EIO, "no checkpoint could be written; the directory is as it was")
         cut_leftovers(self.disk, self.keeper)
+        self._drop_bad_indexes()
         self.keeper.close()
+
+    def _drop_bad_indexes(self) -> None:
+        """They are not synced, so a crash may have torn them; readers make new ones."""
+        for log in self.keeper.logs.values():
+            for segment in log.sealed:
+                if load_index(self.disk, segment.path, segment.info) is None:
+                    self.disk.unlink(index_path(segment.path))
 
     def _declare_anew(self) -> None:
         """The new catalogue begins behind a gap with a record for every log there is."""

@@ -18,7 +18,8 @@ class ShardOptions:
     """publishes staged and not yet in the journal"""
     settle_budget_bytes: int = 16 << 20
     tail_bytes: int = 256 << 20
-    """what may wait in memory to be written to its segment; publishes wait beyond it, settlements beyond twice as much"""
+    """what may wait in memory to be written to its segment; publishes wait beyond it, settlements beyond twice as
+    much"""
     disk_reserve_bytes: int | None = None
     """publishes are refused when less is free; None: the greater of 1 GiB and 5 % of the disk"""
     housekeeping_s: float = 60.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from penstock.core.errors import DirectoryFormat, LogDamaged, PenstockError
+from penstock.core.errors import DirectoryFormat, JournalDamaged, LogDamaged, PenstockError
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Clock, Disk
 from penstock.core.types import FilePosition, LogName, LogNumber, Sequence
@@ -63,10 +63,12 @@ def recover(disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetri
     checkpoint = read_checkpoint(disk) or _first_checkpoint(disk)
     # A process that was killed may have left it renamed, but not durably; what it no longer names goes from here on.
     disk.sync_directory("")
-    files = SegmentFiles(disk, options.keeper.max_open_files, metrics)
+    files = SegmentFiles(disk, options.keeper.max_open_files, metrics, options.keeper.sync_together_files)
     keeper, catalogue = restore_keeper(disk, clock, options, metrics, files, checkpoint)
     reader = JournalReader(disk, Sequence(checkpoint.first_sequence), Sequence(checkpoint.known_durable))
     reader.sync_files()
+    if checkpoint.first_sequence and not checkpoint.clean and not reader.last_generation:
+        raise JournalDamaged(reader.first, reader.first, "the files of the journal are missing")
     replayed = replay(reader, keeper)
     keeper.flush_all()
     if keeper.has_unwritten:
@@ -82,25 +84,39 @@ def recover(disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetri
     return Recovered(keeper, journal, own_catalogue, faults, not checkpoint.clean, replayed, reader.torn_bytes)
 
 
+def refuse_foreign(disk: Disk) -> None:
+    """DirectoryFormat for a directory that holds something and is not ours."""
+    foreign = [name for name in disk.list("") if name not in _OTHERS_THINGS and not name.startswith(FORMAT_PATH)]
+    if foreign and not disk.exists(FORMAT_PATH):
+        raise DirectoryFormat(
+            f"not a Penstock data directory (it holds {foreign[0]!r} and no file {FORMAT_PATH!r}): give an empty one or ours"
+        )
+
+
 def ensure_format(disk: Disk) -> None:
     """Make an empty directory ours; refuse one that is not, or that a newer Penstock wrote."""
+    refuse_foreign(disk)
     if not disk.exists(FORMAT_PATH):
-        foreign = [name for name in disk.list("") if name not in _OTHERS_THINGS and not name.startswith(FORMAT_PATH)]
-        if foreign:
-            raise DirectoryFormat(
-                f"not a Penstock data directory (it holds {foreign[0]!r}): give an empty one or one of ours"
-            )
         _write_format(disk)
         return
     file = disk.open_read(FORMAT_PATH)
     data = file.read(FilePosition(0), 4096)
     file.close()
-    found = msgspec.json.decode(data, type=DirectoryFormatFile).format
+    found = _decode_format(data).format
     if found > FORMAT_VERSION:
         raise DirectoryFormat(
             f"the directory has format {found}, this is Penstock {VERSION} which knows up to {FORMAT_VERSION}: "
             f"use the newer version that wrote it"
         )
+
+
+def _decode_format(data: bytes) -> DirectoryFormatFile:
+    try:
+        return msgspec.json.decode(data, type=DirectoryFormatFile)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DirectoryFormat(
+            f'the file {FORMAT_PATH!r} is damaged ({error}); it should read {{"format": 1, …}}'
+        ) from None
 
 
 def restore_keeper(

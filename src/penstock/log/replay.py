@@ -100,6 +100,8 @@ class JournalReader:
             path = f"{DIRECTORY}/{name}"
             file = self.disk.open_read(path)
             header = decode_slot_header(file.read(FilePosition(0), 64))
+            if header is None and self._holds_needed_frames(file):
+                raise JournalDamaged(self.first, self.known_durable, f"the header of {path} is damaged")
             file.close()
             if header is None:
                 self.free.append(path)
@@ -110,6 +112,16 @@ class JournalReader:
         begin = max((i for i, slot in enumerate(slots) if slot.header.first_sequence <= self.first), default=0)
         self.free += [slot.path for slot in slots[:begin]]
         return slots[begin:]
+
+    def _holds_needed_frames(self, file: File) -> bool:
+        """A file without a header was never used; one that has lost it holds frames. Headers are not torn: one sector."""
+        data, position = file.map(), FILE_HEADER_BYTES
+        try:
+            while (header := read_frame_header(data, position)).sequence < self.first:
+                position += header.bytes
+        except CorruptFrame:
+            return False
+        return True
 
     def _file(self, slot: JournalSlot, limit: Sequence | None) -> Iterator[ReplayedFrame]:
         file = self.disk.open_read(slot.path)

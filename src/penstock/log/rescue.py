@@ -3,6 +3,7 @@ kept aside."""
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator
 from itertools import takewhile

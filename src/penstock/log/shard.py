@@ -27,7 +27,8 @@ from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.reading import LogReader
 from penstock.log.records import Edit, LogSettings
-from penstock.log.recovery import Recovered, recover
+from penstock.log.recovery import Recovered, recover, refuse_foreign
+from penstock.log.table import publish_from
 from penstock.log.threads import StepThread
 
 logger = logging.getLogger("penstock.log.shard")
@@ -57,8 +58,10 @@ class Shard:
         self._keeper = StepThread("penstock-keeper", self._keep, lambda: options.keeper.flush_s, self._crashed)
         self._handed_bytes = 0
         self.reader = LogReader(disk, engine.keeper.views)
+        self._table = publish_from(disk, engine.keeper)
         engine.room = self._admit_waiting
         engine.journal.make_space = self._wait_for_space
+        engine.keeper.files.unlinked = self.reader.maps.forget
         engine.handed_over = self._count_handed
         self._housekeeper = Housekeeper(
             engine,
@@ -241,8 +244,10 @@ class Shard:
         if not self._is_failed:
             self._engine.commit.step(sync=True)
             self._engine.keeper.write_checkpoint(clean=True)
+        self._table.close()
         self._engine.journal.close()
         self._engine.keeper.close()
+        self.reader.maps.clear()
         self._lock.release()
 
     async def _done(self, stage: StageCall) -> None:
@@ -327,12 +332,13 @@ def _open(directory: Path, options: ShardOptions, clock: Clock) -> _Opened:
     """Beside the loop: replaying a journal takes its time."""
     if not kernels.compiled():
         logger.warning(
-            "kernels are not compiled: correct, but 50 to 100 times slower; install a C compiler and reinstall"
+            "kernels are not compiled: correct, but hundreds of times slower; install a C compiler and reinstall"
         )
     directory.mkdir(parents=True, exist_ok=True)
+    disk, metrics = RealDisk(directory), ShardMetrics()
+    refuse_foreign(disk)
     lock = DirectoryLock.acquire(directory)
     try:
-        disk, metrics = RealDisk(directory), ShardMetrics()
         return _Opened(lock, disk, metrics, recover(disk, clock, options, metrics))
     except BaseException:
         lock.release()

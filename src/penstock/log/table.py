@@ -9,7 +9,7 @@ import hashlib
 import logging
 from array import array
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from typing import NamedTuple
 
 from penstock.core.ports import Disk
 from penstock.core.types import FilePosition, LogNumber
@@ -32,8 +32,7 @@ _NO_LOG = _NO_SEGMENT = -1
 _LOOKS = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(NamedTuple):
     """A log at the cut. Its sealed segments are in the manifest of `list_version`; `active_base` is -1 without one."""
 
     number: int
@@ -48,7 +47,7 @@ class TableRow:
     active_records: int
 
 
-_ROW_WORDS = len(fields(TableRow))
+_ROW_WORDS = len(TableRow._fields)
 
 
 def holder_mark(holder: LockHolder | None) -> int:
@@ -149,7 +148,7 @@ class TableWriter:
         if slot == len(self._rows):
             self._rows.append(row)
         self._rows[slot] = row
-        for word, value in enumerate(astuple(row), _HEADER_WORDS + slot * _ROW_WORDS):
+        for word, value in enumerate(row, _HEADER_WORDS + slot * _ROW_WORDS):
             kernel.store(self._words, word, value)
 
     def _make_room(self, rows: list[TableRow]) -> None:
@@ -171,7 +170,7 @@ class TableWriter:
         words[:_HEADER_WORDS] = self._header(capacity)
         for slot, row in enumerate(self._rows):
             at = _HEADER_WORDS + slot * _ROW_WORDS
-            words[at : at + _ROW_WORDS] = memoryview(array("q", astuple(row)))
+            words[at : at + _ROW_WORDS] = memoryview(array("q", row))
         self._disk.rename(f"{PATH}.new", PATH)
         return words
 

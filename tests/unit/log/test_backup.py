@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -14,17 +15,19 @@ import pytest
 from tests.support.engines import SMALL, close_engine, values_of
 
 from penstock.core.clock import SystemClock
-from penstock.core.errors import DirectoryFormat, InvalidArgument, LogDamaged
+from penstock.core.errors import DirectoryFormat, InvalidArgument, JournalDamaged, LogDamaged
 from penstock.core.metrics import ShardMetrics
 from penstock.core.types import LogName
 from penstock.log.backup import BackupDamaged, create_backup, read_manifest, restore_backup
 from penstock.log.bounds import OFFSET_GAP
+from penstock.log.checkpoint import read_checkpoint
 from penstock.log.columns import Columns
 from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.engine import Engine
 from penstock.log.names import log_name
 from penstock.log.records import Edit, LogSettings
 from penstock.log.recovery import recover
+from penstock.log.verify import verify
 
 WRITER = Path(__file__).parents[2] / "support" / "backup_writer.py"
 
@@ -81,6 +84,7 @@ def test_a_backup_comes_back_with_every_record_and_goes_on_behind_a_gap(tmp_path
     assert restored.damages == ()
     assert [(log.name, log.end) for log in made.logs] == [("a", 60)]
     assert [(log.name, log.end) for log in restored.logs] == [("a", 60 + OFFSET_GAP)]
+    assert verify(target).findings == []
     engine = opened(target)
     assert values_of(engine, "a") == [(i, value(i)) for i in range(10, 60)]
     log = engine.log("a")
@@ -101,6 +105,17 @@ def test_a_restored_directory_shares_no_file_with_its_backup_nor_with_the_origin
 
     assert inodes(source) & inodes(backup)
     assert not inodes(target) & (inodes(source) | inodes(backup))
+
+
+def test_a_backup_on_another_file_system_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(disk: RealDisk, old: str, new: str) -> None:
+        raise OSError(errno.EXDEV, "another file system", new)
+
+    monkeypatch.setattr(RealDisk, "link", refuse)
+    filled(tmp_path / "source", close=False)
+    assert create_backup(tmp_path / "source", tmp_path / "backup", quiet).linked_bytes == 0
+    restore_backup(tmp_path / "backup", tmp_path / "target", quiet)
+    assert values_of(opened(tmp_path / "target"), "a") == [(i, value(i)) for i in range(10, 60)]
 
 
 def test_a_backup_stays_as_it_was_when_the_original_goes_on(tmp_path: Path) -> None:
@@ -173,6 +188,24 @@ def test_damage_that_the_original_had_is_restored_and_reported(tmp_path: Path) -
     report = restore_backup(backup, target, quiet)
     assert segment.name in report.damages[0]
     assert opened(target).log("a").end == 60 + OFFSET_GAP
+
+
+def test_a_damaged_journal_is_not_taken_for_one_that_ends_there(tmp_path: Path) -> None:
+    source, backup = tmp_path / "source", tmp_path / "backup"
+    filled(source, close=False)
+    checkpoint = read_checkpoint(RealDisk(source))
+    assert checkpoint is not None
+    slots = [path for path in (source / "journal").iterdir() if path.read_bytes().count(b"PSTF") > 4]
+    newest = max(slots, key=lambda path: int.from_bytes(path.read_bytes()[16:24], "little"))
+    data = bytearray(newest.read_bytes())
+    frame = data.find(b"PSTF")
+    while int.from_bytes(data[frame + 16 : frame + 24], "little") < checkpoint.first_sequence + 3:
+        frame = data.find(b"PSTF", frame + 1)
+    data[frame + 50] ^= 1
+    newest.write_bytes(data)
+    with pytest.raises(JournalDamaged):
+        create_backup(source, backup, quiet)
+    assert not backup.exists()
 
 
 def test_a_directory_that_misses_a_file_cannot_be_backed_up(tmp_path: Path) -> None:

@@ -1,0 +1,201 @@
+"""One shard after the other on the same simulated disk: opened, closed, killed and cut off, and what must hold then."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from tests.sim.model import Alter, Change, Declare, Delete, History
+from tests.sim.reading import check_bounds, check_no_strays, check_recovered
+from tests.support.clock import FakeClock
+from tests.support.simdisk import SimDisk, SimulatedCrash
+
+from penstock.core.errors import JournalFailed
+from penstock.core.metrics import ShardMetrics
+from penstock.core.types import Durability, LogNumber
+from penstock.log.bounds import OFFSET_GAP
+from penstock.log.commit import CommitOptions
+from penstock.log.engine import Engine
+from penstock.log.journal import JournalOptions
+from penstock.log.keeper import KeeperOptions
+from penstock.log.names import CATALOGUE_NUMBER
+from penstock.log.options import ShardOptions
+from penstock.log.reading import LogReader
+from penstock.log.records import Edit
+from penstock.log.recovery import recover
+from penstock.log.written import WrittenLog
+
+
+def small_options(rng: random.Random) -> ShardOptions:
+    """Everything so small that files roll, journals fill and checkpoints come within a few commits."""
+    file_bytes = rng.choice((16 << 10, 20 << 10, 48 << 10))
+    return ShardOptions(
+        journal=JournalOptions(file_bytes, rng.choice((3, 4, 6)) * file_bytes, 12 << 10),
+        keeper=KeeperOptions(
+            flush_bytes=rng.choice((1, 600, 4000)),
+            sync_step_bytes=rng.choice((1, 1500, 1 << 20)),
+            checkpoint_bytes=rng.choice((2000, 12_000, 1 << 20)),
+            max_open_files=rng.choice((1, 2, 64)),
+        ),
+        commit=CommitOptions(unsynced_bytes=rng.choice((1500, 1 << 20))),
+        disk_reserve_bytes=0,
+    )
+
+
+class Life:
+    """A directory, the engine that has it open, and the model of both."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.options = small_options(rng)
+        self.disk = SimDisk(rng.getrandbits(64), any_subset_of_entries=rng.random() < 0.5)
+        self.clock = FakeClock()
+        self.history = History()
+        self.engine: Engine | None = None
+        self.closed = True
+        """whether the last stop may have been a clean one"""
+        self.power_lost = False
+        self.promised: dict[int, int] = {}
+        """log number -> visible end of a log of durability `commit` when the engine was left"""
+        self.faulty = rng.random() < 0.4
+        """whether disk calls fail now and then; the others are pure crashes"""
+        self.trace: list[str] = []
+
+    @property
+    def live(self) -> Engine:
+        assert self.engine is not None
+        return self.engine
+
+    def close(self) -> None:
+        engine = self.live
+        engine.commit.step(sync=True)
+        self.closed = engine.commit.failure is None
+        if self.closed:
+            self._keeper(lambda: self._after_checkpoint(engine.keeper.write_checkpoint(clean=True)))
+        self._leave()
+        self._end_process()
+        self._open()
+
+    def kill(self) -> None:
+        self._leave()
+        self._end_process()
+        self._open()
+
+    def power_cut(self) -> None:
+        self._leave()
+        self._cut_power()
+        self._open()
+
+    def _die(self) -> None:
+        self.power_cut() if self.rng.random() < 0.7 else self.kill()
+
+    def _cut_power(self) -> None:
+        self.power_lost = True
+        self.disk = self.disk.crash(self.rng)
+
+    def _end_process(self) -> None:
+        self.disk = self.disk.kill()
+
+    def _leave(self) -> None:
+        """What readers have been shown in the last moment counts."""
+        if self.engine is None:
+            return
+        changing = {
+            change.number
+            for commit in self.history.pending
+            for change in commit.changes
+            if isinstance(change, Declare | Delete)
+        }
+        self.promised = {}
+        for number, log in self.engine.logs.items():
+            if number in self.history.tip:
+                self.history.seen(number, log.visible_end)
+                if number not in changing and log.settings.durability is Durability.COMMIT:
+                    self.promised[number] = log.visible_end
+        self.engine = None
+
+    def _open(self) -> None:
+        """Until it succeeds; it too may be cut short."""
+        for attempt in range(20):
+            if self.rng.random() < 0.3 and attempt < 5:
+                self.disk.crash_at = self.disk.calls + self.rng.randint(1, 40)
+            try:
+                self._open_once()
+                return
+            except SimulatedCrash as crash:
+                self.trace.append(f"opening: {crash}")
+                self._leave()
+                self._cut_power() if self.rng.random() < 0.6 else self._end_process()
+            except (OSError, JournalFailed) as error:
+                self.trace.append(f"opening: {error!r}")
+                assert self.faulty, f"opening failed without a reason: {error!r}"
+                self._leave()
+                self._end_process()
+                self.disk.capacity_bytes = None
+        raise AssertionError("the directory cannot be opened")
+
+    def _open_once(self) -> None:
+        metrics = ShardMetrics()
+        opened = recover(self.disk, self.clock, self.options, metrics)
+        self.trace.append(f"opened at {opened.journal.next_sequence}, unclean {opened.unclean}")
+        assert opened.unclean or self.closed, "an unclean stop was taken for a clean one"
+        self.history.recovered(opened.journal.next_sequence, self.power_lost)
+        self.power_lost, self.closed = False, False
+        check_recovered(self.disk, self.history.settled, opened)
+        self._check_promises()
+        if opened.unclean:
+            self._expect_gaps(opened.keeper.logs)
+        self.engine = Engine(self.disk, self.clock, self.options, metrics, opened, lambda call: call())
+        self._let_keeper_run_before_syncs()
+        self.reader = LogReader(self.disk, self.engine.keeper.views, cache_segments=2)
+        self._check_live()
+
+    def _check_promises(self) -> None:
+        for number, end in self.promised.items():
+            if number in self.history.settled:
+                assert self.history.settled[number].end >= end, f"log {number}: what readers saw to {end} is gone"
+        self.promised = {}
+
+    def _let_keeper_run_before_syncs(self) -> None:
+        """The keeper has a thread of its own: it may run between a write of the journal and the sync."""
+        journal, sync = self.live.journal, self.live.journal.sync
+
+        def run_then_sync() -> None:
+            if journal.synced_sequence < journal.next_sequence and self.rng.random() < 0.2:
+                self._keeper(self.live.keeper.step)
+            sync()
+
+        journal.sync = run_then_sync  # type: ignore[method-assign]  # the storage thread's one point of waiting
+
+    def _expect_gaps(self, written: dict[LogNumber, WrittenLog]) -> None:
+        """After an unclean stop, logs that may have lost what was acknowledged go on far behind their end."""
+        gaps: list[Change] = [
+            Alter(number, Edit(end=log.end + OFFSET_GAP))
+            for number, log in self.history.tip.items()
+            if log.settings.durability is not Durability.COMMIT and not written[LogNumber(number)].stopped
+        ]
+        if gaps:
+            self.history.staged(self.history.begin(Durability.COMMIT), gaps)
+
+    def _check_live(self) -> None:
+        engine, history = self.live, self.history
+        history.fold_durable()
+        assert set(engine.logs) - {CATALOGUE_NUMBER} == set(history.tip), "the set of logs"
+        for number, log in engine.logs.items():
+            if number in history.tip and log.fault is None:
+                check_bounds(number, history.tip[number], log.bounds)
+        slots = len(self.disk.list("journal"))
+        assert slots <= self.options.journal.limit_bytes // self.options.journal.file_bytes, "the journal is too large"
+
+    def _keeper(self, step: Callable[[], None]) -> None:
+        """What the keeper's thread does not expect stops the shard."""
+        try:
+            step()
+        except OSError as error:
+            assert self.faulty, f"the keeper failed without a reason: {error!r}"
+            self.live.commit.fail(JournalFailed(repr(error)))
+
+    def _after_checkpoint(self, is_written: bool) -> None:
+        assert is_written or self.faulty, "a checkpoint was not written"
+        if is_written and not any(log.stopped for log in self.live.keeper.logs.values()):
+            check_no_strays(self.disk, self.live)

@@ -1,0 +1,16 @@
+"""Crashes, faults and stops of every kind, each walk with its own seed. `make soak` runs as many seeds as one likes."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.soak_crash import failure_of
+
+SEEDS = 3000
+SEEDS_A_TEST = 250
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
+def test_what_was_acknowledged_survives_and_nothing_else_appears(first: int) -> None:
+    for seed in range(first, first + SEEDS_A_TEST):
+        if (failure := failure_of(seed)) is not None:
+            pytest.fail(failure)

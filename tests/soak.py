@@ -1,0 +1,184 @@
+"""`python -m tests.soak`: what `make test` does a few times, for as long as it is given; stops by itself.
+
+Every part runs on when another has failed; what a failed part left stays where it says, with the seed to run it again."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.crash.appends import many_messages
+from tests.crash.rounds import Report, kill_rounds, power_cut_rounds
+from tests.support.cli import ENVIRONMENT
+from tests.support.faults import REPOSITORY, why_no_mounts
+
+# A history is checked whole after each crash, so a directory that has seen this many gives way to a new one.
+ROUNDS_A_DIRECTORY = 25
+FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
+MESSAGES = 1_000_000
+# A part stops by itself soon after its time is over; one that does not has hung.
+GRACE_S = 300.0
+
+
+@dataclass
+class Budget:
+    """What a part may use: a place of its own, a time to stop, a number to draw its seeds from."""
+
+    place: Path
+    seconds: float
+    seed: int
+    report: Report
+
+    def __post_init__(self) -> None:
+        self.end = time.monotonic() + self.seconds
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.end
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    share: float
+    """of the whole time"""
+    run: Callable[[Budget], str]
+    """what it did, in a few words; raises what it found"""
+
+
+class Skipped(Exception):
+    pass
+
+
+def crash_model(budget: Budget) -> str:
+    minutes = f"{budget.seconds / 60:.2f}"
+    command = ["-m", "tests.sim.soak_crash", "--minutes", minutes, "--seed", str(budget.seed)]
+    return _call(command, budget.seconds + GRACE_S, budget.report)
+
+
+def kernel_fuzz(budget: Budget) -> str:
+    done = 0
+    while done < FUZZ_MUTANTS and not (done and budget.is_over):
+        seed = budget.seed + done // FUZZ_CHUNK
+        said = _call(["-m", "tests.fuzz.kernels_fuzz", "--count", str(FUZZ_CHUNK), "--seed", str(seed)], GRACE_S)
+        done += FUZZ_CHUNK
+        budget.report(f"{done} mutants, seed {seed}: {said}")
+    return f"{done} mutated batches and frames"
+
+
+def kills(budget: Budget) -> str:
+    return _crashes(budget, kill_rounds, "kill -9")
+
+
+def power_cuts(budget: Budget) -> str:
+    if reason := why_no_mounts():
+        raise Skipped(reason)
+    return _crashes(budget, power_cut_rounds, "power cuts")
+
+
+def million(budget: Budget) -> str:
+    for compression in ("none", "lz4", "zstd"):
+        directory = budget.place / compression
+        assert many_messages(directory, MESSAGES, compression) == MESSAGES
+        shutil.rmtree(directory)
+        budget.report(f"{MESSAGES} messages, compression {compression}")
+    return f"3 x {MESSAGES} messages appended and read back"
+
+
+PARTS = [
+    Part("model", 0.35, crash_model),
+    Part("fuzz", 0.1, kernel_fuzz),
+    Part("kill", 0.25, kills),
+    Part("power", 0.2, power_cuts),
+    Part("million", 0.1, million),
+]
+
+
+def _crashes(budget: Budget, rounds: Callable[[Path, int, int, Report], object], what: str) -> str:
+    crashes, seed = 0, budget.seed
+    while not (crashes and budget.is_over):
+        place = budget.place / str(seed)
+        place.mkdir()
+        left = 1 if budget.seconds < 10 else ROUNDS_A_DIRECTORY
+        budget.report(f"seed {seed}, {left} rounds")
+        rounds(place, seed, left, budget.report)
+        shutil.rmtree(place)
+        crashes, seed = crashes + left, seed + 1
+    return f"{crashes} {what}, seeds {budget.seed} to {seed - 1}"
+
+
+def _call(command: list[str], timeout_s: float, report: Report = lambda text: None) -> str:
+    """Run a Python program, passing its lines on; its last line. AssertionError, with what it said, if it fails."""
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=REPOSITORY,
+        env=ENVIRONMENT,
+    )
+    lines: list[str] = []
+    end = time.monotonic() + timeout_s
+    assert process.stdout is not None
+    with process.stdout as output:
+        for line in output:
+            lines.append(line.rstrip())
+            report(lines[-1])
+            if time.monotonic() > end:
+                process.kill()
+    assert process.wait() == 0, "\n".join(lines[-50:])
+    return lines[-1] if lines else ""
+
+
+def _reporter(name: str, every_s: float = 5.0) -> Report:
+    last = -every_s
+
+    def report(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= every_s:
+            last = time.monotonic()
+            print(f"{time.strftime('%H:%M:%S')} {name}: {text}", flush=True)
+
+    return report
+
+
+def _run(part: Part, seconds: float, seed: int) -> tuple[str, bool]:
+    """The line of the summary, and whether it may stand."""
+    place = Path(tempfile.mkdtemp(prefix=f"penstock-soak-{part.name}-"))
+    print(f"{time.strftime('%H:%M:%S')} {part.name}: begins, {seconds:.0f} s, seed {seed}", flush=True)
+    begun = time.monotonic()
+    try:
+        done = part.run(Budget(place, seconds, seed, _reporter(part.name)))
+    except Skipped as skipped:
+        shutil.rmtree(place)
+        return f"NOT RUN {part.name:8} {skipped}", True
+    except Exception:
+        traceback.print_exc()
+        return f"FAILED  {part.name:8} see above; left in {place}", False
+    shutil.rmtree(place)
+    return f"passed  {part.name:8} {done} in {time.monotonic() - begun:.0f} s", True
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Long runs under load and faults.")
+    parser.add_argument("--minutes", type=float, default=30.0, help="for all parts together (30)")
+    parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS], help="these parts alone")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="to run again what has failed")
+    options = parser.parse_args(arguments)
+    parts = [part for part in PARTS if options.only is None or part.name in options.only]
+    whole = sum(part.share for part in parts)
+    results = [_run(part, options.minutes * 60 * part.share / whole, options.seed) for part in parts]
+    print("", *(line for line, _ in results), sep="\n")
+    return 0 if all(stands for _, stands in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
