@@ -61,14 +61,15 @@ def kernels() -> list[Extension]:
     if os.environ.get("PENSTOCK_PURE") == "1":
         return []
     names = sorted(path.stem for path in KERNELS.glob("*.pxd") if path.stem not in NOT_COMPILED)
-    sources = [KERNELS / "_native.pyx", *(KERNELS / f"{name}.py" for name in names)]
+    sources = [*sorted(KERNELS.glob("*.pyx")), *(KERNELS / f"{name}.py" for name in names)]
+    headers = [str(path) for path in sorted(KERNELS.glob("*.h"))]
     compile_flags, link_flags = flags()
     return [
         Extension(
             f"penstock.kernels.{source.stem}",
             [str(source)],
             include_dirs=[str(KERNELS)],
-            depends=[str(KERNELS / "crc32c.h"), str(KERNELS / "memory.pxd")],
+            depends=[*headers, str(KERNELS / "memory.pxd")],
             extra_compile_args=compile_flags,
             extra_link_args=link_flags,
         )

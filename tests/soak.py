@@ -1,6 +1,7 @@
 """`python -m tests.soak`: what `make test` does a few times, for as long as it is given; stops by itself.
 
-Every part runs on when another has failed; what a failed part left stays where it says, with the seed to run it again."""
+Every part runs on when another has failed; what a failed part left stays where it says, with the seed to run it
+again."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def _more(given: list[bytes], count: int) -> list[bytes]:
 
 
 def check_appended(directory: Path, given: list[bytes], printed: int) -> None:
-    """What is there is a beginning of what was given and reaches at least to the last offset printed. Afterwards `given`
-    is as long as the log."""
+    """What is there is a beginning of what was given and reaches at least to the last offset printed. Afterwards
+    `given` is as long as the log."""
     check_verified(directory)
     found = look_at(directory)["a"]
     assert list(found.records) == list(range(len(found.records)))
@@ -85,7 +85,7 @@ def many_messages(directory: Path, count: int, compression: str) -> int:
     given = directory.with_name(f"{directory.name}-given")
     with given.open("wb") as file:
         file.writelines(b"small message %d\n" % number for number in range(count))
-    command = ["log", "append", directory, "--log", "a", "--depth", "8", "--compression", compression]
+    command: list[str | Path] = ["log", "append", directory, "--log", "a", "--depth", "8", "--compression", compression]
     with given.open("rb") as file:
         ran = run_fed(command, file)
     assert offsets(ran.stdout)[-1] == count - 1

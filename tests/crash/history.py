@@ -1,4 +1,5 @@
-"""What a writer under fire has told: commits begun, commits acknowledged. And whether a directory keeps those promises."""
+"""What a writer under fire has told: commits begun, commits acknowledged. And whether a directory keeps those
+promises."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ class Fire:
 
     def start(self, directory: Path) -> subprocess.Popen[bytes]:
         self.runs += 1
-        command = ("-m", "tests.crash.writer", directory, self.history, "--run", str(self.runs), *self.arguments)
-        return python(*command, environment=self.environment, errors=self.errors)
+        command: list[str | Path] = ["-m", "tests.crash.writer", directory, self.history, "--run", str(self.runs)]
+        return python(*command, *self.arguments, environment=self.environment, errors=self.errors)
 
     def events(self) -> list[Event]:
         return read_events(self.history) if self.history.exists() else []
@@ -60,6 +60,9 @@ class Fire:
         """So many more events than there are now."""
         wanted = self.lines() + count
         self.wait(process, lambda: self.lines() >= wanted, f"{count} more events")
+
+    def wait_until_said(self, process: subprocess.Popen[bytes], words: str, times: int) -> None:
+        self.wait(process, lambda: self.said(words) >= times, words)
 
     def wait(self, process: subprocess.Popen[bytes], holds: Callable[[], bool], what: str) -> None:
         wait_until(lambda: process.poll() is not None or holds(), what)

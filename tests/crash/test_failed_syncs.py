@@ -44,7 +44,8 @@ def test_nothing_is_acknowledged_after_a_failed_sync_of_the_journal(tmp_path: Pa
 
 
 def _printed_for_later_syncs(calls: list[Call]) -> list[int]:
-    """Offsets that no sync before the failed one covers. What such a sync covers may still be on its way to the output."""
+    """Offsets that no sync before the failed one covers. What such a sync covers may still be on its way to the
+    output."""
     failed = next(call for call in calls if call.kind == SYNC and call.result != 0)
     believed = [call for call in calls if call.kind != SYNC or call.begun < failed.begun]
     synced = [batch.end for batch in batches_of(believed) if batch.log == 1 and batch.synced != NEVER]
@@ -58,11 +59,10 @@ def test_a_segment_whose_sync_failed_is_written_anew(tmp_path: Path, nth: int, l
     """Twice: the second writer opens what the first one mended."""
     fail = shim_environment(tmp_path / "trace", watch=".seg", fail=f".seg {nth} 1", loses=loses)
     fire, promises = Fire(tmp_path, fail), Promises(Durability.INTERVAL)
-    for _ in range(2):
+    for mended in range(1, 3):
         process = fire.start(tmp_path / "data")
         try:
-            said = fire.said("log written anew")
-            fire.wait(process, lambda said=said: fire.said("log written anew") > said, "a log is written anew")
+            fire.wait_until_said(process, "log written anew", mended)
             fire.wait_for_lines(process, 1500)
         finally:
             kill(process)

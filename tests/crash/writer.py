@@ -1,5 +1,5 @@
-"""A writer to be killed: several tasks commit to several logs at once, of all durabilities, alone and together, and tell
-a history file what they begin and what was acknowledged. Runs until it is ended or the journal fails."""
+"""A writer to be killed: several tasks commit to several logs at once, of all durabilities, alone and together, and
+tell a history file what they begin and what was acknowledged. Runs until it is ended or the journal fails."""
 
 from __future__ import annotations
 

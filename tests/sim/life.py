@@ -184,6 +184,8 @@ class Life:
         for number, log in engine.logs.items():
             if number in history.tip and log.fault is None:
                 check_bounds(number, history.tip[number], log.bounds)
+        tail_bytes = sum(len(batch.data) for log in engine.logs.values() for batch in log.tail)
+        assert engine.usage.tail == tail_bytes, f"{engine.usage.tail} bytes are counted, the tails hold {tail_bytes}"
         slots = len(self.disk.list("journal"))
         assert slots <= self.options.journal.limit_bytes // self.options.journal.file_bytes, "the journal is too large"
 

@@ -1,4 +1,4 @@
-"""What a shard must hold: the fold of its commits, in their one order. Recovery gives the fold of a first part of them."""
+"""What a shard must hold: the fold of its commits, in their one order. Recovery gives the fold of a first part."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class Commit:
 
 
 class History:
-    """All commits since the directory was made. `settled` is the fold of those that must survive whatever happens, `tip`
-    of all that were staged."""
+    """All commits since the directory was made. `settled` is the fold of those that must survive whatever happens,
+    `tip` of all that were staged."""
 
     def __init__(self) -> None:
         self.settled: Logs = {}

@@ -122,8 +122,9 @@ class Image:
         return cls(path)
 
     def copy(self, path: Path) -> Image:
-        """What the medium holds now, without what waits in the page cache of the file system in it. The kernel may write
-        on by itself, and a copy of several moments is no power cut: a copy counts when the image is still equal to it."""
+        """What the medium holds now, without what waits in the page cache of the file system in it. The writer stands
+        still, the kernel may write on by itself, and a copy of several moments is no power cut (a journal file copied
+        before its successor began, the successor copied after): a copy counts when the image is still equal to it."""
         for _ in range(20):
             _call("cp", "--sparse=always", str(self.path), str(path))
             if subprocess.run(["cmp", "-s", self.path, path]).returncode == 0:

@@ -286,6 +286,9 @@ class SimDisk:
             raise stop
         directory.sync()
 
+    def watch(self) -> None:
+        """Nothing: it forgets no error."""
+
     def sync_all(self) -> bool:
         """Not while a fault is due: which file it is for, only single syncs can tell."""
         if any(fault.times for fault in self._faults):

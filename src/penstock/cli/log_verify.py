@@ -80,6 +80,8 @@ def _print(directory: DataDirectory, report: VerifyReport) -> None:
     )
     if report.torn_bytes:
         click.echo(f"{report.torn_bytes} bytes at the end of the journal are torn: never acknowledged, no damage")
+    if report.bad_indexes:
+        click.echo(f"{len(report.bad_indexes)} indexes are torn or wrong, no damage: readers build them anew")
     for finding in report.findings:
         click.echo(f"DAMAGED {_place(finding)}: {finding.reason}")
     if report.findings:
@@ -104,5 +106,6 @@ def _as_json(directory: DataDirectory, report: VerifyReport) -> dict[str, object
         "bytes": report.bytes,
         "journal_frames": report.frames,
         "torn_bytes": report.torn_bytes,
+        "bad_indexes": report.bad_indexes,
         "findings": report.findings,
     }

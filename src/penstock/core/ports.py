@@ -95,10 +95,14 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
+    def watch(self) -> None:
+        """Call before the first write that sync_all() is to answer for."""
+        ...
+
     def sync_all(self) -> bool:
-        """Everything written to the file system is durable when this returns True: one call where thousands of files
-        wait. False where that cannot be done, or could miss an error: nothing is known then. OSError if something
-        could not be written; each file's own sync tells whether it was that one."""
+        """Everything written since watch() is durable when this returns True: one call where thousands of files wait.
+        False where that cannot be done, or could miss an error: nothing is known then. OSError if something could not be
+        written; each file's own sync tells whether it was that one."""
         ...
 
     def free_bytes(self) -> int: ...

@@ -96,23 +96,23 @@ cdef int64_t _pad8(int64_t size) noexcept
 cdef int64_t _fixed_end(int64_t at, int64_t stop, int64_t size) except? -1
 
 
-@cython.locals(i=int64_t, end=int64_t, previous=int32_t, delta=int32_t)
+@cython.locals(end=int64_t, fault=int64_t)
 cdef int64_t _timestamps_end(const unsigned char[::1] data, int64_t at, int64_t stop, int64_t count) except? -1
 
 
-@cython.locals(i=int64_t, end=int64_t, previous=int32_t, delta=int32_t)
+@cython.locals(end=int64_t, fault=int64_t)
 cdef int64_t _offsets_end(const unsigned char[::1] data, int64_t at, int64_t stop, int64_t count) except? -1
 
 
-@cython.locals(i=int64_t, end=int64_t)
+@cython.locals(end=int64_t, fault=int64_t)
 cdef int64_t _expiry_end(const unsigned char[::1] data, int64_t at, int64_t stop, int64_t count) except? -1
 
 
-@cython.locals(i=int64_t, dictionary=int64_t, topics=int32_t, index=int32_t)
+@cython.locals(dictionary=int64_t, topics=int32_t, fault=int64_t)
 cdef int64_t _topics_end(
     const unsigned char[::1] data, int64_t at, int64_t stop, int64_t count, long long[::1] layout
 ) except? -1
 
 
-@cython.locals(i=int64_t, first_byte=int64_t, previous=int32_t, current=int32_t)
+@cython.locals(first_byte=int64_t, fault=int64_t)
 cdef int64_t _var_end(const unsigned char[::1] data, int64_t at, int64_t stop, int64_t entries) except? -1

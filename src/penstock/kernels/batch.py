@@ -222,33 +222,31 @@ def _fixed_end(at: int, stop: int, size: int) -> int:
 
 def _timestamps_end(data: Buffer, at: int, stop: int, count: int) -> int:
     end = _fixed_end(at, stop, 4 * count)
-    previous = 0
-    for i in range(count):
-        delta = memory.load_i32(data, at + 4 * i)
-        if delta < previous:
-            raise CorruptBatch("timestamps go back", at + 4 * i)
-        previous = delta
+    fault = memory.first_fall(data, at, count)
+    if count > 0 and memory.load_i32(data, at) < 0:
+        fault = 0
+    if fault < count:
+        raise CorruptBatch("timestamps go back", at + 4 * fault)
     return end
 
 
 def _offsets_end(data: Buffer, at: int, stop: int, count: int) -> int:
     end = _fixed_end(at, stop, 4 * count + 4)
-    previous = -1
-    for i in range(count + 1):
-        delta = memory.load_i32(data, at + 4 * i)
-        if delta <= previous:
-            raise CorruptBatch("offsets do not rise", at + 4 * i)
-        previous = delta
-    if previous == 0:
+    fault = memory.first_stall(data, at, count + 1)
+    if memory.load_i32(data, at) < 0:
+        fault = 0
+    if fault <= count:
+        raise CorruptBatch("offsets do not rise", at + 4 * fault)
+    if memory.load_i32(data, at + 4 * count) == 0:
         raise CorruptBatch("the offset range is empty", at)
     return end
 
 
 def _expiry_end(data: Buffer, at: int, stop: int, count: int) -> int:
     end = _fixed_end(at, stop, 8 * count)
-    for i in range(count):
-        if memory.load_i64(data, at + 8 * i) < 0:
-            raise CorruptBatch("an expiry time is negative", at + 8 * i)
+    fault = memory.first_negative(data, at, count)
+    if fault < count:
+        raise CorruptBatch("an expiry time is negative", at + 8 * fault)
     return end
 
 
@@ -259,10 +257,9 @@ def _topics_end(data: Buffer, at: int, stop: int, count: int, layout: array[int]
     topics = memory.load_i32(data, dictionary)
     if topics < 0 or memory.load_i32(data, dictionary + 4) != 0:
         raise CorruptBatch("the topic dictionary has a bad length", dictionary)
-    for i in range(count):
-        index = memory.load_i32(data, at + 4 * i)
-        if index < 0 or index >= topics:
-            raise CorruptBatch("a topic index is outside the dictionary", at + 4 * i)
+    fault = memory.first_outside(data, at, count, topics)
+    if fault < count:
+        raise CorruptBatch("a topic index is outside the dictionary", at + 4 * fault)
     layout[4] = topics
     layout[5] = dictionary + 8
     layout[6] = dictionary + 8 + _pad8(4 * topics + 4)
@@ -274,13 +271,10 @@ def _var_end(data: Buffer, at: int, stop: int, entries: int) -> int:
     first_byte = _fixed_end(at, stop, 4 * entries + 4)
     if memory.load_i32(data, at) != 0:
         raise CorruptBatch("the offsets of a column do not begin at 0", at)
-    previous = 0
-    for i in range(1, entries + 1):
-        current = memory.load_i32(data, at + 4 * i)
-        if current < previous:
-            raise CorruptBatch("the offsets of a column go back", at + 4 * i)
-        previous = current
-    return _fixed_end(first_byte, stop, previous)
+    fault = memory.first_fall(data, at, entries + 1)
+    if fault <= entries:
+        raise CorruptBatch("the offsets of a column go back", at + 4 * fault)
+    return _fixed_end(first_byte, stop, memory.load_i32(data, at + 4 * entries))
 
 
 # Named, because Cython takes a literal above 2**31 for a Python object.

@@ -2,6 +2,13 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
 
+cdef extern from "columns.h":
+    ptrdiff_t penstock_first_fall(const unsigned char* column, ptrdiff_t count, uint32_t stop) noexcept nogil
+    ptrdiff_t penstock_first_stall(const unsigned char* column, ptrdiff_t count, uint32_t stop) noexcept nogil
+    ptrdiff_t penstock_first_outside(const unsigned char* column, ptrdiff_t count, uint32_t stop) noexcept nogil
+    ptrdiff_t penstock_first_negative(const unsigned char* column, ptrdiff_t count, uint32_t stop) noexcept nogil
+
+
 cdef inline int copy_bytes(
     unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] source, Py_ssize_t start, Py_ssize_t size
 ) except -1:
@@ -54,3 +61,39 @@ cdef inline int store_u32(unsigned char[::1] out, Py_ssize_t at, uint32_t value)
 
 cdef inline int store_i64(unsigned char[::1] out, Py_ssize_t at, int64_t value) except -1:
     return store(out, at, &value, 8)
+
+
+cdef inline int check_column(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t size) except -1:
+    if at < 0 or size < 0 or size > data.shape[0] - at:
+        raise IndexError("column outside a buffer")
+    return 0
+
+
+cdef inline Py_ssize_t first_fall(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t count) except -1:
+    if count < 2:
+        return max(count, 0)
+    check_column(data, at, 4 * count)
+    return penstock_first_fall(&data[at], count - 1, 0) + 1
+
+
+cdef inline Py_ssize_t first_stall(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t count) except -1:
+    if count < 2:
+        return max(count, 0)
+    check_column(data, at, 4 * count)
+    return penstock_first_stall(&data[at], count - 1, 0) + 1
+
+
+cdef inline Py_ssize_t first_outside(
+    const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t count, int32_t stop
+) except -1:
+    if count < 1:
+        return 0
+    check_column(data, at, 4 * count)
+    return penstock_first_outside(&data[at], count, <uint32_t> max(stop, 0))
+
+
+cdef inline Py_ssize_t first_negative(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t count) except -1:
+    if count < 1:
+        return 0
+    check_column(data, at, 8 * count)
+    return penstock_first_negative(&data[at], count, 0)

@@ -38,6 +38,38 @@ def store_i64(out: bytearray, at: int, value: int) -> int:
     return copy_bytes(out, at, value.to_bytes(8, "little", signed=True), 0, 8)
 
 
+def first_fall(data: Buffer, at: int, count: int) -> int:
+    """Of `count` int32 the first that is below the one before it; `count` if there is none."""
+    for i in range(1, count):
+        if load_i32(data, at + 4 * i) < load_i32(data, at + 4 * i - 4):
+            return i
+    return max(count, 0)
+
+
+def first_stall(data: Buffer, at: int, count: int) -> int:
+    """Of `count` int32 the first that is not above the one before it; `count` if there is none."""
+    for i in range(1, count):
+        if load_i32(data, at + 4 * i) <= load_i32(data, at + 4 * i - 4):
+            return i
+    return max(count, 0)
+
+
+def first_outside(data: Buffer, at: int, count: int, stop: int) -> int:
+    """Of `count` int32 the first that is not one of 0 to stop - 1; `count` if there is none."""
+    for i in range(count):
+        if not 0 <= load_i32(data, at + 4 * i) < stop:
+            return i
+    return max(count, 0)
+
+
+def first_negative(data: Buffer, at: int, count: int) -> int:
+    """Of `count` int64 the first below 0; `count` if there is none."""
+    for i in range(count):
+        if load_i64(data, at + 8 * i) < 0:
+            return i
+    return max(count, 0)
+
+
 def _part(data: Buffer, at: int, size: int) -> Buffer:
     if at < 0 or at + size > len(data):
         raise IndexError("load outside a buffer")

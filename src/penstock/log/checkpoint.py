@@ -73,13 +73,13 @@ def read_checkpoint(disk: Disk) -> Checkpoint | None:
     file.close()
     if len(data) < _HEAD.size:
         raise DirectoryFormat(
-            f"the file {PATH!r} is cut short; restore the directory from a backup, or see `penstock log repair --help`"
+            f"the file {PATH!r} is cut short; restore the directory from a backup (`penstock restore`)"
         )
     magic, crc, size = _HEAD.unpack_from(data)
     body = data[_HEAD.size : _HEAD.size + size]
     if magic != MAGIC or len(body) != size or crc32c(body) != crc:
         raise DirectoryFormat(
-            f"the file {PATH!r} is damaged: its checksum does not match; restore the directory from a backup, "
-            f"or see `penstock log repair --help`"
+            f"the file {PATH!r} is damaged: its checksum does not match; "
+            f"restore the directory from a backup (`penstock restore`)"
         )
     return _decoder.decode(body)

@@ -162,7 +162,6 @@ class RealDisk:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._watch: RealFile | None = None
-        """open from the first sync_all() on: the kernel reports to it what fails from then on"""
 
     def _at(self, path: str) -> Path:
         return self.root.joinpath(*relative_parts(path))
@@ -213,12 +212,13 @@ class RealDisk:
         finally:
             os.close(descriptor)
 
-    def sync_all(self) -> bool:
-        """The first call only begins to watch for errors: what was written before it may have failed already."""
-        if _syncfs is None:
-            return False
-        if self._watch is None:
+    def watch(self) -> None:
+        """The kernel reports to a descriptor what fails after it was opened."""
+        if _syncfs is not None and self._watch is None:
             self._watch = RealFile(os.open(self.root, os.O_RDONLY | os.O_DIRECTORY))
+
+    def sync_all(self) -> bool:
+        if _syncfs is None or self._watch is None:
             return False
         self._watch.sync_file_system(_syncfs)
         return True

@@ -218,10 +218,11 @@ class Engine:
             frame.level = max(frame.level, log.waiting_level)
             self.usage.tail += log.apply(entry, frame.sequence)
             self._count(entry)
-        self._wait_for(frame)
         self._under_way.append((frame.sequence, purpose, size))
         self.usage.staged[purpose] += size
         self.commit.submit(frame)
+        # Last: whoever is told that it is done may stage the next one, which comes behind it.
+        self._wait_for(frame)
 
     def _count(self, entry: Entry) -> None:
         if entry.edit is None:

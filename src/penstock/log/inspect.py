@@ -71,6 +71,9 @@ class UnchangedDisk:
     def sync_directory(self, path: str) -> None:
         """Nothing."""
 
+    def watch(self) -> None:
+        """Nothing."""
+
     def sync_all(self) -> bool:
         return False
 

@@ -260,10 +260,11 @@ class Keeper:
                 log.flush()
             except OSError as error:
                 self._failed(log, error)
-                continue
-            self._dirty.pop(log.number, None)
-            self.views[log.number] = log.view()
-            written.append(log.number)
+            else:
+                self._dirty.pop(log.number, None)
+                self.views[log.number] = log.view()
+            if log.number not in self._dirty and not self.logs[log.number].stopped:
+                written.append(log.number)
         self.free_bytes = self._disk.free_bytes()
         if written or self._stopped:
             stopped, self._stopped = self._stopped, {}

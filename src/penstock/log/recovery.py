@@ -59,6 +59,7 @@ def recover(disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetri
     """Open for writing. The caller holds the directory's lock. Journal files that are read here are never written
     on."""
     ensure_format(disk)
+    disk.watch()
     retire_table(disk)
     checkpoint = read_checkpoint(disk) or _first_checkpoint(disk)
     # A process that was killed may have left it renamed, but not durably; what it no longer names goes from here on.
@@ -89,7 +90,8 @@ def refuse_foreign(disk: Disk) -> None:
     foreign = [name for name in disk.list("") if name not in _OTHERS_THINGS and not name.startswith(FORMAT_PATH)]
     if foreign and not disk.exists(FORMAT_PATH):
         raise DirectoryFormat(
-            f"not a Penstock data directory (it holds {foreign[0]!r} and no file {FORMAT_PATH!r}): give an empty one or ours"
+            f"not a Penstock data directory (it holds {foreign[0]!r} and no file {FORMAT_PATH!r}): "
+            f"give an empty one or one of ours"
         )
 
 

@@ -114,7 +114,7 @@ class JournalReader:
         return slots[begin:]
 
     def _holds_needed_frames(self, file: File) -> bool:
-        """A file without a header was never used; one that has lost it holds frames. Headers are not torn: one sector."""
+        """A file without a header was never used; one that has lost it holds frames. Headers are not torn."""
         data, position = file.map(), FILE_HEADER_BYTES
         try:
             while (header := read_frame_header(data, position)).sequence < self.first:

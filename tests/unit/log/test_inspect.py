@@ -168,18 +168,18 @@ def test_damage_is_found_with_file_and_position(shard: SmallShard, tmp_path: Pat
     assert findings[0].position == second
 
 
-def test_a_missing_segment_and_a_wrong_index_are_found(shard: SmallShard, tmp_path: Path) -> None:
+def test_a_missing_segment_is_damage_and_a_wrong_index_is_not(shard: SmallShard, tmp_path: Path) -> None:
     log = shard.create("a")
     fill(shard, log, 40)
     shard.close()
     segments = sorted(tmp_path.glob("logs/a@1/*.seg"))
     segments[2].unlink()
     segments[3].with_suffix(".idx").write_bytes(b"nonsense")
-    found = {(Path(finding.file).name, finding.reason.split(";")[0]) for finding in verify(tmp_path).findings}
-    assert found == {
-        (segments[2].name, "the file is missing"),
-        (segments[3].with_suffix(".idx").name, "the index is damaged or of another segment"),
-    }
+    report = verify(tmp_path)
+    assert [(Path(found.file).name, found.reason) for found in report.findings] == [
+        (segments[2].name, "the file is missing")
+    ]
+    assert [Path(path).name for path in report.bad_indexes] == [segments[3].with_suffix(".idx").name]
 
 
 def test_gaps_after_a_crash_are_no_damage(tmp_path: Path) -> None:
