@@ -11,7 +11,7 @@ from tests.sim.reading import files_below
 from tests.support.clock import FakeClock
 from tests.support.simdisk import SimDisk
 
-from penstock.core.errors import JournalFailed, PenstockError
+from penstock.core.errors import JournalFailed, LogPoisoned, PenstockError
 from penstock.core.metrics import ShardMetrics
 from penstock.core.types import Durability, FilePosition
 from penstock.log import batch as batches
@@ -301,3 +301,26 @@ def test_a_commit_staged_by_the_answer_to_another_comes_behind_it() -> None:
 
 def _stage(engine: Engine, log: Log, value: bytes) -> None:
     engine.stage([(log, Columns.of([value]))], Acks())
+
+
+def test_a_log_that_cannot_be_written_is_stopped_with_its_frames_aside_and_holds_nobody_up() -> None:
+    disk = SimDisk()
+    engine = opened(disk)
+    bad, good = created(engine, "bad"), created(engine, "good")
+    append(engine, bad, b"in the segment")
+    assert engine.keeper.write_checkpoint()
+    disk.fail("sync", "/bad@", OSError(errno.EIO, os.strerror(errno.EIO)), times=2)
+    append(engine, bad, b"aside")
+    append(engine, good, b"goes on")
+    while not engine.keeper.write_checkpoint():
+        continue
+    engine.keeper.step()
+    assert isinstance(bad.fault, LogPoisoned)
+    assert append(engine, good, b"still").errors == [None]
+    for seed in CUTS:
+        cut = disk.crash(random.Random(seed))
+        again = opened(cut)
+        assert values_of(cut, again, "good") == [b"goes on", b"still"]
+        assert values_of(cut, again, "bad") == [b"in the segment"]
+        [path] = again.keeper.logs[bad.number].aside
+        assert b"aside" in cut.open_read(path).map().tobytes()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tests.support.simdisk import SimDisk
+
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import ShardMetrics
 from penstock.core.types import Purpose, TimestampMs
@@ -18,7 +20,6 @@ from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.recovery import recover
-from tests.support.simdisk import SimDisk
 
 SMALL = ShardOptions(
     journal=JournalOptions(file_bytes=16 << 10, limit_bytes=128 << 10, max_frame_bytes=8 << 10),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -34,6 +35,7 @@ def shim_library() -> Path:
     if sys.platform != "linux" or compiler is None:
         raise CannotDo("the shim needs Linux and a C compiler (cc)")
     library = Path(tempfile.mkdtemp(prefix="penstock-shim-")) / "shim.so"
+    atexit.register(shutil.rmtree, library.parent)
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", library, SHIM_SOURCE, "-ldl", "-lpthread"],
         check=True,

@@ -101,7 +101,8 @@ class Disk(Protocol):
 
     def sync_all(self) -> bool:
         """Everything written since watch() is durable when this returns True: one call where thousands of files wait.
-        False where that cannot be done, or could miss an error: nothing is known then. OSError if something could not be
+        False where that cannot be done, or could miss an error: nothing is known then. OSError if something could not
+        be
         written; each file's own sync tells whether it was that one."""
         ...
 
