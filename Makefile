@@ -16,7 +16,7 @@ DEV_STAMP := $(VENV)/.package-installed
 .DEFAULT_GOAL := help
 # The last lines of `make test` are those of its last pytest run, with -j too.
 .NOTPARALLEL:
-.PHONY: help dev build lint check test test-pure soak bench run annotate sizes clean
+.PHONY: help dev build lint check test test-pure sim soak bench run annotate sizes clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ test: lint test-pure  ## everything: lint, uncompiled kernels, then all tests wi
 
 test-pure: $(DEV_STAMP)  ## the tests of kernels, batches and log on uncompiled kernels
 	PENSTOCK_PURE=1 $(PY) -m pytest -m 'not faults' $(PURE_TESTS)
+
+sim: $(DEV_STAMP)  ## one walk of the crash model again: make sim SEED=n
+	$(PY) -m tests.sim.soak_crash --seed $(SEED)
 
 soak: $(DEV_STAMP)  ## long runs under load and faults
 	$(PY) -m tests.soak

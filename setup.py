@@ -54,7 +54,7 @@ def flags() -> tuple[list[str], list[str]]:
     """For the compiler and for the linker."""
     if sanitizer := os.environ.get("PENSTOCK_SANITIZE"):
         return ["-O1", "-g", f"-fsanitize={sanitizer}"], [f"-fsanitize={sanitizer}"]
-    return ["-O2", "-g0"], []
+    return ["-O3", "-g0"], []
 
 
 def kernels() -> list[Extension]:

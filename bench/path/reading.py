@@ -20,7 +20,7 @@ from bench.path.load import append_batches, full_columns
 from bench.path.raw import drop_from_cache
 from bench.process import BenchmarkFailed
 from penstock.core.ports import Buffer
-from penstock.log.arrow import record_batch
+from penstock.log.arrow import table
 from penstock.log.batch import next_offset
 from penstock.log.names import log_name
 from penstock.log.partition import Log
@@ -111,14 +111,17 @@ async def _sum_log(shard: Shard, log: Log) -> list[int]:
 def _sums_by_arrow(found: list[Buffer]) -> list[int]:
     """Of each column: its sum, or the sum of the lengths where it holds bytes. Reading from files has verified the
     checksum, and so seen every byte, already."""
-    table = pa.Table.from_batches([record_batch(data, verify=False) for data in found])
-    return [_column_sum(column) for column in table.columns]
+    return [_column_sum(column) for column in table(found, verify=False).columns]
 
 
 def _column_sum(column: pa.ChunkedArray) -> int:
     if pa.types.is_dictionary(column.type):
-        column = column.cast(pa.binary())
-    numbers = pc.binary_length(column) if pa.types.is_binary(column.type) else column.cast(pa.int64())
+        whole = column.combine_chunks()
+        numbers = pc.binary_length(whole.dictionary).take(whole.indices)
+    elif pa.types.is_binary(column.type):
+        numbers = pc.binary_length(column)
+    else:
+        numbers = column.cast(pa.int64())
     return int(pc.sum(numbers).as_py())
 
 

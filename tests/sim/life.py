@@ -20,6 +20,7 @@ from penstock.log.journal import JournalOptions
 from penstock.log.keeper import KeeperOptions
 from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.options import ShardOptions
+from penstock.log.partition import Log
 from penstock.log.reading import LogReader
 from penstock.log.records import Edit
 from penstock.log.recovery import recover
@@ -55,6 +56,9 @@ class Life:
         self.closed = True
         """whether the last stop may have been a clean one"""
         self.power_lost = False
+        self.keeper_ended = False
+        self.interleaved = False
+        """whether one thread runs in the middle of a step of the other"""
         self.promised: dict[int, int] = {}
         """log number -> visible end of a log of durability `commit` when the engine was left"""
         self.faulty = rng.random() < 0.4
@@ -108,11 +112,16 @@ class Life:
         }
         self.promised = {}
         for number, log in self.engine.logs.items():
-            if number in self.history.tip:
+            if number in self.history.tip and not self._is_stopped(log):
                 self.history.seen(number, log.visible_end)
                 if number not in changing and log.settings.durability is Durability.COMMIT:
                     self.promised[number] = log.visible_end
         self.engine = None
+
+    def _is_stopped(self, log: Log) -> bool:
+        """Its view is that of the checkpoint, whatever was committed since: that is kept aside."""
+        written = self.live.keeper.logs.get(log.number)
+        return written is not None and bool(written.stopped)
 
     def _open(self) -> None:
         """Until it succeeds; it too may be cut short."""
@@ -135,7 +144,7 @@ class Life:
         raise AssertionError("the directory cannot be opened")
 
     def _open_once(self) -> None:
-        metrics = ShardMetrics()
+        metrics, self.interleaved, self.keeper_ended = ShardMetrics(), False, False
         opened = recover(self.disk, self.clock, self.options, metrics)
         self.trace.append(f"opened at {opened.journal.next_sequence}, unclean {opened.unclean}")
         assert opened.unclean or self.closed, "an unclean stop was taken for a clean one"
@@ -147,6 +156,7 @@ class Life:
             self._expect_gaps(opened.keeper.logs)
         self.engine = Engine(self.disk, self.clock, self.options, metrics, opened, lambda call: call())
         self._let_keeper_run_before_syncs()
+        self._let_commits_run_beside_checkpoints()
         self.reader = LogReader(self.disk, self.engine.keeper.views, cache_segments=2)
         self._check_live()
 
@@ -161,11 +171,28 @@ class Life:
         journal, sync = self.live.journal, self.live.journal.sync
 
         def run_then_sync() -> None:
-            if journal.synced_sequence < journal.next_sequence and self.rng.random() < 0.2:
+            if not self.interleaved and journal.synced_sequence < journal.next_sequence and self.rng.random() < 0.2:
+                self.interleaved = True
                 self._keeper(self.live.keeper.step)
+                self.interleaved = False
             sync()
 
         journal.sync = run_then_sync  # type: ignore[method-assign]  # the storage thread's one point of waiting
+
+    def _let_commits_run_beside_checkpoints(self) -> None:
+        """So does the storage thread, while the keeper syncs a segment; never for so much that it would wait for it."""
+        engine, sync = self.live, self.live.keeper.files.sync
+
+        def run_then_sync(path: str) -> None:
+            staged = sum(frame.bytes for frame in engine.commit._staged)
+            fits = engine.journal.has_free_file and staged <= self.options.journal.max_frame_bytes
+            if not self.interleaved and fits and self.rng.random() < 0.3:
+                self.interleaved = True
+                engine.commit.step(sync=True)
+                self.interleaved = False
+            sync(path)
+
+        engine.keeper.files.sync = run_then_sync  # type: ignore[method-assign]  # where a checkpoint takes its time
 
     def _expect_gaps(self, written: dict[LogNumber, WrittenLog]) -> None:
         """After an unclean stop, logs that may have lost what was acknowledged go on far behind their end."""
@@ -190,11 +217,14 @@ class Life:
         assert slots <= self.options.journal.limit_bytes // self.options.journal.file_bytes, "the journal is too large"
 
     def _keeper(self, step: Callable[[], None]) -> None:
-        """What the keeper's thread does not expect stops the shard."""
+        """What the keeper's thread does not expect ends it, and the shard stops acknowledging."""
+        if self.keeper_ended:
+            return
         try:
             step()
-        except OSError as error:
+        except (OSError, JournalFailed) as error:
             assert self.faulty, f"the keeper failed without a reason: {error!r}"
+            self.keeper_ended = True
             self.live.commit.fail(JournalFailed(repr(error)))
 
     def _after_checkpoint(self, is_written: bool) -> None:

@@ -91,9 +91,10 @@ def test_a_journal_file_allocated_by_a_killed_process_survives_a_power_cut() -> 
         assert values_of(third, opened(third)) == [b"kept"]
 
 
-def test_what_recovery_found_in_the_cache_after_a_failed_sync_stays() -> None:
+@pytest.mark.parametrize("luck", range(5))
+def test_what_recovery_found_in_the_cache_after_a_failed_sync_stays(luck: int) -> None:
     """After the failed sync the cache counts as clean: syncing it again writes nothing."""
-    first = SimDisk()
+    first = SimDisk(luck)
     engine = opened(first)
     log = created(engine)
     first.fail("sync", "journal/", OSError(errno.EIO, os.strerror(errno.EIO)))

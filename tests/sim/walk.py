@@ -51,6 +51,7 @@ class Walk(Life):
             return
         except JournalFailed as failure:
             assert self.faulty
+            self.keeper_ended = True
             self.live.commit.fail(failure)
         self._check_live()
         if self.live.commit.failure is not None and self.rng.random() < 0.5:
@@ -254,8 +255,7 @@ class Walk(Life):
     def look(self) -> None:
         """Readers see what is committed, and all of it."""
         for log in self.live.logs.values():
-            written = self.live.keeper.logs.get(log.number)
-            if log.number in self.history.tip and not (written is not None and written.stopped):
+            if log.number in self.history.tip and log.fault is None and not self._is_stopped(log):
                 check_readable(self.reader, log, self.history.tip[log.number])
                 self.history.seen(log.number, log.visible_end)
 

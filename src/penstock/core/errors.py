@@ -151,8 +151,8 @@ class DiskLow(PenstockError):
 
     def __init__(self, free_bytes: int, reserve_bytes: int) -> None:
         super().__init__(
-            f"only {free_bytes} bytes are free, less than disk_reserve ({reserve_bytes}): "
-            f"publishes are refused until space is freed (trim or delete logs, or lower disk_reserve)"
+            f"only {free_bytes} bytes of the disk are left beside what waits to be written, and disk_reserve is "
+            f"{reserve_bytes}: publishes are refused until space is freed (trim or delete logs, or lower disk_reserve)"
         )
         self.free_bytes, self.reserve_bytes = free_bytes, reserve_bytes
 

@@ -1,11 +1,8 @@
-"""Batches as Arrow arrays, by the Arrow C data and C stream interfaces: bytes stay where they are, with a hold on them
-that ends when the last array over them is released, in whatever thread that happens."""
+"""Batches as Arrow arrays, by the Arrow C data interface: bytes stay where they are, with a hold on them that ends when
+the last array over them is released, in whatever thread that happens."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.errno cimport EINVAL
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -14,7 +11,7 @@ from penstock.kernels cimport header, memory
 
 from array import array
 
-from penstock.core.errors import CorruptBatch, InvalidArgument
+from penstock.core.errors import CorruptBatch
 from penstock.kernels.crc import crc32c
 
 
@@ -23,9 +20,6 @@ cdef extern from "Python.h":
 
 
 cdef extern from "arrow_c.h":
-    struct ArrowSchema:
-        void (*release)(ArrowSchema*) noexcept nogil
-
     struct ArrowArray:
         int64_t length
         int64_t null_count
@@ -36,13 +30,6 @@ cdef extern from "arrow_c.h":
         ArrowArray** children
         ArrowArray* dictionary
         void (*release)(ArrowArray*) noexcept nogil
-        void* private_data
-
-    struct ArrowArrayStream:
-        int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept nogil
-        int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept nogil
-        const char* (*get_last_error)(ArrowArrayStream*) noexcept nogil
-        void (*release)(ArrowArrayStream*) noexcept nogil
         void* private_data
 
     enum:
@@ -66,24 +53,21 @@ cdef struct Export:
     Py_buffer source
     const unsigned char* body
     const void* no_bitmap
-    ArrowArray** children
     Column* columns
-    int64_t* numbers
-    const int64_t* zeros
-    int64_t* more_zeros
+    ArrowArray** children
+    int64_t* offsets
+    int64_t* timestamps
+    const void* zeros
+    void* more_zeros
     int64_t count
-    int64_t base_offset
-    int64_t base_timestamp
 
 
-# Where lay_out puts what it finds. Nothing between its call and the last look at it gives the GIL away.
+# Where lay_out puts what it finds: no Python runs between its call and the last look at this.
 cdef long long[::1] layout = array("q", bytes(16 * 8))
 
-# Numbers of columns, in the order of log/arrow.py, to the word of their layout.
+# Column numbers, as in log/arrow.py.
 cdef enum:
     OFFSET, TIMESTAMP, KEY, VALUE, TOPIC, PROPERTIES, NATIVE, EXPIRY, COLUMNS
-
-cdef int* WORDS = [1, 0, 7, 13, 3, 9, 11, 2]
 
 
 cdef void release_array(ArrowArray* released) noexcept nogil:
@@ -118,12 +102,14 @@ cdef void set_array(ArrowArray* made, Export* export, int64_t length, int64_t bu
     export.holders += 1
 
 
-cdef void set_var(
-    ArrowArray* made, Export* export, int64_t entries, int64_t offsets_at, int64_t bytes_at, const void** buffers
-) noexcept:
+cdef const void* column_at(Export* export, int64_t at) noexcept:
+    return export.zeros if at < 0 else <const void*> (export.body + at)
+
+
+cdef void set_var(ArrowArray* made, Export* export, int64_t entries, int word, const void** buffers) noexcept:
     buffers[0] = NULL
-    buffers[1] = <const void*> export.zeros if offsets_at < 0 else export.body + offsets_at
-    buffers[2] = <const void*> export.zeros if offsets_at < 0 else export.body + bytes_at
+    buffers[1] = column_at(export, layout[word])
+    buffers[2] = column_at(export, layout[word + 1] if layout[word] >= 0 else -1)
     set_array(made, export, entries, 3, buffers)
 
 
@@ -134,12 +120,13 @@ cdef void set_fixed(Column* column, Export* export, const void* values) noexcept
 
 
 cdef void set_topics(Column* column, Export* export) noexcept:
-    set_fixed(column, export, <const void*> export.zeros if layout[3] < 0 else export.body + layout[3])
-    set_var(&column.topics, export, 1 if layout[3] < 0 else layout[4], layout[5], layout[6], column.topic_buffers)
+    """Without the column all records have the one, empty topic."""
+    set_fixed(column, export, column_at(export, layout[3]))
+    set_var(&column.topics, export, 1 if layout[3] < 0 else layout[4], 5, column.topic_buffers)
     column.array.dictionary = &column.topics
 
 
-cdef const void* sums(Export* export, int64_t* out, int64_t at, int64_t base, int64_t step) noexcept:
+cdef int64_t* sums(Export* export, int64_t* out, int64_t at, int64_t base, int64_t step) noexcept:
     """See add_deltas in kernels/batch.py."""
     cdef int64_t i
     cdef int32_t delta = 0
@@ -153,18 +140,24 @@ cdef const void* sums(Export* export, int64_t* out, int64_t at, int64_t base, in
     return out
 
 
-cdef void set_column(Column* column, Export* export, int number) noexcept:
-    cdef int word = WORDS[number]
+cdef void set_column(Column* column, Export* export, int number, const unsigned char* head) noexcept:
+    cdef int64_t base = 0
     if number == OFFSET:
-        set_fixed(column, export, sums(export, export.numbers, layout[1], export.base_offset, 1))
+        memcpy(&base, head + 8, 8)
+        set_fixed(column, export, sums(export, export.offsets, layout[1], base, 1))
     elif number == TIMESTAMP:
-        set_fixed(column, export, sums(export, export.numbers + export.count, layout[0], export.base_timestamp, 0))
+        memcpy(&base, head + 32, 8)
+        set_fixed(column, export, sums(export, export.timestamps, layout[0], base, 0))
     elif number == TOPIC:
         set_topics(column, export)
     elif number == EXPIRY:
-        set_fixed(column, export, <const void*> export.zeros if layout[2] < 0 else export.body + layout[2])
+        set_fixed(column, export, column_at(export, layout[2]))
     else:
-        set_var(&column.array, export, export.count, layout[word], layout[word + 1], column.buffers)
+        set_var(&column.array, export, export.count, var_word(number), column.buffers)
+
+
+cdef int var_word(int number) noexcept:
+    return 7 if number == KEY else 9 if number == PROPERTIES else 11 if number == NATIVE else 13
 
 
 cdef Export* new_export(Py_ssize_t columns, int64_t count) except NULL:
@@ -173,13 +166,14 @@ cdef Export* new_export(Py_ssize_t columns, int64_t count) except NULL:
     if export == NULL:
         raise MemoryError
     memset(export, 0, sizeof(Export))
+    export.count = count
     export.columns = <Column*> (export + 1)
     export.children = <ArrowArray**> (export.columns + columns)
-    export.numbers = <int64_t*> (export.children + columns)
+    export.offsets = <int64_t*> (export.children + columns)
+    export.timestamps = export.offsets + count
     export.zeros = penstock_zeros
-    export.count = count
     if count > PENSTOCK_ZERO_ENTRIES:
-        export.more_zeros = <int64_t*> calloc(count + 1, 8)
+        export.more_zeros = calloc(count + 1, 8)
         if export.more_zeros == NULL:
             free(export)
             raise MemoryError
@@ -187,45 +181,70 @@ cdef Export* new_export(Py_ssize_t columns, int64_t count) except NULL:
     return export
 
 
-cdef int fill(object data, bytes numbers, bint verify, object unpack, ArrowArray* out) except -1:
-    """One batch as a struct array with the columns of those numbers. `out` is written to only when all is well."""
-    cdef const unsigned char[::1] head = data
-    cdef const unsigned char[::1] view = head
-    cdef object body = data
-    cdef int64_t start = 64
-    cdef Export* export
-    cdef Py_ssize_t i
+cdef int check_body(
+    const unsigned char[::1] head, const unsigned char[::1] body, int64_t start, int64_t count
+) except -1:
+    """The columns of body[start:], to `layout`."""
     cdef int64_t last = 0
-    header.check_whole(head)
-    if verify and <uint32_t> crc32c(data, 0, 8) != memory.load_u32(head, 4):
-        raise CorruptBatch("the checksum does not match")
-    if head[30]:
-        body, start = unpack(data), 0
-        view = body
-    cdef int64_t count = memory.load_u32(head, 20)
-    export = new_export(len(numbers), count)
-    try:
-        PyObject_GetBuffer(body, &export.source, PyBUF_SIMPLE)
-    except:
-        free(export.more_zeros)
-        free(export)
-        raise
-    export.holders = 1
-    try:
-        kernel.lay_out(view, start, view.shape[0], count, head[28], layout)
-        export.base_offset, export.base_timestamp = memory.load_i64(head, 8), memory.load_i64(head, 32)
-        if layout[0] >= 0 and count:
-            last = memory.load_i32(view, layout[0] + 4 * (count - 1))
-        if export.base_timestamp + last != memory.load_i64(head, 40):
-            raise CorruptBatch("the greatest timestamp is not that of the last record")
-    except:
-        drop(export)
-        raise
-    export.body = <const unsigned char*> export.source.buf
-    for i in range(len(numbers)):
-        set_column(&export.columns[i], export, numbers[i])
-        export.children[i] = &export.columns[i].array
-    set_array(out, export, count, 1, &export.no_bitmap)
-    out.n_children, out.children = len(numbers), export.children
-    export.holders -= 1
+    kernel.lay_out(body, start, body.shape[0], count, head[28], layout)
+    if layout[0] >= 0 and count:
+        last = memory.load_i32(body, layout[0] + 4 * (count - 1))
+    if memory.load_i64(head, 40) - memory.load_i64(head, 32) != last:
+        raise CorruptBatch("the greatest timestamp is not that of the last record")
     return 0
+
+
+cdef class Exported:
+    """A batch as an ArrowArray at `address`: a struct of the columns of the given numbers. Importing it takes what is
+    there; the rest is released with this object. CorruptBatch as for Batch.parse; `unpack` gives the body of a
+    compressed batch."""
+
+    cdef ArrowArray whole
+
+    def __init__(self, data, bytes numbers, bint verify, unpack):
+        cdef const unsigned char[::1] head = data
+        header.check_whole(head)
+        if verify and <uint32_t> crc32c(data, 0, 8) != memory.load_u32(head, 4):
+            raise CorruptBatch("the checksum does not match")
+        if head[30]:
+            self._fill(head, unpack(data), 0, numbers)
+        else:
+            self._fill(head, data, 64, numbers)
+
+    def __dealloc__(self):
+        if self.whole.release != NULL:
+            self.whole.release(&self.whole)
+
+    @property
+    def address(self):
+        return <uintptr_t> &self.whole
+
+    cdef int _fill(self, const unsigned char[::1] head, object body, int64_t start, bytes numbers) except -1:
+        cdef const unsigned char[::1] view = body
+        cdef Py_buffer source
+        cdef Export* export
+        cdef int64_t count = memory.load_u32(head, 20)
+        if self.whole.release != NULL:
+            raise ValueError("it is filled already")
+        PyObject_GetBuffer(body, &source, PyBUF_SIMPLE)
+        try:
+            check_body(head, view, start, count)
+            export = new_export(len(numbers), count)
+        except BaseException:
+            PyBuffer_Release(&source)
+            raise
+        export.source = source
+        export.body = &view[0]
+        self._wrap(export, &head[0], numbers)
+        return 0
+
+    cdef void _wrap(self, Export* export, const unsigned char* head, bytes numbers) noexcept:
+        """Nothing here can fail: from now on releasing the whole is what frees the export."""
+        cdef const unsigned char* number = numbers
+        cdef Py_ssize_t i
+        set_array(&self.whole, export, export.count, 1, &export.no_bitmap)
+        self.whole.n_children = len(numbers)
+        self.whole.children = export.children
+        for i in range(len(numbers)):
+            set_column(&export.columns[i], export, number[i], head)
+            export.children[i] = &export.columns[i].array

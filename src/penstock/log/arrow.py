@@ -4,12 +4,13 @@ Nothing is null: a field that a record does not have is empty, its expiry 0, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
-from penstock.log.batch import EXPIRY, KEY, NATIVE, PROPERTIES, TOPIC, VALUE, Batch
+from penstock.log.batch import EXPIRY, KEY, NATIVE, PROPERTIES, TOPIC, VALUE, Batch, read_body
 
 try:
     import pyarrow as pa
@@ -36,17 +37,47 @@ SCHEMA = pa.schema(
 def record_batch(data: Buffer, columns: Sequence[str] | None = None, verify: bool = True) -> pa.RecordBatch:
     """The named columns of a batch (all of SCHEMA if None), without copying when it is stored uncompressed: the result
     then keeps `data` alive, which must not change. CorruptBatch as for Batch.parse; verify=False skips the checksum."""
-    names = SCHEMA.names if columns is None else list(columns)
-    if unknown := [name for name in names if name not in _COLUMNS]:
-        raise InvalidArgument(f"no column {unknown[0]!r}; there are {', '.join(SCHEMA.names)}")
+    return _wrap(data, _Picked.named(columns), verify)
+
+
+def table(batches: Iterable[Buffer], columns: Sequence[str] | None = None, verify: bool = True) -> pa.Table:
+    """record_batch() of each, as the chunks of one table; one without rows where there is no batch."""
+    picked = _Picked.named(columns)
+    return pa.Table.from_batches([_wrap(data, picked, verify) for data in batches], picked.schema)
+
+
+class _Picked(NamedTuple):
+    """Columns of SCHEMA, by their numbers there."""
+
+    numbers: bytes
+    schema: pa.Schema
+
+    @classmethod
+    def named(cls, columns: Sequence[str] | None) -> _Picked:
+        return _EVERY if columns is None else cls._named(tuple(columns))
+
+    @classmethod
+    @lru_cache
+    def _named(cls, names: tuple[str, ...]) -> _Picked:
+        if unknown := [name for name in names if name not in SCHEMA.names]:
+            raise InvalidArgument(f"no column {unknown[0]!r}; there are {', '.join(SCHEMA.names)}")
+        return cls(bytes(map(SCHEMA.names.index, names)), pa.schema([SCHEMA.field(name) for name in names]))
+
+
+_EVERY = _Picked(bytes(range(len(SCHEMA))), SCHEMA)
+
+
+def wrap_natively(data: Buffer, picked: _Picked, verify: bool) -> pa.RecordBatch:
+    """By the C data interface. pyarrow.record_batch() would import the schema each time, which takes longer than all
+    the rest: bench/path/reading.py, 2026-11."""
+    exported = _arrow.Exported(data, picked.numbers, verify, read_body)
+    return pa.RecordBatch._import_from_c(exported.address, picked.schema)
+
+
+def wrap_plainly(data: Buffer, picked: _Picked, verify: bool) -> pa.RecordBatch:
+    """An array at a time, for installations without a compiler."""
     batch = Batch.parse(data, verify)
-    arrays = [_COLUMNS[name](batch) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(names)))
-
-
-@lru_cache
-def _schema(names: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([SCHEMA.field(name) for name in names])
+    return pa.RecordBatch.from_arrays([_COLUMNS[number](batch) for number in picked.numbers], schema=picked.schema)
 
 
 def _fixed(kind: pa.DataType, count: int, values: object) -> pa.Array:
@@ -70,13 +101,21 @@ def _topic(batch: Batch) -> pa.Array:
     return pa.DictionaryArray.from_arrays(_fixed(_INT32, len(batch), index), _var(batch, TOPIC), safe=False)
 
 
-_COLUMNS: dict[str, Callable[[Batch], pa.Array]] = {
-    "offset": lambda batch: _fixed(_INT64, len(batch), batch.offsets()),
-    "timestamp": lambda batch: _fixed(_TIMESTAMP, len(batch), batch.timestamps()),
-    "key": lambda batch: _var(batch, KEY),
-    "value": lambda batch: _var(batch, VALUE),
-    "topic": _topic,
-    "properties": lambda batch: _var(batch, PROPERTIES),
-    "native": lambda batch: _var(batch, NATIVE),
-    "expiry": _expiry,
-}
+_COLUMNS: tuple[Callable[[Batch], pa.Array], ...] = (
+    lambda batch: _fixed(_INT64, len(batch), batch.offsets()),
+    lambda batch: _fixed(_TIMESTAMP, len(batch), batch.timestamps()),
+    lambda batch: _var(batch, KEY),
+    lambda batch: _var(batch, VALUE),
+    _topic,
+    lambda batch: _var(batch, PROPERTIES),
+    lambda batch: _var(batch, NATIVE),
+    _expiry,
+)
+"""In the order of SCHEMA."""
+
+try:
+    from penstock.kernels import _arrow
+
+    _wrap = wrap_natively
+except ImportError:
+    _wrap = wrap_plainly

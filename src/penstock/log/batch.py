@@ -16,6 +16,7 @@ from penstock.core.errors import CorruptBatch, InvalidArgument
 from penstock.core.ports import Buffer
 from penstock.core.types import Compression
 from penstock.kernels import batch as kernel
+from penstock.kernels import header as head_kernel
 from penstock.kernels import rows
 from penstock.kernels.crc import crc32c
 from penstock.log import compression as codec
@@ -38,6 +39,7 @@ from penstock.log.header import (
     VERSION,
     Header,
     read_header,
+    read_whole,
 )
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "encode",
     "from_offset",
     "next_offset",
+    "read_body",
     "read_header",
     "seal",
     "select_rows",
@@ -74,7 +77,7 @@ _UINT32 = Struct("<I")
 # Words of the layout that kernels.batch.lay_out fills: position of each column, -1 if absent.
 _TIMESTAMP_AT, _OFFSET_AT, _EXPIRY_AT, _TOPIC_INDEX_AT, _TOPIC_COUNT = range(5)
 _TOPICS_AT, _KEY_AT, _PROPERTIES_AT, _NATIVE_AT, _VALUE_AT = 5, 7, 9, 11, 13
-_LAYOUT_BYTES = 16 * 8
+_EMPTY_LAYOUT = bytes(16 * 8)
 _FIXED_AT = {
     TIMESTAMP_DELTA: _TIMESTAMP_AT,
     OFFSET_DELTA: _OFFSET_AT,
@@ -168,12 +171,11 @@ def seal(
     _UINT32.pack_into(batch, CRC_AT, crc32c(batch, 0, CRC_FROM))
 
 
-def check_crc(data: Buffer) -> Header:
+def check_crc(data: Buffer) -> None:
     """Exactly one batch with a good header and checksum. The body may still be ill-formed: see check()."""
-    header = _exactly_one(data)
+    head_kernel.check_whole(data)
     if crc32c(data, 0, CRC_FROM) != _UINT32.unpack_from(data, CRC_AT)[0]:
         raise CorruptBatch("the checksum does not match")
-    return header
 
 
 def check(data: Buffer) -> Header:
@@ -189,11 +191,10 @@ def next_offset(data: Buffer) -> int:
     return Batch.parse(data, verify=False).next_offset
 
 
-def _exactly_one(data: Buffer) -> Header:
-    header = read_header(data)
-    if header.total_bytes != len(data):
-        raise CorruptBatch(f"it claims {header.total_bytes} bytes and has {len(data)}")
-    return header
+def read_body(data: Buffer) -> memoryview:
+    """The columns of a batch whose header is good, uncompressed. They may be ill-formed."""
+    packed, compression = memoryview(data)[HEADER_BYTES:], Compression(read_header(data).compression)
+    return codec.decompress(packed, compression, MAX_BODY_BYTES) if compression else packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +208,11 @@ class Batch:
     @classmethod
     def parse(cls, data: Buffer, verify: bool = True) -> Batch:
         """CorruptBatch unless `data` is exactly one well-formed batch. verify=False leaves out only the checksum."""
-        header = check_crc(data) if verify else _exactly_one(data)
-        body, start = memoryview(data), HEADER_BYTES
-        if header.compression:
-            packed = body[HEADER_BYTES:]
-            body, start = codec.decompress(packed, Compression(header.compression), MAX_BODY_BYTES), 0
-        layout = array("q", bytes(_LAYOUT_BYTES))
+        if verify:
+            check_crc(data)
+        header = read_whole(data)
+        body, start = (read_body(data), 0) if header.compression else (memoryview(data), HEADER_BYTES)
+        layout = array("q", _EMPTY_LAYOUT)
         kernel.lay_out(body, start, len(body), header.count, header.flags, layout)
         batch = cls(header, body, layout)
         if batch._last_timestamp() != header.max_timestamp:

@@ -13,9 +13,10 @@ from penstock.kernels import batch as kernel
 from penstock.kernels import hashing, rows
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Spans:
-    """Entry i of a column is source[starts[i]:ends[i]]. Arrays of int32 (typecode 'i')."""
+    """Entry i of a column is source[starts[i]:ends[i]]. Arrays of int32 (typecode 'i'). Never changed: not frozen only
+    because that doubles what it costs to make one, and scattering makes hundreds."""
 
     starts: array[int]
     ends: array[int]
@@ -23,10 +24,14 @@ class Spans:
     def take(self, picked: array[int]) -> Spans:
         return Spans(_take_int32(self.starts, picked), _take_int32(self.ends, picked))
 
+    def part(self, rows: slice) -> Spans:
+        return Spans(self.starts[rows], self.ends[rows])
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Columns:
-    """`count` records over one source. The source and the arrays must not change until the records are encoded.
+    """`count` records over one source. Nothing of it, the source and the arrays included, may change until the records
+    are encoded; not frozen for the same reason as Spans.
     A topic is an index into the dictionary `topics`; an expiry is in ms since 1970, 0 for never ('q')."""
 
     count: int
@@ -85,21 +90,9 @@ class Columns:
 
     def select(self, picked: array[int]) -> Columns:
         """The rows of the given numbers (int32), in that order, over the same source. Unused topics are dropped."""
-        topic_index = _take_int32(self.topic_index, picked) if self.topic_index is not None else None
-        topics = self.topics
-        if topic_index is not None and topics is not None:
-            topics = topics.take(_renumber(topic_index, len(topics.starts)))
-        return replace(
-            self,
-            count=len(picked),
-            value=self.value.take(picked),
-            key=self.key.take(picked) if self.key is not None else None,
-            properties=self.properties.take(picked) if self.properties is not None else None,
-            native=self.native.take(picked) if self.native is not None else None,
-            topic_index=topic_index,
-            topics=topics,
-            expiry=_take_int64(self.expiry, picked) if self.expiry is not None else None,
-        )
+        gathered = self._gather(picked)
+        gathered._drop_unused_topics()
+        return gathered
 
     def scatter(self, partitions: int) -> list[tuple[int, Columns]]:
         """(partition, its rows in order) for each partition of a key that occurs. Without keys all go to partition 0:
@@ -110,12 +103,54 @@ class Columns:
         hashing.partitions(self.source, self.key.starts, self.key.ends, partitions, numbers)
         counts, order = _int32s(partitions), _int32s(self.count)
         hashing.scatter(numbers, counts, order)
-        stops = list(accumulate(counts))
+        gathered = self._gather(order)
         return [
-            (number, self.select(order[stop - count : stop]))
-            for number, (count, stop) in enumerate(zip(counts, stops, strict=True))
+            (number, gathered._part(stop - count, stop))
+            for number, (count, stop) in enumerate(zip(counts, accumulate(counts), strict=True))
             if count
         ]
+
+    def _gather(self, picked: array[int]) -> Columns:
+        """The rows of the given numbers, in that order, with all topics."""
+        return Columns(
+            len(picked),
+            self.source,
+            self.value.take(picked),
+            None if self.key is None else self.key.take(picked),
+            None if self.properties is None else self.properties.take(picked),
+            None if self.native is None else self.native.take(picked),
+            None if self.topic_index is None else _take_int32(self.topic_index, picked),
+            self.topics,
+            None if self.expiry is None else _take_int64(self.expiry, picked),
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+        )
+
+    def _part(self, start: int, stop: int) -> Columns:
+        """Rows start to stop - 1, without unused topics."""
+        rows = slice(start, stop)
+        part = Columns(
+            stop - start,
+            self.source,
+            self.value.part(rows),
+            None if self.key is None else self.key.part(rows),
+            None if self.properties is None else self.properties.part(rows),
+            None if self.native is None else self.native.part(rows),
+            None if self.topic_index is None else self.topic_index[rows],
+            self.topics,
+            None if self.expiry is None else self.expiry[rows],
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+        )
+        part._drop_unused_topics()
+        return part
+
+    def _drop_unused_topics(self) -> None:
+        """Of columns that nobody else has seen yet."""
+        if self.topic_index is not None and self.topics is not None:
+            self.topics = self.topics.take(_renumber(self.topic_index, len(self.topics.starts)))
 
     def _span_bytes(self, spans: Spans, entries: int) -> int:
         return 4 * entries + kernel.spans_bytes(spans.starts, spans.ends, entries, len(self.source))
@@ -130,11 +165,14 @@ def _append(parts: list[bytes], entries: Sequence[bytes]) -> Spans:
 
 
 def _int32s(count: int) -> array[int]:
-    return array("i", bytes(4 * count))
+    return _ZERO * count
+
+
+_ZERO = array("i", [0])
 
 
 def _take_int32(values: array[int], picked: array[int]) -> array[int]:
-    out = _int32s(len(picked))
+    out = picked[:]  # room of that size, made faster than zeros
     rows.take_int32(values, picked, out)
     return out
 

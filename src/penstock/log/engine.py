@@ -53,9 +53,8 @@ class Usage:
 
 
 class Engine:
-    """Every method is the loop's, except commit.step() (storage thread) and keeper.step() (keeper thread), which
-    reach back
-    only through `post`."""
+    """Every method is the loop's, except commit.step() (storage thread) and keeper.step() (keeper thread), which reach
+    back only through `post`."""
 
     def __init__(
         self, disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetrics, opened: Recovered, post: Post
@@ -90,8 +89,7 @@ class Engine:
         self, parts: Sequence[tuple[Log, Columns]], done: Done, purpose: Purpose = Purpose.PUBLISH
     ) -> list[Offset]:
         """Append to any number of logs in one frame; the first offset of each part. `done` is called once it is
-        committed,
-        or with OutcomeUnknown. Raises, with nothing changed, what can be refused before."""
+        committed, or with OutcomeUnknown. Raises, with nothing changed, what can be refused before."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
         now = self._clock.now_ms()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from penstock.core.errors import CorruptBatch
 from penstock.core.ports import Buffer
-from penstock.core.types import Compression
+from penstock.kernels import header as kernel
 
 HEADER_BYTES = 64
 MAGIC = b"PSTB"
@@ -20,13 +19,13 @@ MAX_BODY_BYTES = 16 << 20
 MAX_BASE_OFFSET = (1 << 63) - (1 << 32)
 
 TIMESTAMP_DELTA, OFFSET_DELTA, EXPIRY, TOPIC, KEY, PROPERTIES, NATIVE, VALUE = (1 << bit for bit in range(8))
-KNOWN_FLAGS = 0xFF
 
 CRC_AT, CRC_FROM = 4, 8
 """where the checksum is, and where the bytes it covers begin"""
 
 HEADER = Struct("<4sIQIIIHBBqqQHHI")
-_COMPRESSIONS = frozenset(int(compression) for compression in Compression)
+_FIELDS = Struct("<8xQIIIHBBqqQH2xI")
+"""HEADER without magic, checksum and reserved bits"""
 
 
 class Header(NamedTuple):
@@ -50,30 +49,11 @@ class Header(NamedTuple):
 
 def read_header(data: Buffer, position: int = 0) -> Header:
     """The header at a position, checked in itself: the body may be missing and the checksum is not looked at."""
-    if position < 0 or len(data) - position < HEADER_BYTES:
-        raise CorruptBatch("it is shorter than a header", position)
-    fields = HEADER.unpack_from(data, position)
-    if fields[0] != MAGIC:
-        raise CorruptBatch("it does not begin with PSTB", position)
-    header = Header._make(fields[2:13] + fields[14:])
-    if reason := _header_fault(header, fields[13]):
-        raise CorruptBatch(reason, position)
-    return header
+    kernel.check(data, position)
+    return Header._make(_FIELDS.unpack_from(data, position))
 
 
-def _header_fault(header: Header, reserved: int) -> str | None:
-    if header.version != VERSION:
-        return f"version {header.version} is not known"
-    if header.flags & ~KNOWN_FLAGS or reserved:
-        return f"flags {header.flags:#x} or reserved bits are not known"
-    if header.compression not in _COMPRESSIONS:
-        return f"compression {header.compression} is not known"
-    if header.body_bytes % 8 or header.body_bytes > MAX_BODY_BYTES:
-        return f"a body of {header.body_bytes} bytes is not possible"
-    if not header.flags or header.count > MAX_BODY_BYTES // 4:
-        return f"{header.count} records with flags {header.flags:#x} are not possible"
-    if not header.count and not header.flags & OFFSET_DELTA:
-        return "it has no records"
-    if header.base_offset > MAX_BASE_OFFSET or not 0 <= header.base_timestamp <= header.max_timestamp:
-        return "its offset or timestamps are out of range"
-    return None
+def read_whole(data: Buffer) -> Header:
+    """The header of exactly one batch."""
+    kernel.check_whole(data)
+    return Header._make(_FIELDS.unpack_from(data))

@@ -25,7 +25,7 @@ MAGIC = b"PSTI"
 _HEAD = struct.Struct("<4sIQQQQ")
 """magic, crc32c of all after it, base, end and bytes of the segment it is of, entries"""
 _CRC_FROM = 8
-_SCAN_ROWS = 1024
+_SCAN_ROWS = 128
 _ROW_WORDS = 5
 _COLUMNS = 3
 

@@ -132,7 +132,7 @@ class Keeper:
             outlived = [(log, len(log.outlived)) for log in captured.values()]
             if not self.files.sync_together():
                 self._sync_segments(list(self.files.unsynced), self._breathe)
-                self.files.sync_directories()
+                self._sync_directories()
             if self._rescue.count != rescued:
                 raise InterruptedError("a segment had to be written anew meanwhile")
             write_checkpoint(self._disk, checkpoint)
@@ -293,8 +293,20 @@ class Keeper:
                 self._sync_failed(path, error)
             between()
 
+    def _sync_directories(self) -> None:
+        """In any order: a checkpoint is written only after all of them."""
+        for directory in sorted(self.files.unsynced_directories):
+            try:
+                self.files.sync_directory(directory)
+            except OSError as error:
+                log = self.logs.get(_log_number(directory))
+                if log is None:
+                    self.files.unsynced_directories.add(directory)
+                    raise
+                self._rescue.give_up(log, error)
+
     def _sync_failed(self, path: str, error: OSError) -> None:
-        number = LogNumber(int(path.rpartition("/")[0].rpartition("@")[2]))
+        number = _log_number(path.rpartition("/")[0])
         self.files.forget(path)
         log = self.logs.get(number)
         if log is not None and path in log.paths():
@@ -313,3 +325,9 @@ class Keeper:
         self._last_checkpoint = self._clock.monotonic()
         self._metrics.checkpoints += 1
         self._metrics.checkpoint_ns += int((self._last_checkpoint - begun) * 1e9)
+
+
+def _log_number(directory: str) -> LogNumber:
+    """The log whose directory it is; -1 for one that several share."""
+    number = directory.rpartition("@")[2]
+    return LogNumber(int(number) if number.isdecimal() else -1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TypeVar
 
-from penstock.core.errors import LogDamaged, OffsetOutOfRange
+from penstock.core.errors import LogDamaged, NoSuchLog, OffsetOutOfRange
 from penstock.core.ports import Buffer, Disk
 from penstock.core.types import LogNumber
 from penstock.log.batch import next_offset, read_header
@@ -110,7 +110,7 @@ class LogReader:
             tail, files_end = list(log.tail), log.files_end
             view = self._views.get(log.number)
             if view is None:
-                if log.fault is not None:
+                if isinstance(log.fault, NoSuchLog):
                     raise log.fault
                 view = WrittenView(log.start, log.start)
             try:

@@ -56,8 +56,7 @@ class SegmentInfo(msgspec.Struct, frozen=True, array_like=True):
 
 class EpochStart(msgspec.Struct, frozen=True, array_like=True):
     """From offset `start` on, records were written under `epoch`. Where offsets were skipped before it (they may have
-    named
-    messages that were lost), `previous_end` is where the records before the gap end."""
+    named messages that were lost), `previous_end` is where the records before the gap end."""
 
     epoch: int
     start: int

@@ -67,8 +67,9 @@ def recover(disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetri
     files = SegmentFiles(disk, options.keeper.max_open_files, metrics, options.keeper.sync_together_files)
     keeper, catalogue = restore_keeper(disk, clock, options, metrics, files, checkpoint)
     reader = JournalReader(disk, Sequence(checkpoint.first_sequence), Sequence(checkpoint.known_durable))
-    reader.sync_files()
-    if checkpoint.first_sequence and not checkpoint.clean and not reader.last_generation:
+    if not checkpoint.clean:
+        reader.sync_files()
+    if checkpoint.first_sequence and not checkpoint.clean and not reader.slots:
         raise JournalDamaged(reader.first, reader.first, "the files of the journal are missing")
     replayed = replay(reader, keeper)
     keeper.flush_all()

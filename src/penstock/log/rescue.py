@@ -63,6 +63,13 @@ class Rescue:
         mended.outlived = sorted({*log.paths(), *log.outlived, *mended.outlived} - set(mended.paths()))
         logger.warning("log written anew log=%s end=%d", log.name, mended.bounds.end)
 
+    def give_up(self, log: WrittenLog, error: OSError) -> None:
+        """Its directory cannot be synced, so writing it anew would not help."""
+        self.count += 1
+        for path in log.paths():
+            self._files.forget(path)
+        self._stop(log, self._keeper.checkpointed_state(log.number), str(error))
+
     def keep_aside(self, log: WrittenLog, entry: Entry) -> None:
         """A stopped log's frames that were already on their way; in a synced file with the next checkpoint."""
         self._aside.setdefault(log.number, []).append(entry)

@@ -63,12 +63,12 @@ class SegmentFiles:
         self.unsynced.pop(path, None)
         self.metrics.segment_syncs += 1
 
-    def sync_directories(self) -> None:
-        """Parents last is not needed: a checkpoint is written only after all of them."""
-        for directory in sorted(self.unsynced_directories):
-            if self.disk.exists(directory):
-                self.disk.sync_directory(directory)
-            self.unsynced_directories.discard(directory)
+    def sync_directory(self, directory: str) -> None:
+        """One that failed counts as done, since a later sync that succeeds says nothing of the entries before it: who
+        calls this must do without them."""
+        self.unsynced_directories.discard(directory)
+        if self.disk.exists(directory):
+            self.disk.sync_directory(directory)
 
     def sync_together(self) -> bool:
         """Everything at once, where many wait. False: nothing is known, sync them one by one."""

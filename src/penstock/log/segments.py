@@ -71,8 +71,7 @@ class WrittenView:
 @dataclass(slots=True)
 class ActiveSegment:
     """The tail of a log in files. What append() takes is durable by its journal frame; the file is trusted up to its
-    checkpoint.
-    Keeper thread only."""
+    checkpoint. Keeper thread only."""
 
     directory: str
     base: int

@@ -171,8 +171,7 @@ class Shard:
 
     async def read(self, log: Log, offset: int, max_bytes: int) -> list[Buffer]:
         """Batches from the one that holds `offset` on, never past what is committed. The hot tail is read at once,
-        files
-        beside the loop."""
+        files beside the loop."""
         if log.tail and offset >= log.tail[0].first:
             return self.reader.read(log, offset, max_bytes)
         return await self._loop.run_in_executor(None, self.reader.read, log, offset, max_bytes)

@@ -221,8 +221,7 @@ class WrittenLog:
 
     def _reopen_below(self, segment: SealedSegment, end: int) -> ActiveSegment | None:
         """What is left goes to a file of a new name. A file is never cut or written over below its end: somebody may
-        have
-        it mapped, and the checkpoint names it until the next one. Of a compacted segment nothing may be left."""
+        have it mapped, and the checkpoint names it until the next one. Of a compacted segment nothing may be left."""
         info = segment.info
         try:
             data = self._files.map(segment.path)

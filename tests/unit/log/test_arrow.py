@@ -13,7 +13,7 @@ from tests.support.batches import Records, records
 
 from penstock.core.errors import CorruptBatch, InvalidArgument
 from penstock.core.types import Compression
-from penstock.log.arrow import SCHEMA, record_batch
+from penstock.log.arrow import SCHEMA, record_batch, table
 from penstock.log.batch import Batch, encode, seal, select_rows
 from penstock.log.columns import Columns
 
@@ -34,15 +34,15 @@ def test_a_record_batch_holds_the_rows_of_the_batch(
     whole = sealed(some.columns(), compression)
     picked = sorted(draw.draw(st.sets(st.integers(0, len(some.values) - 1))))
     for data in (whole, select_rows(whole, array("i", picked))):
-        arrow = record_batch(data)
-        arrow.validate(full=True)
-        assert arrow.schema == SCHEMA
+        found = record_batch(data)
+        found.validate(full=True)
+        assert found.schema == SCHEMA
         rows = list(Batch.parse(data))
-        assert arrow["offset"].to_pylist() == [row.offset for row in rows]
-        assert arrow["value"].to_pylist() == [row.value for row in rows]
+        assert found["offset"].to_pylist() == [row.offset for row in rows]
+        assert found["value"].to_pylist() == [row.value for row in rows]
         for name in ("key", "topic", "properties", "native"):
-            assert arrow[name].to_pylist() == [getattr(row, name) or b"" for row in rows]
-        assert arrow["expiry"].to_pylist() == [row.expiry for row in rows]
+            assert found[name].to_pylist() == [getattr(row, name) or b"" for row in rows]
+        assert found["expiry"].to_pylist() == [row.expiry for row in rows]
 
 
 def test_timestamps_are_utc_milliseconds() -> None:
@@ -58,13 +58,13 @@ def test_values_are_not_copied() -> None:
 
 
 def test_the_batch_lives_as_long_as_what_wraps_it() -> None:
-    arrow = record_batch(memoryview(bytes(sealed(Columns.of([b"x" * 1000])))))
-    assert arrow["value"].to_pylist() == [b"x" * 1000]
+    found = record_batch(memoryview(bytes(sealed(Columns.of([b"x" * 1000])))))
+    assert found["value"].to_pylist() == [b"x" * 1000]
 
 
 def test_only_the_named_columns_are_given_in_their_order() -> None:
-    arrow = record_batch(sealed(Columns.of([b"a"], keys=[b"k"])), ["key", "offset"])
-    assert arrow.to_pylist() == [{"key": b"k", "offset": 50}]
+    found = record_batch(sealed(Columns.of([b"a"], keys=[b"k"])), ["key", "offset"])
+    assert found.to_pylist() == [{"key": b"k", "offset": 50}]
 
 
 def test_an_unknown_column_is_named() -> None:
@@ -77,6 +77,21 @@ def test_a_damaged_batch_is_refused() -> None:
     data[-8] ^= 1
     with pytest.raises(CorruptBatch):
         record_batch(data)
+    record_batch(data, verify=False)
+
+
+def test_a_table_has_a_chunk_a_batch() -> None:
+    batches = [bytes(sealed(Columns.of([b"%d" % i] * 3, topics=[b"t%d" % i] * 3))) for i in range(4)]
+    found = table(iter(batches), ["value", "topic"])
+    found.validate(full=True)
+    assert found["value"].num_chunks == 4
+    assert found["value"].to_pylist() == [b"%d" % (i // 3) for i in range(12)]
+    assert found["topic"].to_pylist() == [b"t%d" % (i // 3) for i in range(12)]
+
+
+def test_a_table_of_nothing_has_its_columns() -> None:
+    assert table([]).schema == SCHEMA
+    assert table([], ["key"]).num_rows == 0
 
 
 def test_without_pyarrow_the_extra_is_named() -> None:

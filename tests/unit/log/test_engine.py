@@ -203,6 +203,22 @@ def test_a_log_whose_segment_cannot_be_written_anew_is_stopped_and_holds_nobody_
     assert state.aside and all(disk.exists(path) for path in state.aside)
 
 
+def test_a_log_whose_directory_cannot_be_synced_is_stopped_and_holds_nobody_up() -> None:
+    disk = SimDisk()
+    engine = open_engine(disk)
+    bad, good = make_log(engine, "bad"), make_log(engine, "good")
+    put(engine, bad, b"aside")
+    put(engine, good, b"kept")
+    engine.commit.step()
+    disk.fail("sync_directory", f"logs/bad@{bad.number}", EIO, times=100)
+    engine.keeper.write_checkpoint()
+    assert engine.keeper.write_checkpoint()
+    assert isinstance(bad.fault, LogPoisoned)
+    reopened = open_engine(disk.crash(random.Random(0)))
+    assert values_of(reopened, "good") == [(0, b"kept")]
+    assert isinstance(reopened.log("bad").fault, LogPoisoned)
+
+
 def test_a_failed_commit_is_atomic_over_its_logs() -> None:
     for seed in range(60):
         disk = SimDisk(seed)
