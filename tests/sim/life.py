@@ -37,6 +37,7 @@ def small_options(rng: random.Random) -> ShardOptions:
             sync_step_bytes=rng.choice((1, 1500, 1 << 20)),
             checkpoint_bytes=rng.choice((2000, 12_000, 1 << 20)),
             max_open_files=rng.choice((1, 2, 64)),
+            sync_together_files=rng.choice((1, 3, 64)),
         ),
         commit=CommitOptions(unsynced_bytes=rng.choice((1500, 1 << 20))),
         disk_reserve_bytes=0,

@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(argv)
     if options.seed is not None:
-        return _report(failure_of(options.seed), 1, time.monotonic())
+        begun = time.monotonic()
+        return _report(failure_of(options.seed), 1, begun)
     return _soak(range(options.first, options.first + options.count), options.processes)
 
 

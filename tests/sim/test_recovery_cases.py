@@ -325,3 +325,14 @@ def test_a_log_that_cannot_be_written_is_stopped_with_its_frames_aside_and_holds
         assert values_of(cut, again, "bad") == [b"in the segment"]
         [path] = again.keeper.logs[bad.number].aside
         assert b"aside" in cut.open_read(path).map().tobytes()
+
+
+def test_directories_made_before_a_checkpoint_are_durable_though_a_log_was_deleted_beside_them() -> None:
+    disk = SimDisk()
+    engine = opened(disk)
+    engine.stage_delete(created(engine), Acks())
+    engine.commit.step()
+    disk.fail("rename", "checkpoint", OSError(errno.EIO, os.strerror(errno.EIO)))
+    assert not engine.keeper.write_checkpoint()
+    for seed in CUTS:
+        assert disk.crash(random.Random(seed)).exists("logs/@catalogue@0/00000000000000000000.seg")

@@ -129,6 +129,8 @@ class Engine:
         self._submit(entries, log.settings.durability, done, purpose)
 
     def stage_edit(self, log: Log, edit: Edit, done: Done) -> None:
+        if log.fault is not None:
+            raise log.fault
         if edit.start is not None and edit.start > log.end:
             raise OffsetOutOfRange(log.name, edit.start, log.start, log.end)
         self._submit([edit_entry(log.number, edit)], Durability.COMMIT, done, Purpose.SETTLE)

@@ -120,6 +120,7 @@ class Journal:
         self._disk.sync_directory("")
         # A file that an earlier process allocated may be listed without its name being durable.
         self._disk.sync_directory(DIRECTORY)
+        self._free = deque(path for path in self._free if self._is_whole(path))
         self._begin_file()
 
     def write(self, frames: list[Frame]) -> int:
@@ -227,6 +228,19 @@ class Journal:
                     raise
                 logger.warning("no room for another journal file files=%d", self._slots)
                 return None
+
+    def _is_whole(self, path: str) -> bool:
+        """A crash in the middle of its allocation leaves a file short; if it cannot be filled up, it is no use."""
+        file = self._disk.open(path)
+        try:
+            if file.size() < self._options.file_bytes:
+                file.allocate(self._options.file_bytes)
+        except OSError as error:
+            logger.warning("journal file cannot be filled up file=%s error=%s", path, error)
+            return False
+        finally:
+            file.close()
+        return True
 
     def _allocate(self) -> str:
         names = (f"{DIRECTORY}/{number:04d}" for number in count())

@@ -187,7 +187,7 @@ def cut_leftovers(disk: Disk, keeper: Keeper) -> None:
         for name in disk.list(log.directory):
             if name.endswith((".seg", ".idx")) and f"{log.directory}/{name}" not in known:
                 disk.unlink(f"{log.directory}/{name}")
-                keeper.files.unsynced_directories.add(log.directory)
+                keeper.files.directory_changed(log.directory)
         active = log.active
         if active is not None and active.exists and _size(disk, active.path) > active.written_bytes:
             keeper.files.truncate(active.path, active.written_bytes)

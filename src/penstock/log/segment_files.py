@@ -39,9 +39,7 @@ class SegmentFiles:
         if not self.disk.exists(path):
             self.disk.create(path).close()
         self.unsynced[path] = 0
-        while directory not in self.unsynced_directories:
-            self.unsynced_directories.add(directory)
-            directory = directory.rpartition("/")[0]
+        self.directory_changed(directory)
 
     def write(self, path: str, position: int, buffers: Sequence[Buffer], size: int) -> None:
         file = self._open.get(path)
@@ -62,6 +60,12 @@ class SegmentFiles:
         self._open.get(path).sync()
         self.unsynced.pop(path, None)
         self.metrics.segment_syncs += 1
+
+    def directory_changed(self, directory: str) -> None:
+        """To be synced with the next checkpoint, and those above it: one that waits has them waiting too."""
+        while directory not in self.unsynced_directories:
+            self.unsynced_directories.add(directory)
+            directory = directory.rpartition("/")[0]
 
     def sync_directory(self, directory: str) -> None:
         """One that failed counts as done, since a later sync that succeeds says nothing of the entries before it: who
@@ -97,7 +101,7 @@ class SegmentFiles:
         self.disk.unlink(path)
         self.disk.unlink(index_path(path))
         self.unlinked(path)
-        self.unsynced_directories.add(path.rpartition("/")[0])
+        self.directory_changed(path.rpartition("/")[0])
 
     def remove_directory(self, directory: str) -> None:
         """With what lies beside the segments: indexes and the list for outside readers. A compaction under way may be
@@ -110,7 +114,7 @@ class SegmentFiles:
             if error.errno != errno.ENOTEMPTY:
                 raise
         self.unsynced_directories.discard(directory)
-        self.unsynced_directories.add(directory.rpartition("/")[0])
+        self.directory_changed(directory.rpartition("/")[0])
 
     def forget(self, path: str) -> None:
         """Close it; what was written to it no longer matters."""

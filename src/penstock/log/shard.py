@@ -35,6 +35,8 @@ logger = logging.getLogger("penstock.log.shard")
 
 StageCall = Callable[[Done], None]
 
+# A file that has to be written anew puts the checkpoint off; a second try finds it mended.
+_LAST_CHECKPOINT_TRIES = 3
 # Enough to keep the keeper busy with large writes, little enough that the tail stays short.
 _KEEPER_WAKE_BYTES = 1 << 20
 
@@ -240,14 +242,23 @@ class Shard:
     def _stop(self) -> None:
         self._storage.stop()
         self._keeper.stop()
-        if not self._is_failed:
-            self._engine.commit.step(sync=True)
-            self._engine.keeper.write_checkpoint(clean=True)
-        self._table.close()
-        self._engine.journal.close()
-        self._engine.keeper.close()
-        self.reader.maps.clear()
-        self._lock.release()
+        try:
+            if not self._is_failed:
+                self._write_last_checkpoint()
+        finally:
+            self._table.close()
+            self._engine.journal.close()
+            self._engine.keeper.close()
+            self.reader.maps.clear()
+            self._lock.release()
+
+    def _write_last_checkpoint(self) -> None:
+        """If it cannot be written, the next opening replays the journal: nothing is lost."""
+        self._engine.commit.step(sync=True)
+        for _ in range(_LAST_CHECKPOINT_TRIES):
+            if self._engine.keeper.write_checkpoint(clean=True):
+                return
+        logger.warning("closed without a checkpoint, the next opening will replay the journal")
 
     async def _done(self, stage: StageCall) -> None:
         self._refuse(Purpose.SETTLE)
