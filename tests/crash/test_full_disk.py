@@ -81,7 +81,7 @@ def _run_until_full(fire: Fire, directory: Path) -> None:
 def test_below_the_reserve_only_settlements_are_taken_until_a_trim_frees_space(disk: Path) -> None:
     data, given = disk / "data", _kilobytes(60_000)
     refused = penstock("log", "append", data, "--log", "a", *RESERVED, given=b"\n".join(given), expected=1)
-    told = re.search(rb"only (\d+) bytes are free, less than disk_reserve \((\d+)\)", refused.stderr)
+    told = re.search(rb"only (\d+) bytes of the disk are left .* disk_reserve is (\d+)", refused.stderr)
     assert told, refused.stderr
     assert int(told[1]) < int(told[2]) == RESERVE_BYTES
     published = offsets(refused.stdout)[-1] + 1

@@ -19,6 +19,7 @@ from penstock.core.types import Compression
 from penstock.kernels import batch as kernel
 from penstock.kernels.crc import crc32c
 from penstock.kernels.frames import entries
+from penstock.log.arrow import record_batch
 from penstock.log.batch import HEADER_BYTES, MAX_BODY_BYTES, Batch, build, seal
 from penstock.log.columns import Columns
 
@@ -131,6 +132,21 @@ def try_batch(data: memoryview) -> None:
     ]
 
 
+def try_arrow(data: memoryview) -> None:
+    """Every value is looked at; a mutant is taken or refused just as by Batch.parse."""
+    try:
+        rows = list(Batch.parse(data))
+    except CorruptBatch:
+        rows = None
+    found = record_batch(data)
+    assert rows is not None
+    found.validate(full=True)
+    assert found["offset"].to_pylist() == [row.offset for row in rows]
+    assert found["expiry"].to_pylist() == [row.expiry for row in rows]
+    for name in ("key", "value", "topic", "properties", "native"):
+        assert found[name].to_pylist() == [getattr(row, name) or b"" for row in rows]
+
+
 def try_body(data: memoryview, rng: random.Random) -> None:
     """The columns alone, with flags and count that need not fit them."""
     layout = array("q", bytes(128))
@@ -148,6 +164,7 @@ def once(rng: random.Random, pages: GuardedPages, seeds: list[bytes], tables: li
     mutant = with_right_lengths(rng, mutate(rng, rng.choice(seeds), 8 if rng.random() < 0.2 else HEADER_BYTES))
     attempts: list[tuple[bytes, Callable[[memoryview], None]]] = [
         (mutant, try_batch),
+        (mutant, try_arrow),
         (mutant[HEADER_BYTES:], lambda view: try_body(view, rng)),
         (mutate(rng, rng.choice(tables), 0), lambda view: try_entries(view, rng)),
     ]

@@ -22,13 +22,11 @@ class Summary:
 
 def summarise(raw_batches: Iterable[Buffer], top: int = 5) -> Summary:
     """ImportError without pyarrow."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    from penstock.log.arrow import record_batch
+    from penstock.log import arrow
 
-    columns = ["offset", "key", "value"]
-    table = pa.Table.from_batches([record_batch(raw, columns) for raw in raw_batches])
+    table = arrow.table(raw_batches, ["offset", "key", "value"])
     counts = (
         table.group_by("key")
         .aggregate([([], "count_all")])

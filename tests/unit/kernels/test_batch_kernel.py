@@ -13,7 +13,7 @@ from tests.support.kernels import both, builds
 
 from penstock.core.errors import CorruptBatch, InvalidArgument, TooLarge
 from penstock.core.types import Compression
-from penstock.log.batch import OFFSET_DELTA, TIMESTAMP_DELTA, VALUE, encode, read_header, seal
+from penstock.log.batch import EXPIRY, OFFSET_DELTA, TIMESTAMP_DELTA, TOPIC, VALUE, encode, read_header, seal
 from penstock.log.columns import Columns, Spans
 
 
@@ -62,6 +62,18 @@ def test_both_builds_say_the_same_of_changed_bodies(some: Records, place: int, b
     body[place % len(body)] = byte
     claimed = len(some.values) + count
     assert layout_of(pure, bytes(body), claimed, flags) == layout_of(compiled, bytes(body), claimed, flags)
+
+
+@given(count=st.integers(1, 300), place=st.integers(0), value=st.sampled_from([-(2**31), -1, 0, 1, 7, 2**31 - 1]))
+@settings(max_examples=150, deadline=None)
+def test_both_builds_find_the_same_fault_in_long_columns(count: int, place: int, value: int) -> None:
+    """Long enough for the blocks in which compiled kernels look at columns."""
+    pure, compiled = both("batch")
+    some = Records([b"v"] * count, topics=[b"t%d" % (i % 3) for i in range(count)], expiry=[5] * count)
+    body = bytearray(plain_int32(range(count)) + plain_int32(range(count + 1)) + some.plain_body())
+    struct.pack_into("<i", body, place % (len(body) // 4) * 4, value)
+    flags = TIMESTAMP_DELTA | OFFSET_DELTA | EXPIRY | TOPIC | VALUE
+    assert layout_of(pure, bytes(body), count, flags) == layout_of(compiled, bytes(body), count, flags)
 
 
 BAD_BODIES = {

@@ -40,6 +40,22 @@ def test_scattered_rows_are_where_their_keys_belong_in_order(keys: list[bytes], 
     assert all(part.source is columns.source for _, part in scattered)
 
 
+@given(some=records(), partitions=st.integers(2, 5))
+@settings(max_examples=100, deadline=None)
+def test_scattered_rows_keep_all_their_fields_and_no_topic_of_others(some: Records, partitions: int) -> None:
+    columns = some.columns()
+    every, seen = fields_of(columns), []
+    for _, part in columns.scatter(partitions):
+        seen += fields_of(part)
+        assert (
+            part.topics is None
+            or part.topic_index is None
+            or set(part.topic_index) == set(range(len(part.topics.starts)))
+        )
+    assert sorted(map(repr, seen)) == sorted(map(repr, every))
+    assert fields_of(columns) == every
+
+
 def test_without_keys_everything_stays_together() -> None:
     columns = Columns.of([b"a", b"b"])
     assert columns.scatter(8) == [(0, columns)]
