@@ -12,6 +12,17 @@ cdef extern from "crc32c.h":
 
 cdef extern from *:
     """
+    /* Rows of five: position, three others, bytes. A batch holds the crc32c of what follows byte 8 at byte 4. */
+    static Py_ssize_t penstock_first_bad(const unsigned char *data, const long long *rows, Py_ssize_t count) {
+        Py_ssize_t i;
+        for (i = 0; i < count; i++) {
+            const unsigned char *batch = data + rows[5 * i];
+            uint32_t stored;
+            memcpy(&stored, batch + 4, 4);
+            if (penstock_crc32c(0, batch + 8, (size_t) rows[5 * i + 4] - 8) != stored) break;
+        }
+        return i;
+    }
     static long long penstock_load(const long long *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
     static long long penstock_load_acquire(const long long *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
     static void penstock_store(long long *word, long long value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
@@ -21,6 +32,7 @@ cdef extern from *:
     static void penstock_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
     static void penstock_fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
     """
+    Py_ssize_t penstock_first_bad(const unsigned char* data, const long long* rows, Py_ssize_t count) nogil
     long long penstock_load(const long long* word) noexcept
     long long penstock_load_acquire(const long long* word) noexcept
     void penstock_store(long long* word, long long value) noexcept
@@ -49,6 +61,24 @@ def crc32c(data, uint32_t value=0, Py_ssize_t start=0, Py_ssize_t stop=-1):
         with nogil:
             value = penstock_crc32c(value, <const unsigned char*> view.buf + start, stop - start)
         return value
+    finally:
+        PyBuffer_Release(&view)
+
+
+def first_bad(data, const long long[::1] rows, Py_ssize_t count):
+    """See kernels/crc.py."""
+    cdef Py_buffer view
+    cdef Py_ssize_t i
+    if count < 0 or rows.shape[0] < 5 * count:
+        raise IndexError("more batches than rows")
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        for i in range(count):
+            if rows[5 * i] < 0 or rows[5 * i + 4] < 8 or rows[5 * i] > view.len - rows[5 * i + 4]:
+                raise IndexError("a batch outside a buffer")
+        with nogil:
+            i = penstock_first_bad(<const unsigned char*> view.buf, &rows[0], count) if count else 0
+        return i
     finally:
         PyBuffer_Release(&view)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from penstock.core.ports import Disk
 from penstock.core.types import FilePosition, LogNumber
 from penstock.kernels.batch import scan
-from penstock.kernels.crc import crc32c
+from penstock.kernels.crc import crc32c, first_bad
 from penstock.log.frames import Entry
 from penstock.log.records import SegmentInfo
 from penstock.log.segments import INDEX_STEP_BYTES, SparseIndex
@@ -38,6 +38,20 @@ class BatchPlace(NamedTuple):
     records: int
     max_timestamp: int
     bytes: int
+
+
+class Run:
+    """The batches of a buffer by their headers, as far as they fit into one scan, and how many have a good checksum."""
+
+    __slots__ = ("count", "good", "rows")
+
+    def __init__(self, data: memoryview) -> None:
+        self.rows = array("q", bytes(8 * _ROW_WORDS * _SCAN_ROWS))
+        self.count = scan(data, 0, len(data), self.rows)
+        self.good = first_bad(data, self.rows, self.count)
+
+    def place(self, number: int) -> BatchPlace:
+        return BatchPlace(*self.rows[_ROW_WORDS * number : _ROW_WORDS * (number + 1)])
 
 
 def places(data: memoryview, start: int, stop: int) -> Iterator[BatchPlace]:

@@ -20,6 +20,7 @@ from penstock.log.walk import (
     LearnedIndex,
     SegmentBytes,
     checked,
+    checked_runs,
     end_of,
     first_at_time,
     first_row_at_time,
@@ -61,10 +62,22 @@ class Gathering:
 
     def _take(self, source: SegmentBytes) -> bool:
         """Whether to go on with the next segment."""
-        for batch in from_offset(source, self.offset, window_for(self.max_bytes)):
+        batches = from_offset(source, self.offset, window_for(self.max_bytes))
+        if source.learned is None:
+            first = next(batches, None)
+            return first is None or self._take_runs(source, first.position)
+        for batch in batches:
             if batch.first + batch.records >= self.stop and end_of(source, batch) > self.stop:
                 return False
             if not self.add(checked(source, batch)):
+                return False
+        return True
+
+    def _take_runs(self, source: SegmentBytes, position: int) -> bool:
+        for data, place in checked_runs(source, position, window_for(self.max_bytes - self._bytes)):
+            if place.first + place.records >= self.stop and next_offset(data) > self.stop:
+                return False
+            if not self.add(data):
                 return False
         return True
 

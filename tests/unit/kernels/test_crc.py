@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -9,7 +11,7 @@ from tests.support.kernels import builds
 
 import penstock.kernels
 from penstock.core.ports import Buffer
-from penstock.kernels.crc import crc32c, crc32c_table
+from penstock.kernels.crc import crc32c, crc32c_table, first_bad, first_bad_table
 
 # 12288 bytes are one round of three long streams, 768 one of three short ones.
 LENGTHS = [0, 1, 7, 8, 9, 767, 768, 769, 1543, 12287, 12288, 12289, 13060, 37000]
@@ -65,3 +67,30 @@ def test_a_part_outside_the_buffer_is_refused(crc: ModuleType, start: int, stop:
 def test_large_inputs_that_release_the_lock_give_the_same_sum() -> None:
     data = bytes(range(256)) * 2048
     assert crc32c(data) == crc32c(data[300_000:], crc32c(data[:300_000]))
+
+
+@pytest.mark.parametrize("find", [first_bad, first_bad_table])
+def test_the_first_batch_with_a_wrong_checksum_is_found(find: Callable[[bytearray, array[int], int], int]) -> None:
+    data, rows = bytearray(), array("q")
+    for size in (8, 100, 64):
+        body = bytes(range(size))
+        rows.extend((len(data), 0, 0, 0, 8 + size))
+        data += b"PSTB" + crc32c(body).to_bytes(4, "little") + body
+    assert find(data, rows, 3) == 3
+    for number in (2, 1, 0):
+        data[rows[5 * number] + 8] ^= 1
+        assert find(data, rows, 3) == number
+    assert find(data, rows, 0) == 0
+
+
+@pytest.mark.parametrize("find", [first_bad, first_bad_table])
+@pytest.mark.parametrize(
+    "row", [(-1, 0, 0, 0, 16), (0, 0, 0, 0, 7), (8, 0, 0, 0, 16), (0, 0, 0, 0, -8), (1 << 62, 0, 0, 0, 8)]
+)
+def test_a_row_that_leaves_the_buffer_is_refused(
+    find: Callable[[bytearray, array[int], int], int], row: tuple[int, ...]
+) -> None:
+    with pytest.raises(IndexError):
+        find(bytearray(16), array("q", row), 1)
+    with pytest.raises(IndexError):
+        find(bytearray(16), array("q"), 1)
