@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.compacting import EAGER, OpenShard, SteppedClock, segments_of
+from tests.support.clock import FakeClock
+from tests.support.compacting import EAGER, OpenShard, segments_of
 from tests.support.simdisk import SimDisk
 
 from penstock.log.batch import Row
@@ -51,7 +52,7 @@ steps = st.builds(Step, st.lists(batches, max_size=8), st.integers(0, 40), st.sa
 @settings(max_examples=150, deadline=None)
 def test_what_stays_is_what_the_naive_rule_keeps(rounds: list[Step], lag_s: float, tombstone_s: float) -> None:
     policy = msgspec.structs.replace(EAGER, lag_s=lag_s, tombstone_s=tombstone_s)
-    shard = OpenShard(SimDisk(), SteppedClock())
+    shard = OpenShard(SimDisk(), FakeClock())
     log = shard.create("a", LogSettings(segment_bytes=500, segment_age_s=20.0, compaction=policy))
     for step in rounds:
         for batch in step.batches:
@@ -182,7 +183,7 @@ actions = st.tuples(
 def test_nothing_is_lost_whatever_happens_to_the_log_meanwhile(
     steps: list[tuple[str, int, list[tuple[bytes, bytes]]]],
 ) -> None:
-    run = Run(OpenShard(SimDisk(any_subset_of_entries=True), SteppedClock()))
+    run = Run(OpenShard(SimDisk(any_subset_of_entries=True), FakeClock()))
     run.shard.create("a", LogSettings(segment_bytes=500, segment_age_s=20.0, compaction=EAGER))
     for step in steps:
         run.do(*step)
@@ -199,7 +200,7 @@ def test_nothing_is_lost_whatever_happens_to_the_log_meanwhile(
 @given(st.lists(batches, min_size=1, max_size=20))
 @settings(max_examples=60, deadline=None)
 def test_compaction_comes_to_rest(appended: list[list[tuple[bytes, bytes]]]) -> None:
-    shard = OpenShard(SimDisk(), SteppedClock())
+    shard = OpenShard(SimDisk(), FakeClock())
     log = shard.create("a", LogSettings(segment_bytes=500, compaction=EAGER))
     for batch in appended:
         shard.append(log, *batch)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.support.clock import FakeClock
 from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Disk
-from penstock.core.types import LogNumber, TimestampMs
+from penstock.core.types import LogNumber
 from penstock.log.batch import Batch, Row, below_offset
 from penstock.log.columns import Columns
 from penstock.log.engine import Engine
@@ -33,22 +34,6 @@ OPTIONS = ShardOptions(
 
 # Appending seals a segment every few records, and nothing waits: tests that are about lag and such say so.
 EAGER = Compaction(lag_s=0.0, tombstone_s=0.0, dirty_ratio=0.0, interval_s=0.0)
-
-
-@dataclass(slots=True)
-class SteppedClock:
-    """Time moves when a test says so."""
-
-    ms: int = 1_000_000
-
-    def now_ms(self) -> TimestampMs:
-        return TimestampMs(self.ms)
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
-
-    def advance(self, seconds: float) -> None:
-        self.ms += int(seconds * 1000)
 
 
 def segments_of(view: WrittenView) -> list[SealedSegment | ActiveView]:
@@ -77,7 +62,7 @@ def check_segment(info: SegmentInfo, rows: Sequence[Row]) -> None:
 @dataclass(slots=True)
 class OpenShard:
     disk: SimDisk
-    clock: SteppedClock
+    clock: FakeClock
     engine: Engine = field(init=False)
     housekeeper: Housekeeper = field(init=False)
     errors: list[PenstockError | None] = field(default_factory=list)

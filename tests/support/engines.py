@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tests.support.clock import FakeClock
 from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import ShardMetrics
-from penstock.core.types import Purpose, TimestampMs
+from penstock.core.types import Purpose
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
 from penstock.log.engine import Engine
@@ -29,17 +30,6 @@ SMALL = ShardOptions(
 
 
 @dataclass
-class ManualClock:
-    seconds: float = 1_000.0
-
-    def now_ms(self) -> TimestampMs:
-        return TimestampMs(1_700_000_000_000 + int(self.seconds * 1000))
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-
-@dataclass
 class Outcome:
     """What a commit's `done` was called with."""
 
@@ -53,8 +43,8 @@ class Outcome:
         return self.calls == [None]
 
 
-def open_engine(disk: SimDisk, options: ShardOptions = SMALL, clock: ManualClock | None = None) -> Engine:
-    clock, metrics = clock or ManualClock(), ShardMetrics()
+def open_engine(disk: SimDisk, options: ShardOptions = SMALL, clock: FakeClock | None = None) -> Engine:
+    clock, metrics = clock or FakeClock(), ShardMetrics()
     opened = recover(disk, clock, options, metrics)
     return Engine(disk, clock, options, metrics, opened, lambda call: call())
 

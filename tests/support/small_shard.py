@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.support.clock import FakeClock
+
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Disk
-from penstock.core.types import TimestampMs
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
 from penstock.log.engine import Engine
@@ -28,24 +29,11 @@ SMALL = ShardOptions(
 
 
 @dataclass
-class HandClock:
-    """Time stands still until it is moved."""
-
-    ms: int = 1_000_000
-
-    def now_ms(self) -> TimestampMs:
-        return TimestampMs(self.ms)
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
-
-
-@dataclass
 class SmallShard:
     """An engine without threads: settle() does what they would do."""
 
     disk: Disk
-    clock: HandClock = field(default_factory=HandClock)
+    clock: FakeClock = field(default_factory=FakeClock)
     options: ShardOptions = SMALL
     engine: Engine = field(init=False)
     reader: LogReader = field(init=False)

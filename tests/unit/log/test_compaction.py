@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from tests.support.compacting import EAGER, OpenShard, SteppedClock, view_records
+from tests.support.clock import FakeClock
+from tests.support.compacting import EAGER, OpenShard, view_records
 from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import LogDamaged
@@ -22,7 +23,7 @@ SETTINGS = LogSettings(segment_bytes=400, compaction=EAGER)
 
 
 def opened(settings: LogSettings = SETTINGS) -> tuple[OpenShard, Log]:
-    shard = OpenShard(SimDisk(), SteppedClock())
+    shard = OpenShard(SimDisk(), FakeClock())
     return shard, shard.create("a", settings)
 
 
@@ -353,7 +354,7 @@ def test_the_old_files_go_after_the_checkpoint_that_no_longer_names_them() -> No
 
 
 def test_the_compacted_catalogue_folds_to_the_same_state() -> None:
-    shard = OpenShard(SimDisk(), SteppedClock())
+    shard = OpenShard(SimDisk(), FakeClock())
     for i in range(6):
         log = shard.create(f"q{i}", LogSettings())
         if i % 2:

@@ -6,7 +6,8 @@ import random
 
 import msgspec
 import pytest
-from tests.support.compacting import EAGER, OpenShard, SteppedClock, segments_of
+from tests.support.clock import FakeClock
+from tests.support.compacting import EAGER, OpenShard, segments_of
 from tests.support.simdisk import SimDisk, SimulatedCrash
 
 from penstock.log.compaction import Compacted
@@ -19,7 +20,7 @@ SETTINGS = LogSettings(segment_bytes=400, compaction=EAGER)
 
 def filled(records: int = 24) -> tuple[OpenShard, Log]:
     """Every other record has a key of its own."""
-    shard = OpenShard(SimDisk(), SteppedClock())
+    shard = OpenShard(SimDisk(), FakeClock())
     log = shard.create("a", SETTINGS)
     for i in range(records):
         shard.append(log, (b"k" if i % 2 else b"u%d" % i, b"%d" % i * 20))
@@ -215,7 +216,7 @@ def check_after_crash(crashed: OpenShard, rng: random.Random, old: Pairs, new: P
 
 def with_a_hole_at_the_front() -> tuple[OpenShard, Log]:
     """One compacted segment of offsets 0 to 9, with records only from 8 on."""
-    shard = OpenShard(SimDisk(), SteppedClock())
+    shard = OpenShard(SimDisk(), FakeClock())
     log = shard.create("a", LogSettings(compaction=EAGER))
     for i in range(10):
         shard.append(log, (b"k%d" % (i % 2), b"%d" % i))
@@ -280,7 +281,7 @@ def test_retention_waits_for_a_compaction_of_the_same_log() -> None:
 
 
 def test_after_a_cut_the_offsets_that_were_cleaned_count_as_new() -> None:
-    shard = OpenShard(SimDisk(), SteppedClock())
+    shard = OpenShard(SimDisk(), FakeClock())
     log = shard.create("a", LogSettings(compaction=msgspec.structs.replace(EAGER, dirty_ratio=0.5)))
     shard.append(log, *[(b"k", b"%d" % i) for i in range(20)])
     shard.seal(log)

@@ -7,7 +7,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.support.engines import SMALL, ManualClock, Outcome, close_engine, make_log, open_engine, put, values_of
+from tests.support.clock import FakeClock
+from tests.support.engines import SMALL, Outcome, close_engine, make_log, open_engine, put, values_of
 from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import (
@@ -40,7 +41,7 @@ def test_a_commit_is_acknowledged_by_its_sync_and_readable_from_then_on() -> Non
 
 
 def test_interval_is_acknowledged_when_written_and_synced_within_a_second() -> None:
-    clock = ManualClock()
+    clock = FakeClock()
     engine = open_engine(SimDisk(), clock=clock)
     log = make_log(engine, settings=LogSettings(durability=Durability.INTERVAL))
     outcome = put(engine, log, b"one")
@@ -48,7 +49,7 @@ def test_interval_is_acknowledged_when_written_and_synced_within_a_second() -> N
     engine.commit.step()
     assert outcome.is_acknowledged
     assert engine.journal.synced_sequence < engine.journal.next_sequence
-    clock.seconds += 1.0
+    clock.advance(1.0)
     assert engine.commit.seconds_to_sync() == 0.0
     engine.commit.step()
     assert engine.journal.synced_sequence == engine.journal.next_sequence
@@ -363,13 +364,13 @@ def test_below_the_reserve_publishes_are_refused_and_settlements_go_on() -> None
 
 
 def test_timestamps_never_decrease_even_when_the_clock_does() -> None:
-    disk, clock = SimDisk(), ManualClock()
+    disk, clock = SimDisk(), FakeClock()
     engine = open_engine(disk, clock=clock)
     log = make_log(engine)
     put(engine, log, b"1")
     newest = log.last_timestamp
     close_engine(engine)
-    clock.seconds -= 500
+    clock.wall_ms -= 500_000
     engine = open_engine(disk, clock=clock)
     put(engine, engine.log("a"), b"2")
     assert engine.log("a").last_timestamp >= newest

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.clock import FakeClock
 from tests.support.simdisk import SimDisk
-from tests.support.small_shard import HandClock, SmallShard
+from tests.support.small_shard import SmallShard
 
 from penstock.core.types import FilePosition, LogNumber
 from penstock.log.batch import encode, seal
@@ -77,7 +78,7 @@ def test_a_segment_is_indexed_and_cut_by_its_batches(sizes: list[int], cut: int)
 
 def sealed_shard() -> tuple[SmallShard, Log, SealedSegment]:
     """A shard with one full segment of several index entries."""
-    shard = SmallShard(SimDisk(), HandClock())
+    shard = SmallShard(SimDisk(), FakeClock())
     log = shard.create("a", LogSettings(segment_bytes=300_000))
     for i in range(20):
         shard.append(log, b"%02d" % i * 10_000)
@@ -130,7 +131,7 @@ def test_indexes_without_a_segment_are_removed_when_a_crashed_directory_is_opene
 
 def test_a_full_disk_costs_the_index_and_nothing_else() -> None:
     disk = SimDisk()
-    shard = SmallShard(disk, HandClock())
+    shard = SmallShard(disk, FakeClock())
     log = shard.create("a")
     disk.fail("create", ".idx", OSError(28, "full"), times=100)
     for i in range(20):

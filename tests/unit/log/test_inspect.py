@@ -4,7 +4,8 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from tests.support.small_shard import HandClock, SmallShard, rows
+from tests.support.clock import FakeClock
+from tests.support.small_shard import SmallShard, rows
 
 from penstock.core.errors import OffsetOutOfRange
 from penstock.core.types import Durability
@@ -20,7 +21,7 @@ from penstock.log.verify import verify
 def fill(shard: SmallShard, log: Log, batches: int) -> None:
     for _ in range(batches):
         shard.append(log, *(b"%d" % (log.end + i) * 20 for i in range(3)))
-        shard.clock.ms += 10
+        shard.clock.advance(0.01)
 
 
 def expected(start: int, stop: int) -> list[tuple[int, bytes]]:
@@ -37,7 +38,7 @@ def contents(root: Path) -> dict[str, str]:
 
 @pytest.fixture
 def shard(tmp_path: Path) -> SmallShard:
-    return SmallShard(RealDisk(tmp_path), HandClock())
+    return SmallShard(RealDisk(tmp_path), FakeClock())
 
 
 def crashed(shard: SmallShard, root: Path) -> FoldedDirectory:
@@ -63,9 +64,9 @@ def test_a_crashed_directory_shows_what_the_journal_holds_and_stays_as_it_was(
     assert (found.name, found.start, found.end, found.records, found.pending) == ("a", 0, 120, 120, 20)
     assert rows(list(directory.batches(found.number, 0))) == expected(0, 120)
     assert rows(list(directory.batches(found.number, 59, 64))) == expected(57, 66)
-    assert directory.offset_at_time(found.number, 1_000_000 + 250) == 75
-    assert directory.offset_at_time(found.number, 1_000_000 + 50) == 15
-    assert directory.offset_at_time(found.number, 2_000_000) == 120
+    assert directory.offset_at_time(found.number, 1_700_000_000_000 + 250) == 75
+    assert directory.offset_at_time(found.number, 1_700_000_000_000 + 50) == 15
+    assert directory.offset_at_time(found.number, 1_800_000_000_000) == 120
     assert (directory.journal.frames, directory.journal.problems) == (20, [])
     assert verify(tmp_path).findings == []
     assert contents(tmp_path) == before
@@ -126,7 +127,7 @@ def test_damage_of_the_journal_is_a_finding(shard: SmallShard, tmp_path: Path) -
 
 def test_a_live_directory_is_looked_at_through_its_table(tmp_path: Path) -> None:
     with DirectoryLock.acquire(tmp_path):
-        shard = SmallShard(RealDisk(tmp_path), HandClock())
+        shard = SmallShard(RealDisk(tmp_path), FakeClock())
         publish_from(RealDisk(tmp_path), shard.engine.keeper)
         log = shard.create("a")
         fill(shard, log, 20)
@@ -183,7 +184,7 @@ def test_a_missing_segment_is_damage_and_a_wrong_index_is_not(shard: SmallShard,
 
 
 def test_gaps_after_a_crash_are_no_damage(tmp_path: Path) -> None:
-    shard = SmallShard(RealDisk(tmp_path), HandClock())
+    shard = SmallShard(RealDisk(tmp_path), FakeClock())
     log = shard.create("a", LogSettings(durability=Durability.INTERVAL, segment_bytes=600))
     fill(shard, log, 10)
     shard.settle()

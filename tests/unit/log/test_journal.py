@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.engines import ManualClock
+from tests.support.clock import FakeClock
 from tests.support.simdisk import SimDisk
 
 import penstock.log
@@ -31,7 +31,7 @@ def open_journal(disk: SimDisk, reader: JournalReader | None = None) -> Journal:
     reader = reader or read(disk)
     journal = Journal(
         disk,
-        ManualClock(),
+        FakeClock(),
         OPTIONS,
         ShardMetrics(),
         last_generation=reader.last_generation,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.small_shard import HandClock, SmallShard, rows
+from tests.support.clock import FakeClock
+from tests.support.small_shard import SmallShard, rows
 
 from penstock.core.errors import DirectoryFormat, LogDamaged, NoSuchLog, OffsetOutOfRange
 from penstock.core.types import Durability
@@ -23,16 +24,16 @@ from penstock.log.table import TableWriter, publish_from
 class Broker:
     """A shard that holds its directory and publishes to its table, driven by hand."""
 
-    def __init__(self, root: Path, clock: HandClock | None = None) -> None:
+    def __init__(self, root: Path, clock: FakeClock | None = None) -> None:
         self.lock = DirectoryLock.acquire(root)
         disk = RealDisk(root)
-        self.shard = SmallShard(disk, clock or HandClock())
+        self.shard = SmallShard(disk, clock or FakeClock())
         self.table: TableWriter = publish_from(disk, self.shard.engine.keeper)
 
     def fill(self, log: Log, batches: int) -> None:
         for _ in range(batches):
             self.shard.append(log, *(b"%d" % (log.end + i) * 20 for i in range(3)))
-            self.shard.clock.ms += 10
+            self.shard.clock.advance(0.01)
         self.shard.settle()
 
     def close(self) -> None:
@@ -185,7 +186,7 @@ def test_what_was_trimmed_before_a_crash_is_below_the_start(broker: Broker, tmp_
 
 def test_time_is_found_in_sealed_and_active_segments(broker: Broker, tmp_path: Path) -> None:
     log = broker.shard.create("a")
-    begun = broker.shard.clock.ms
+    begun = broker.shard.clock.now_ms()
     broker.fill(log, 20)
     assert broker.shard.engine.keeper.write_checkpoint()
     broker.fill(log, 20)

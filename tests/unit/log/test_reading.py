@@ -35,7 +35,7 @@ def value(offset: int) -> bytes:
 def fill(shard: SmallShard, log: Log, batches: int, *, per_batch: int = 3, settle_every: int = 4) -> None:
     for number in range(batches):
         shard.append(log, *(value(log.end + i) for i in range(per_batch)))
-        shard.clock.ms += 10
+        shard.clock.advance(0.01)
         if number % settle_every == settle_every - 1:
             shard.settle()
     shard.commit()
@@ -209,7 +209,7 @@ def test_a_cut_survives_a_kill(disk: Disk, end: int, checkpoint: bool) -> None:
 
 def test_time_finds_the_first_record_that_is_not_older(shard: SmallShard) -> None:
     log = shard.create("a")
-    begun = shard.clock.ms
+    begun = shard.clock.now_ms()
     fill(shard, log, 30)
     for batch in range(30):
         assert shard.reader.offset_at_time(log, begun + 10 * batch) == 3 * batch

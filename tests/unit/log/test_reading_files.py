@@ -6,8 +6,9 @@ import errno
 
 import msgspec
 import pytest
+from tests.support.clock import FakeClock
 from tests.support.simdisk import SimDisk
-from tests.support.small_shard import HandClock, SmallShard
+from tests.support.small_shard import SmallShard
 
 from penstock.log.partition import Log
 from penstock.log.records import Edit
@@ -16,7 +17,7 @@ from penstock.log.segments import segment_path
 
 def filled() -> tuple[SmallShard, Log]:
     """Several sealed segments and an active one, all checkpointed."""
-    shard = SmallShard(SimDisk(), HandClock())
+    shard = SmallShard(SimDisk(), FakeClock())
     log = shard.create("a")
     for i in range(40):
         shard.append(log, b"%d" % i * 40)

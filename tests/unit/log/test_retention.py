@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import random
 
-from tests.support.compacting import OpenShard, SteppedClock
+from tests.support.clock import FakeClock
+from tests.support.compacting import OpenShard
 from tests.support.simdisk import SimDisk
 
 from penstock.log.partition import Log
@@ -74,7 +75,7 @@ def test_what_goes_is_counted() -> None:
 
 
 def filled(settings: LogSettings) -> tuple[OpenShard, Log]:
-    shard = OpenShard(SimDisk(), SteppedClock())
+    shard = OpenShard(SimDisk(), FakeClock())
     log = shard.create("a", settings)
     for i in range(20):
         shard.append(log, (b"k", b"%d" % i * 40))

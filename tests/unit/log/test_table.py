@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.small_shard import HandClock, SmallShard
+from tests.support.clock import FakeClock
+from tests.support.small_shard import SmallShard
 
 from penstock.log.disk import DirectoryLock, LockHolder, RealDisk
 from penstock.log.manifest import read_manifest
@@ -12,7 +13,7 @@ from penstock.log.table import TableReader, TableWriter, holder_mark, publish_fr
 
 @pytest.fixture
 def shard(tmp_path: Path) -> SmallShard:
-    return SmallShard(RealDisk(tmp_path), HandClock())
+    return SmallShard(RealDisk(tmp_path), FakeClock())
 
 
 def opened(shard: SmallShard) -> TableReader:
@@ -119,7 +120,7 @@ def test_a_cut_stays_where_it_is_while_a_list_cannot_be_written(
 
 def test_a_table_names_the_one_who_holds_the_directory(tmp_path: Path) -> None:
     with DirectoryLock.acquire(tmp_path):
-        shard = SmallShard(RealDisk(tmp_path), HandClock())
+        shard = SmallShard(RealDisk(tmp_path), FakeClock())
         publish_from(real(shard), shard.engine.keeper)
         assert opened(shard).holder == holder_mark(DirectoryLock.holder(tmp_path)) != 0
         assert holder_mark(LockHolder(1, "a", "then")) != holder_mark(LockHolder(1, "a", "later"))
