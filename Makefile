@@ -60,7 +60,7 @@ test-pure: $(DEV_STAMP)  ## the tests of kernels, batches and log on uncompiled 
 sim: $(DEV_STAMP)  ## one walk of the crash model again: make sim SEED=n
 	$(PY) -m tests.sim.soak_crash --seed $(SEED)
 
-soak: $(DEV_STAMP)  ## long runs under load and faults
+soak: $(DEV_STAMP)  ## two hours of crashes, faults and fuzzing; stops by itself (python -m tests.soak --help for less)
 	$(PY) -m tests.soak
 
 bench: $(DEV_STAMP)  ## benchmarks, each with its ratio to a named baseline

@@ -100,10 +100,10 @@ def million(budget: Budget) -> str:
 
 
 PARTS = [
-    Part("model", 0.35, crash_model),
+    Part("model", 0.45, crash_model),
     Part("fuzz", 0.1, kernel_fuzz),
-    Part("kill", 0.25, kills),
-    Part("power", 0.2, power_cuts),
+    Part("kill", 0.2, kills),
+    Part("power", 0.15, power_cuts),
     Part("million", 0.1, million),
 ]
 
@@ -167,7 +167,7 @@ def _run(part: Part, seconds: float, seed: int) -> tuple[str, bool]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Long runs under load and faults.")
-    parser.add_argument("--minutes", type=float, default=30.0, help="for all parts together (30)")
+    parser.add_argument("--minutes", type=float, default=120.0, help="for all parts together (120: a million walks of the crash model on two cores)")
     parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS], help="these parts alone")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="to run again what has failed")
     options = parser.parse_args(arguments)

@@ -370,3 +370,32 @@ def test_retention_and_compaction_run_beside_the_loop(tmp_path: Path) -> None:
             assert kept[-3:] == [197, 198, 199]
 
     run(main())
+
+
+def test_a_log_without_records_costs_no_file(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await Shard.open(tmp_path, SMALL) as shard:
+            logs = await shard.create_many([(log_name("q", str(i)), LogSettings()) for i in range(500)])
+            await shard.append(logs[7], columns(b"the only one"))
+
+    run(main())
+    assert [path.name for path in (tmp_path / "logs" / "q").iterdir()] == ["7@8"]
+
+
+def open_files() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def test_files_stay_within_the_bound_however_many_logs_are_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        options = replace(SMALL, keeper=replace(SMALL.keeper, max_open_files=10))
+        async with await Shard.open(tmp_path, options) as shard:
+            logs = await shard.create_many([(log_name("q", str(i)), LogSettings()) for i in range(200)])
+            before = open_files()
+            for _ in range(3):
+                await shard.commit([(log, columns(b"x")) for log in logs])
+                await shard.checkpoint()
+            assert open_files() - before <= 12
+            assert all(len(read_all(shard, log)) == 3 for log in logs)
+
+    run(main())
