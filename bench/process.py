@@ -13,11 +13,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from penstock.log.threads import SWITCH_INTERVAL_S
+
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# Three threads share the interpreter; at the default of 5 ms a sync that has ended waits that long to be noticed.
-SWITCH_INTERVAL_S = 0.0005
 
 
 class BenchmarkFailed(Exception):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from bench.measure import Comparison, Series, Spread, Unit
 from bench.place import FileSystem
-from bench.process import SWITCH_INTERVAL_S
 from penstock import kernels
+from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.version import VERSION
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))

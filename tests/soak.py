@@ -167,7 +167,8 @@ def _run(part: Part, seconds: float, seed: int) -> tuple[str, bool]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Long runs under load and faults.")
-    parser.add_argument("--minutes", type=float, default=120.0, help="for all parts together (120: a million walks of the crash model on two cores)")
+    minutes_help = "for all parts together (120: about a million walks of the crash model on two cores)"
+    parser.add_argument("--minutes", type=float, default=120.0, help=minutes_help)
     parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS], help="these parts alone")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="to run again what has failed")
     options = parser.parse_args(arguments)

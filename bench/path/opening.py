@@ -14,11 +14,12 @@ from pathlib import Path
 from bench.measure import Benchmark, Comparison, Ratio, Run, Series, Target, interleaved, seconds
 from bench.path.load import BATCH_BYTES, append_batches, batch_columns
 from bench.path.raw import RawFile
-from bench.process import SWITCH_INTERVAL_S, killed_after
+from bench.process import killed_after
 from penstock.log.keeper import KeeperOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
+from penstock.log.threads import SWITCH_INTERVAL_S
 
 _LOG = log_name("open")
 _TIMES_LARGER = 16

@@ -25,6 +25,7 @@ from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
+from penstock.log.threads import SWITCH_INTERVAL_S
 
 # The batch size that the benchmarks of appending use; beyond it a commit gains little.
 READY_MESSAGES = 500
@@ -131,6 +132,7 @@ def append(
         purpose=Purpose[purpose.upper()],
         options=_shard_options(journal_file_bytes, journal_limit_bytes, disk_reserve),
     )
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     return asyncio.run(append_lines(request, sys.stdin.fileno(), _print_offset))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from penstock.core.types import Offset
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
+from penstock.log.threads import SWITCH_INTERVAL_S
 
 LOG = log_name("tour", "orders")
 # The tour cleans up behind itself, so it need not leave the room that a server keeps free.
@@ -71,6 +73,7 @@ class Tour:
 
     def append(self) -> None:
         self.stage.scene(f"{self.messages:,} messages of {MESSAGE_BYTES} bytes, each commit synced before it counts")
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         asyncio.run(self._append())
 
     async def _append(self) -> None:

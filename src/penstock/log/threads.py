@@ -6,6 +6,10 @@ import logging
 import threading
 from collections.abc import Callable
 
+# What a process that runs a shard should give to sys.setswitchinterval(): three threads share the interpreter, and at
+# Python's default of 5 ms a finished sync may wait that long to be noticed.
+SWITCH_INTERVAL_S = 0.0005
+
 logger = logging.getLogger("penstock.log.threads")
 
 
