@@ -90,6 +90,9 @@ def kill_rounds(place: Path, seed: int, rounds: int, report: Report = lambda tex
                 fire.wait_for_lines(process, rng.randrange(20, 3000))
         finally:
             kill(process)
+        if not (directory / "format").exists():
+            assert not promises.acknowledged
+            continue  # killed before it had made the directory its own
         check_verified(directory)
         promises.check(fire.events(), fire.look(directory))
         report(f"kill {number + 1}/{rounds}: {promises.acknowledged} acknowledged commits checked")
