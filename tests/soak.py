@@ -6,6 +6,7 @@ again."""
 from __future__ import annotations
 
 import argparse
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from tests.crash.appends import many_messages
 from tests.crash.rounds import Report, kill_rounds, power_cut_rounds
+from tests.stress.threads import stress
 from tests.support.cli import ENVIRONMENT
 from tests.support.faults import REPOSITORY, why_no_mounts
 
@@ -26,6 +28,7 @@ ROUNDS_A_DIRECTORY = 25
 WALKS_CHUNK = 2_000
 FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
 MESSAGES = 1_000_000
+STRESS_S = 20.0
 # No piece of a part takes nearly as long; one that does has hung.
 GRACE_S = 600.0
 
@@ -99,11 +102,23 @@ def million(budget: Budget) -> str:
     return f"3 x {MESSAGES} messages appended and read back"
 
 
+def threads(budget: Budget) -> str:
+    done, seed = 0, budget.seed
+    while not (done and budget.is_over):
+        place = budget.place / str(seed)
+        said = asyncio.run(stress(place, min(STRESS_S, budget.seconds), seed))
+        budget.report(said)
+        shutil.rmtree(place)
+        done, seed = done + 1, seed + 1
+    return f"{done} runs of {STRESS_S:.0f} s with all threads at work, seeds {budget.seed} to {seed - 1}"
+
+
 PARTS = [
     Part("model", 0.45, crash_model),
     Part("fuzz", 0.1, kernel_fuzz),
     Part("kill", 0.2, kills),
     Part("power", 0.15, power_cuts),
+    Part("threads", 0.1, threads),
     Part("million", 0.1, million),
 ]
 
