@@ -17,7 +17,15 @@ from penstock.core.types import FilePosition
 from penstock.log.batch import read_header, select_rows
 from penstock.log.index import index_path, save_index
 from penstock.log.records import Compaction, Edit, LogSettings, SegmentInfo
-from penstock.log.segments import INDEX_STEP_BYTES, SealedSegment, SparseIndex, WrittenView, segment_path
+from penstock.log.segments import (
+    INDEX_STEP_BYTES,
+    SealedSegment,
+    SparseIndex,
+    WrittenView,
+    compacted_version_after,
+    is_compacted,
+    segment_path,
+)
 from penstock.log.survivors import BatchTable, Marks, Question, judge, map_segment, table_of
 
 logger = logging.getLogger("penstock.log.compaction")
@@ -143,8 +151,8 @@ def _is_due(candidates: tuple[SealedSegment, ...], policy: Compaction, now_ms: i
 
 
 def _cleaned_before(candidates: tuple[SealedSegment, ...]) -> Cleaned:
-    """After opening: appending makes version 0, so the higher versions at the front are compaction's."""
-    clean = list(takewhile(lambda segment: segment.info.version > 0, candidates))
+    """After opening: those at the front that compaction made."""
+    clean = list(takewhile(lambda segment: is_compacted(segment.info), candidates))
     return Cleaned(clean[-1].info.end if clean else 0)
 
 
@@ -170,7 +178,7 @@ class _Output:
 
     @property
     def version(self) -> int:
-        return self.sources[0].info.version + 1
+        return compacted_version_after(self.sources[0].info.version)
 
     def note(self, batch: Buffer, position: int) -> None:
         header = read_header(batch)

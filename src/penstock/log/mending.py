@@ -18,7 +18,7 @@ from penstock.log.damage import Damage, survey
 from penstock.log.frames import Entry
 from penstock.log.records import Edit, EpochStart, SegmentInfo
 from penstock.log.segment_files import SegmentFiles
-from penstock.log.segments import ActiveSegment
+from penstock.log.segments import ActiveSegment, written_version_after
 from penstock.log.written import WrittenLog
 
 LogMethod = Literal["cut", "skip", "rebuild"]
@@ -211,7 +211,7 @@ def _filled(mend: Mend, stretch: Stretch, journal: dict[int, Entry]) -> Stretch:
 def write_anew(mend: Mend, files: SegmentFiles) -> WrittenLog:
     """The mended log. Its new files are synced; they count once a checkpoint names them."""
     log, clock, bounds = mend.log, SystemClock(), mend.bounds
-    version = 1 + max([log.next_version, *(stretch.info.version for stretch in mend.kept)])
+    version = written_version_after(max([log.next_version, *(stretch.info.version for stretch in mend.kept)]))
     sealed = [
         _written(stretch, log.directory, version, files) if stretch.is_written_anew else stretch.info
         for stretch in mend.kept

@@ -20,7 +20,7 @@ from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.records import SegmentInfo
 from penstock.log.replay import JournalReader, entry_of
 from penstock.log.segment_files import SegmentFiles
-from penstock.log.segments import reopen, segment_path
+from penstock.log.segments import reopen, segment_path, written_version_after
 from penstock.log.written import WrittenLog
 
 logger = logging.getLogger("penstock.log.rescue")
@@ -83,7 +83,7 @@ class Rescue:
             del self._aside[number]
 
     def _rebuilt(self, log: WrittenLog, state: LogState) -> WrittenLog:
-        version = 1 + max([log.next_version, *_versions(log.state()), *_versions(state)])
+        version = written_version_after(max([log.next_version, *_versions(log.state()), *_versions(state)]))
         fresh = WrittenLog.restored(self._files, self._clock, log.name, log.settings, state)
         fresh.next_version, fresh.list_version = version, log.list_version + 1
         if state.active is not None and self._disk.exists(fresh.paths()[-1]):

@@ -13,8 +13,22 @@ from penstock.log.records import SegmentInfo
 INDEX_STEP_BYTES = 64 << 10
 
 
+def written_version_after(highest: int) -> int:
+    """For files written because others were given up: even, and beyond what a compaction under way can make."""
+    return (highest + 3) & ~1
+
+
+def compacted_version_after(version: int) -> int:
+    """For what compaction makes of a segment: the next odd one, so that its result can be told from all others."""
+    return (version + 1) | 1
+
+
+def is_compacted(info: SegmentInfo) -> bool:
+    return info.version & 1 == 1
+
+
 def segment_path(directory: str, base: int, version: int) -> str:
-    """Version 0 is what appending made; compaction and rewriting after a failed sync make higher ones."""
+    """Version 0 is what appending makes; compaction makes odd ones, writing anew after a cut or a failure even ones."""
     return f"{directory}/{base:020d}.seg" if version == 0 else f"{directory}/{base:020d}.{version}.seg"
 
 

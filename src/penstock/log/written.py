@@ -13,12 +13,9 @@ from penstock.log.index import entries_below, save_index
 from penstock.log.names import directory_of
 from penstock.log.records import Edit, LogSettings
 from penstock.log.segment_files import SegmentFiles
-from penstock.log.segments import ActiveSegment, SealedSegment, WrittenView, reopen, segment_path
+from penstock.log.segments import ActiveSegment, SealedSegment, WrittenView, reopen, segment_path, written_version_after
 
 logger = logging.getLogger("penstock.log.segments")
-
-# A compaction under way writes version + 1, so a cut goes one further.
-_VERSIONS_PAST_A_CUT = 2
 
 
 class WrittenLog:
@@ -205,7 +202,7 @@ class WrittenLog:
     def _pass_versions(self, unsealed: list[ActiveSegment]) -> None:
         """A name is not used again after a cut: a swap under way must not take the new file for the old one."""
         versions = [segment.version for segment in unsealed] + [segment.info.version for segment in self.sealed]
-        self.next_version = max([self.next_version, *versions]) + _VERSIONS_PAST_A_CUT
+        self.next_version = written_version_after(max([self.next_version, *versions]))
 
     def _cut_unsealed(self, segment: ActiveSegment, end: int) -> ActiveSegment | None:
         segment.drop_pending_from(end)

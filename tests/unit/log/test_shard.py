@@ -399,3 +399,21 @@ def test_files_stay_within_the_bound_however_many_logs_are_written(tmp_path: Pat
             assert all(len(read_all(shard, log)) == 3 for log in logs)
 
     run(main())
+
+
+def test_a_log_that_was_cut_is_compacted_like_any_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        latest = LogSettings(segment_bytes=4 << 10, compaction=Compaction(lag_s=0, interval_s=0))
+        async with await Shard.open(tmp_path, replace(SMALL, housekeeping_s=0)) as shard:
+            log = await shard.create(log_name("a"), latest)
+            await shard.append(log, columns(b"cut off", b"cut off"))
+            await shard.truncate(log, 1)
+            for i in range(200):
+                await shard.append(log, Columns.of([b"%d" % i * 50], keys=[b"%d" % (i % 3)]))
+            await shard.checkpoint()
+            await shard.keep_house()
+            await shard.checkpoint()
+            assert shard.metrics.compactions == 1
+            assert len(read_all(shard, log)) < 50
+
+    run(main())
