@@ -29,6 +29,8 @@ logger = logging.getLogger("penstock.log.journal")
 DIRECTORY = "journal"
 # Frames begin on their own page, so that no write of a frame ever touches the header.
 FILE_HEADER_BYTES = 4096
+# Less would not take a commit worth the name, nor the settings of a log.
+MIN_FRAME_BYTES = 4096
 MAGIC = b"PSTJ"
 VERSION = 1
 _AFTER_CRC = struct.Struct("<IIQQ")
@@ -42,6 +44,11 @@ class JournalOptions:
     max_frame_bytes: int = MAX_FRAME_BYTES
 
     def __post_init__(self) -> None:
+        if self.max_frame_bytes < MIN_FRAME_BYTES:
+            raise InvalidArgument(
+                f"journal files of {self.file_bytes} bytes are too small: "
+                f"give them {FILE_HEADER_BYTES + MIN_FRAME_BYTES} at least"
+            )
         if self.file_bytes < FILE_HEADER_BYTES + self.max_frame_bytes:
             raise InvalidArgument(
                 f"journal files of {self.file_bytes} bytes cannot hold a frame of {self.max_frame_bytes}"

@@ -151,6 +151,8 @@ def test_what_was_synced_survives_a_power_cut(seed: int) -> None:
 def test_options_that_cannot_work_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="cannot hold a frame"):
         JournalOptions(file_bytes=1 << 20)
+    with pytest.raises(InvalidArgument, match="are too small"):
+        JournalOptions(file_bytes=4096, max_frame_bytes=0)
     with pytest.raises(InvalidArgument, match="no room for three files"):
         JournalOptions(file_bytes=32 << 20, limit_bytes=64 << 20)
 
