@@ -86,19 +86,24 @@ class Engine:
     # Commits
 
     def stage(
-        self, parts: Sequence[tuple[Log, Columns]], done: Done, purpose: Purpose = Purpose.PUBLISH
+        self,
+        parts: Sequence[tuple[Log, Columns]],
+        done: Done,
+        purpose: Purpose = Purpose.PUBLISH,
+        encoded: Sequence[bytearray] | None = None,
     ) -> list[Offset]:
         """Append to any number of logs in one frame; the first offset of each part. `done` is called once it is
-        committed, or with OutcomeUnknown. Raises, with nothing changed, what can be refused before."""
+        committed, or with OutcomeUnknown. Raises, with nothing changed, what can be refused before. `encoded` are the
+        batches of the parts where somebody has made them already."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
         now = self._clock.now_ms()
         ends: dict[LogNumber, int] = {}
         entries: list[Entry] = []
-        for log, columns in parts:
+        for number, (log, columns) in enumerate(parts):
             if log.fault is not None:
                 raise log.fault
-            batch = batches.encode(columns, log.settings.compression)
+            batch = encoded[number] if encoded else batches.encode(columns, log.settings.compression)
             first = ends.get(log.number, log.bounds.end)
             timestamp = max(now, log.last_timestamp)
             batches.seal(batch, first, log.bounds.epoch, timestamp)

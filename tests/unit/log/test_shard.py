@@ -417,3 +417,34 @@ def test_a_log_that_was_cut_is_compacted_like_any_other(tmp_path: Path) -> None:
             assert len(read_all(shard, log)) < 50
 
     run(main())
+
+
+def test_large_batches_are_compressed_beside_the_loop_and_nothing_overtakes_them(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await Shard.open(tmp_path, replace(SMALL, publish_budget_bytes=64 << 20)) as shard:
+            log = await shard.create(log_name("a"), LogSettings(compression=Compression.ZSTD))
+            other = await shard.create(log_name("b"))
+            values = [b"%d" % i * (200_000 if i % 3 == 0 else 1) for i in range(30)]
+            commits = [asyncio.create_task(shard.append(log, columns(value))) for value in values]
+            await shard.append(other, columns(b"beside them"))
+            assert await asyncio.gather(*commits) == list(range(30))
+            assert [value for _, value in read_all(shard, log)] == values
+            assert shard._turns == {}
+
+    run(main())
+
+
+def test_a_large_batch_that_is_given_up_holds_up_nobody(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await Shard.open(tmp_path, SMALL) as shard:
+            log = await shard.create(log_name("a"), LogSettings(compression=Compression.LZ4))
+            given_up = asyncio.create_task(shard.append(log, columns(b"x" * 400_000)))
+            await asyncio.sleep(0)
+            behind = asyncio.create_task(shard.append(log, columns(b"behind it")))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await given_up
+            assert await behind == 0
+
+    run(main())
