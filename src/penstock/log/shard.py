@@ -55,6 +55,8 @@ class Shard:
         self._lock, self._engine, self._options = lock, engine, options
         self._loop = asyncio.get_running_loop()
         self._waiting: list[deque[tuple[int, asyncio.Future[None]]]] = [deque() for _ in Purpose]
+        self._let_in = 0
+        """of those who waited for room, how many may go on and have not run yet"""
         self._turns: dict[LogNumber, asyncio.Future[None]] = {}
         """logs with a batch that is being compressed; done when the last commit in line is staged"""
         self._closing = asyncio.Event()
@@ -118,9 +120,7 @@ class Shard:
 
     async def commit(self, parts: Sequence[tuple[Log, Columns]], purpose: Purpose = Purpose.PUBLISH) -> list[Offset]:
         """Append to any number of logs, all or nothing; the first offset of each part."""
-        size = sum([columns.bytes for _, columns in parts])
-        if not self._has_room(purpose, size) or self._waiting[purpose]:
-            await self._admitted(purpose, size)
+        await self._admitted(purpose, sum([columns.bytes for _, columns in parts]))
         if self._turns or _is_heavy(parts):
             return await self._commit_in_turn(parts, purpose)
         self._refuse(purpose)
@@ -131,9 +131,8 @@ class Shard:
         return offsets
 
     async def _commit_in_turn(self, parts: Sequence[tuple[Log, Columns]], purpose: Purpose) -> list[Offset]:
-        """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that the
-        order
-        of commits stays the order of calls."""
+        """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that commits
+        keep the order of calls."""
         turn: asyncio.Future[None] = self._loop.create_future()
         before = {self._turns[log.number] for log, _ in parts if log.number in self._turns}
         self._turns |= {log.number: turn for log, _ in parts}
@@ -303,12 +302,17 @@ class Shard:
             self._engine.refuse_if_low()
 
     async def _admitted(self, purpose: Purpose, size: int) -> None:
-        """Wait, in turn, until there is room for so many bytes."""
-        if not self._waiting[purpose] and self._has_room(purpose, size):
+        """Wait, in turn, until there is room for so many bytes. Who was let in and has not run yet comes first."""
+        if not self._waiting[purpose] and not self._let_in and self._has_room(purpose, size):
             return
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting[purpose].append((size, future))
-        await future
+        try:
+            await future
+        finally:
+            if not future.cancelled():
+                self._let_in -= 1
+                self._loop.call_soon(self._admit_waiting)
 
     def _has_room(self, purpose: Purpose, size: int) -> bool:
         """One commit is always let in, however large; the frame limit bounds it."""
@@ -326,6 +330,7 @@ class Shard:
                 size, future = waiting.popleft()
                 budget += size
                 if not future.done():
+                    self._let_in += 1
                     future.set_result(None)
 
     @property

@@ -448,3 +448,20 @@ def test_a_large_batch_that_is_given_up_holds_up_nobody(tmp_path: Path) -> None:
             assert await behind == 0
 
     run(main())
+
+
+def test_who_waited_for_room_is_not_overtaken_by_who_comes_when_there_is_some(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await Shard.open(tmp_path, replace(SMALL, publish_budget_bytes=1000)) as shard:
+            log = await shard.create(log_name("a"))
+
+            async def one_after_the_other() -> list[Offset]:
+                return [await shard.append(log, columns(b"x" * 900)), await shard.append(log, columns(b"later"))]
+
+            pair = asyncio.create_task(one_after_the_other())
+            await asyncio.sleep(0)
+            waiting = asyncio.create_task(shard.append(log, columns(b"y" * 900)))
+            assert await pair == [0, 2]
+            assert await waiting == 1
+
+    run(main())
