@@ -120,7 +120,9 @@ class Shard:
 
     async def commit(self, parts: Sequence[tuple[Log, Columns]], purpose: Purpose = Purpose.PUBLISH) -> list[Offset]:
         """Append to any number of logs, all or nothing; the first offset of each part."""
-        await self._admitted(purpose, sum([columns.bytes for _, columns in parts]))
+        size = sum([columns.bytes for _, columns in parts])
+        if not self._is_let_in(purpose, size):
+            await self._admitted(purpose, size)
         if self._turns or _is_heavy(parts):
             return await self._commit_in_turn(parts, purpose)
         self._refuse(purpose)
@@ -302,8 +304,8 @@ class Shard:
             self._engine.refuse_if_low()
 
     async def _admitted(self, purpose: Purpose, size: int) -> None:
-        """Wait, in turn, until there is room for so many bytes. Who was let in and has not run yet comes first."""
-        if not self._waiting[purpose] and not self._let_in and self._has_room(purpose, size):
+        """Wait, in turn, until there is room for so many bytes."""
+        if self._is_let_in(purpose, size):
             return
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting[purpose].append((size, future))
@@ -313,6 +315,10 @@ class Shard:
             if not future.cancelled():
                 self._let_in -= 1
                 self._loop.call_soon(self._admit_waiting)
+
+    def _is_let_in(self, purpose: Purpose, size: int) -> bool:
+        """At once. Those who wait come first, and those who were let in and have not run yet."""
+        return not self._waiting[purpose] and not self._let_in and self._has_room(purpose, size)
 
     def _has_room(self, purpose: Purpose, size: int) -> bool:
         """One commit is always let in, however large; the frame limit bounds it."""
