@@ -125,7 +125,7 @@ def test_frames_of_an_earlier_use_of_a_journal_file_are_not_taken_for_new_ones()
 
 def _reopened_in_slot_0(engine: Engine) -> SimDisk:
     """The directory after one more frame, which went to the file with the stale ones."""
-    disk = engine._disk
+    disk = engine.keeper.files.disk
     assert isinstance(disk, SimDisk)
     assert engine.keeper.write_checkpoint()
     disk = disk.kill()

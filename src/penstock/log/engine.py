@@ -59,7 +59,7 @@ class Engine:
     def __init__(
         self, disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetrics, opened: Recovered, post: Post
     ) -> None:
-        self._disk, self._clock, self._options, self.metrics = disk, clock, options, metrics
+        self._clock, self._options, self.metrics = clock, options, metrics
         self.keeper, self.journal, self.catalogue = opened.keeper, opened.journal, opened.catalogue
         self.commit = GroupCommit(
             self.journal, clock, options.commit, metrics, lambda p: post(lambda: self._on_progress(p)), self._hand_over

@@ -194,10 +194,6 @@ class Journal:
         return bool(self._free)
 
     @property
-    def bytes_in_use(self) -> int:
-        return len(self._used) * self._options.file_bytes + self._position
-
-    @property
     def _max_slots(self) -> int:
         return self._options.limit_bytes // self._options.file_bytes
 

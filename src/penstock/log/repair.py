@@ -12,9 +12,9 @@ from typing import Literal
 
 from penstock.core.errors import InvalidArgument, NoSuchLog
 from penstock.core.ports import Disk
-from penstock.core.types import Durability, FilePosition, Generation, LogName, LogNumber, Sequence
+from penstock.core.types import LogName, LogNumber, Sequence
 from penstock.log.damage import batches_in_journal, journal_slots, readable_frames
-from penstock.log.frames import Entry, Frame, encode_frame, frame_bytes
+from penstock.log.frames import Entry
 from penstock.log.keeper import Keeper
 from penstock.log.mending import LogMethod, Mend, Revived, Stretch, plan_mend, stretches_of, write_anew
 from penstock.log.names import CATALOGUE_NAME, CATALOGUE_NUMBER, directory_of
@@ -31,6 +31,7 @@ from penstock.log.offline import (
     segment_files,
 )
 from penstock.log.rescue import DIRECTORY as ASIDE_DIRECTORY
+from penstock.log.rescue import write_aside
 from penstock.log.segments import segment_path
 from penstock.log.written import WrittenLog
 
@@ -245,24 +246,10 @@ def _keep_aside(disk: Disk, look: _Look) -> list[str]:
         disk.make_directory(kept[-1].rpartition("/")[0])
         disk.link(path, kept[-1])
     kept += [
-        _write_frames(disk, f"{root}/{mend.log.directory}/journal", mend.dropped) for mend in look.mends if mend.dropped
+        write_aside(disk, f"{root}/{mend.log.directory}/journal", mend.dropped) for mend in look.mends if mend.dropped
     ]
     _sync_parents(disk, kept)
     return kept
-
-
-def _write_frames(disk: Disk, path: str, entries: list[Entry]) -> str:
-    """As rescue keeps a stopped log's: a frame for each entry."""
-    disk.make_directory(path.rpartition("/")[0])
-    file = disk.create(path)
-    position = 0
-    for sequence, entry in enumerate(entries):
-        frame = Frame(Sequence(sequence), Durability.COMMIT, [entry], frame_bytes([entry]))
-        file.write(FilePosition(position), encode_frame(frame, Generation(0), Sequence(0)))
-        position += frame.bytes
-    file.sync()
-    file.close()
-    return path
 
 
 def _unused_directory(disk: Disk) -> str:

@@ -139,19 +139,24 @@ class Rescue:
         self._keeper.stop_log(stopped, reason)
 
     def _write_aside(self, number: LogNumber, entries: list[Entry]) -> str:
-        path = f"{DIRECTORY}/{number}.{self._keeper.taken_sequence}"
-        self._disk.make_directory(DIRECTORY)
-        file = self._disk.create(path)
-        position = 0
-        for sequence, entry in enumerate(entries):
-            frame = Frame(Sequence(sequence), Durability.COMMIT, [entry], frame_bytes([entry]))
-            file.write(FilePosition(position), encode_frame(frame, Generation(0), Sequence(0)))
-            position += frame.bytes
-        file.sync()
-        file.close()
+        path = write_aside(self._disk, f"{DIRECTORY}/{number}.{self._keeper.taken_sequence}", entries)
         self._disk.sync_directory(DIRECTORY)
         self._disk.sync_directory("")
         return path
+
+
+def write_aside(disk: Disk, path: str, entries: list[Entry]) -> str:
+    """A frame for each entry, in a file that is synced; syncing its directory is the caller's. The path, again."""
+    disk.make_directory(path.rpartition("/")[0])
+    file = disk.create(path)
+    position = 0
+    for sequence, entry in enumerate(entries):
+        frame = Frame(Sequence(sequence), Durability.COMMIT, [entry], frame_bytes([entry]))
+        file.write(FilePosition(position), encode_frame(frame, Generation(0), Sequence(0)))
+        position += frame.bytes
+    file.sync()
+    file.close()
+    return path
 
 
 def _versions(state: LogState) -> Iterator[int]:

@@ -12,9 +12,18 @@ from pathlib import Path
 import pytest
 from tests.support.loop import run
 
-from penstock.core.errors import Closed, DirectoryInUse, DiskLow, JournalFailed, OffsetOutOfRange, OutcomeUnknown
-from penstock.core.types import Compression, Durability, Epoch, FilePosition, Offset, Purpose, TimestampMs
-from penstock.log.batch import Batch
+from penstock.core.errors import (
+    Closed,
+    CorruptBatch,
+    DirectoryInUse,
+    DiskLow,
+    InvalidArgument,
+    JournalFailed,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+)
+from penstock.core.types import Compression, Durability, Epoch, Offset, Purpose, TimestampMs
+from penstock.log.batch import Batch, encode, seal
 from penstock.log.bounds import OFFSET_GAP
 from penstock.log.columns import Columns
 from penstock.log.disk import RealFile
@@ -343,7 +352,6 @@ def test_a_slot_that_was_only_half_allocated_is_used_all_the_same(tmp_path: Path
             for _ in range(60):
                 await shard.append(log, columns(b"x" * 100_000))
             assert log.high_watermark == 60
-            assert shard._engine.journal.bytes_in_use >= FilePosition(0)
 
     run(main())
 
@@ -463,5 +471,28 @@ def test_who_waited_for_room_is_not_overtaken_by_who_comes_when_there_is_some(tm
             waiting = asyncio.create_task(shard.append(log, columns(b"y" * 900)))
             assert await pair == [0, 2]
             assert await waiting == 1
+
+    run(main())
+
+
+def test_a_follower_appends_batches_as_they_are(tmp_path: Path) -> None:
+    async def main() -> None:
+        batch = encode(columns(b"a", b"b"))
+        seal(batch, 100, 7, 1)
+        async with await Shard.open(tmp_path, SMALL) as shard:
+            log = await shard.create(log_name("a"))
+            await shard.append_raw(log, bytes(batch))
+            assert bytes((await shard.read(log, 0, 1 << 20))[0]) == bytes(batch)
+            with pytest.raises(InvalidArgument, match="does not continue"):
+                await shard.append_raw(log, bytes(batch))
+            batch[70] ^= 1
+            with pytest.raises(CorruptBatch):
+                await shard.append_raw(log, bytes(batch))
+        async with await Shard.open(tmp_path, SMALL) as shard:
+            assert [(each.epoch, each.start, each.previous_end) for each in shard.log("a").bounds.epochs] == [
+                (0, 0, 0),
+                (0, 100, 0),
+                (7, 100, 100),
+            ]
 
     run(main())
