@@ -17,7 +17,7 @@ import penstock.kernels
 from penstock.core.errors import CorruptBatch, CorruptFrame
 from penstock.core.types import Compression
 from penstock.kernels import batch as kernel
-from penstock.kernels.crc import crc32c
+from penstock.kernels.crc import crc32c, first_bad
 from penstock.kernels.frames import entries
 from penstock.log.arrow import record_batch
 from penstock.log.batch import HEADER_BYTES, MAX_BODY_BYTES, Batch, build, seal
@@ -123,7 +123,8 @@ def with_right_lengths(rng: random.Random, batch: bytes) -> bytes:
 
 
 def try_batch(data: memoryview) -> None:
-    kernel.scan(data, 0, len(data), array("q", bytes(400)))
+    found = array("q", bytes(400))
+    first_bad(data, found, kernel.scan(data, 0, len(data), found))
     batch = Batch.parse(data)
     rows = list(batch)
     picked = batch.columns(array("i", range(len(rows))))
