@@ -31,13 +31,13 @@ from penstock.log.shard import Shard
 _READ_BYTES = 8 << 20
 _LOG = log_name("read")
 # Rows in Python are that slow that a part of a smaller log, all of it sealed, has to do. The target is held against
-# batches
-# as `append` writes them; a bulk load makes larger ones.
+# batches as `append` writes them; a bulk load makes larger ones.
 _ROW_BATCHES = (500, 5000)
 _TARGET_ROWS = 500
 _ROW_RECORDS, _ROW_BYTES = 50_000, 12 << 20
-# A pass over the part takes some ms; the first one after something else finds cold caches and is not counted.
-_PASSES = 3
+# A pass over the part takes a ms by Arrow and 60 by rows; both are repeated for this long. The first one after something
+# else finds cold caches and is not counted.
+_PART_SECONDS = 0.1
 
 _HEADER = struct.Struct("<4sIQIIIHBBqqQHHI")
 _INT32, _INT64 = struct.Struct("<i"), struct.Struct("<q")
@@ -137,10 +137,11 @@ async def _sum_log(shard: Shard, log: Log) -> list[int]:
 
 def _part_seconds(part: Callable[[], list[Buffer]], sums: Callable[[list[Buffer]], list[int]]) -> float:
     sums(part())
-    begun = time.perf_counter()
-    for _ in range(_PASSES):
+    passes, begun = 0, time.perf_counter()
+    while (taken := time.perf_counter() - begun) < _PART_SECONDS:
         sums(part())
-    return (time.perf_counter() - begun) / _PASSES
+        passes += 1
+    return taken / passes
 
 
 def _sums_by_arrow(found: list[Buffer]) -> list[int]:
@@ -152,7 +153,7 @@ def _sums_by_arrow(found: list[Buffer]) -> list[int]:
 def _column_sum(column: pa.ChunkedArray) -> int:
     if pa.types.is_dictionary(column.type):
         whole = column.combine_chunks()
-        numbers = pc.binary_length(whole.dictionary).take(whole.indices)
+        numbers = pc.take(pc.binary_length(whole.dictionary), whole.indices, boundscheck=False)
     elif pa.types.is_binary(column.type):
         numbers = pc.binary_length(column)
     else:

@@ -1,8 +1,11 @@
-"""Batches as Arrow arrays, by the Arrow C data interface: bytes stay where they are, with a hold on them that ends when
+"""Batches as Arrow arrays, by the Arrow C stream interface: bytes stay where they are, with a hold on them that ends when
 the last array over them is released, in whatever thread that happens."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.errno cimport EIO
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -30,6 +33,16 @@ cdef extern from "arrow_c.h":
         ArrowArray** children
         ArrowArray* dictionary
         void (*release)(ArrowArray*) noexcept nogil
+        void* private_data
+
+    struct ArrowSchema:
+        void (*release)(ArrowSchema*) noexcept nogil
+
+    struct ArrowArrayStream:
+        int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept nogil
+        int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept nogil
+        const char* (*get_last_error)(ArrowArrayStream*) noexcept nogil
+        void (*release)(ArrowArrayStream*) noexcept nogil
         void* private_data
 
     enum:
@@ -194,57 +207,124 @@ cdef int check_body(
     return 0
 
 
+cdef int export_batch(ArrowArray* whole, object data, bytes numbers, bint verify, object unpack) except -1:
+    """A struct of the columns of these numbers. CorruptBatch as for Batch.parse."""
+    cdef const unsigned char[::1] head = data
+    header.check_whole(head)
+    if verify and <uint32_t> crc32c(data, 0, 8) != memory.load_u32(head, 4):
+        raise CorruptBatch("the checksum does not match")
+    if head[30]:
+        return fill(whole, head, unpack(data), 0, numbers)
+    return fill(whole, head, data, 64, numbers)
+
+
+cdef int fill(ArrowArray* whole, const unsigned char[::1] head, object body, int64_t start, bytes numbers) except -1:
+    cdef const unsigned char[::1] view = body
+    cdef Py_buffer source
+    cdef Export* export
+    cdef int64_t count = memory.load_u32(head, 20)
+    PyObject_GetBuffer(body, &source, PyBUF_SIMPLE)
+    try:
+        check_body(head, view, start, count)
+        export = new_export(len(numbers), count)
+    except BaseException:
+        PyBuffer_Release(&source)
+        raise
+    export.source = source
+    export.body = &view[0]
+    wrap(whole, export, &head[0], numbers)
+    return 0
+
+
+cdef void wrap(ArrowArray* whole, Export* export, const unsigned char* head, bytes numbers) noexcept:
+    """Nothing here can fail: from now on releasing the whole is what frees the export."""
+    cdef const unsigned char* number = numbers
+    cdef Py_ssize_t i
+    set_array(whole, export, export.count, 1, &export.no_bitmap)
+    whole.n_children = len(numbers)
+    whole.children = export.children
+    for i in range(len(numbers)):
+        set_column(&export.columns[i], export, number[i], head)
+        export.children[i] = &export.columns[i].array
+
+
+cdef struct Batches:
+    PyObject* owner
+    ArrowArray* arrays
+    Py_ssize_t made
+    Py_ssize_t taken
+
+
 cdef class Exported:
-    """A batch as an ArrowArray at `address`: a struct of the columns of the given numbers. Importing it takes what is
-    there; the rest is released with this object. CorruptBatch as for Batch.parse; `unpack` gives the body of a
-    compressed batch."""
+    """Batches as a stream of Arrow arrays, for whoever reads the Arrow PyCapsule interface; once. All are checked when
+    this is made (CorruptBatch as for Batch.parse; `unpack` gives the body of a compressed one); those that nobody took
+    are released with it. `schema` must be that of the columns with these numbers."""
 
-    cdef ArrowArray whole
+    cdef Batches batches
+    cdef object schema
 
-    def __init__(self, data, bytes numbers, bint verify, unpack):
-        cdef const unsigned char[::1] head = data
-        header.check_whole(head)
-        if verify and <uint32_t> crc32c(data, 0, 8) != memory.load_u32(head, 4):
-            raise CorruptBatch("the checksum does not match")
-        if head[30]:
-            self._fill(head, unpack(data), 0, numbers)
-        else:
-            self._fill(head, data, 64, numbers)
+    def __cinit__(self, list batches, bytes numbers, schema, bint verify, unpack):
+        self.schema, self.batches.owner = schema, <PyObject*> self
+        self.batches.arrays = <ArrowArray*> malloc(len(batches) * sizeof(ArrowArray) + 1)
+        if self.batches.arrays == NULL:
+            raise MemoryError
+        for data in batches:
+            export_batch(&self.batches.arrays[self.batches.made], data, numbers, verify, unpack)
+            self.batches.made += 1
 
     def __dealloc__(self):
-        if self.whole.release != NULL:
-            self.whole.release(&self.whole)
-
-    @property
-    def address(self):
-        return <uintptr_t> &self.whole
-
-    cdef int _fill(self, const unsigned char[::1] head, object body, int64_t start, bytes numbers) except -1:
-        cdef const unsigned char[::1] view = body
-        cdef Py_buffer source
-        cdef Export* export
-        cdef int64_t count = memory.load_u32(head, 20)
-        if self.whole.release != NULL:
-            raise ValueError("it is filled already")
-        PyObject_GetBuffer(body, &source, PyBUF_SIMPLE)
-        try:
-            check_body(head, view, start, count)
-            export = new_export(len(numbers), count)
-        except BaseException:
-            PyBuffer_Release(&source)
-            raise
-        export.source = source
-        export.body = &view[0]
-        self._wrap(export, &head[0], numbers)
-        return 0
-
-    cdef void _wrap(self, Export* export, const unsigned char* head, bytes numbers) noexcept:
-        """Nothing here can fail: from now on releasing the whole is what frees the export."""
-        cdef const unsigned char* number = numbers
         cdef Py_ssize_t i
-        set_array(&self.whole, export, export.count, 1, &export.no_bitmap)
-        self.whole.n_children = len(numbers)
-        self.whole.children = export.children
-        for i in range(len(numbers)):
-            set_column(&export.columns[i], export, number[i], head)
-            export.children[i] = &export.columns[i].array
+        for i in range(self.batches.taken, self.batches.made):
+            self.batches.arrays[i].release(&self.batches.arrays[i])
+        free(self.batches.arrays)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        cdef ArrowArrayStream* stream = <ArrowArrayStream*> malloc(sizeof(ArrowArrayStream))
+        if stream == NULL:
+            raise MemoryError
+        stream.get_schema, stream.get_next = get_schema, get_next
+        stream.get_last_error, stream.release = get_last_error, release_stream
+        stream.private_data = &self.batches
+        Py_INCREF(self)
+        return PyCapsule_New(stream, "arrow_array_stream", drop_capsule)
+
+
+cdef void drop_capsule(object capsule) noexcept:
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, "arrow_array_stream")
+    if stream.release != NULL:
+        stream.release(stream)
+    free(stream)
+
+
+cdef int get_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with gil:
+    cdef ArrowSchema* found
+    try:
+        capsule = (<Exported> (<Batches*> stream.private_data).owner).schema.__arrow_c_schema__()
+        found = <ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema")
+        memcpy(out, found, sizeof(ArrowSchema))
+        found.release = NULL
+    except BaseException:
+        return EIO
+    return 0
+
+
+cdef int get_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
+    """An array that is released already says that there are no more. Waits for nobody: it holds no GIL."""
+    cdef Batches* batches = <Batches*> stream.private_data
+    if batches.taken == batches.made:
+        memset(out, 0, sizeof(ArrowArray))
+    else:
+        memcpy(out, &batches.arrays[batches.taken], sizeof(ArrowArray))
+        batches.taken += 1
+    return 0
+
+
+cdef const char* get_last_error(ArrowArrayStream* stream) noexcept nogil:
+    return "the schema could not be exported"
+
+
+cdef void release_stream(ArrowArrayStream* stream) noexcept nogil:
+    stream.release = NULL
+    if Py_IsInitialized():
+        with gil:
+            Py_DECREF(<object> (<Batches*> stream.private_data).owner)

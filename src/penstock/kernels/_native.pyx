@@ -3,11 +3,14 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint32_t
 
+from functools import partial
+
 
 cdef extern from "crc32c.h":
     void penstock_crc_prepare() nogil
     uint32_t penstock_crc32c(uint32_t value, const unsigned char* data, size_t size) nogil
-    uint32_t penstock_crc32c_portable(uint32_t value, const unsigned char* data, size_t size) nogil
+    uint32_t penstock_crc32c_by(int way, uint32_t value, const unsigned char* data, size_t size) nogil
+    int penstock_crc_ways() nogil
 
 
 cdef extern from *:
@@ -83,9 +86,13 @@ def first_bad(data, const long long[::1] rows, Py_ssize_t count):
         PyBuffer_Release(&view)
 
 
-def crc32c_portable(const unsigned char[::1] data, uint32_t value=0):
-    """crc32c as a processor without the instruction computes it; for tests."""
-    return penstock_crc32c_portable(value, &data[0], data.shape[0]) if data.shape[0] else value
+def crc32c_ways():
+    """crc32c in each of the ways that this processor has, slowest first; for tests."""
+    return [partial(_crc32c_by, way) for way in range(penstock_crc_ways())]
+
+
+def _crc32c_by(int way, const unsigned char[::1] data, uint32_t value=0):
+    return penstock_crc32c_by(way, value, &data[0], data.shape[0]) if data.shape[0] else value
 
 
 def begin(long long[::1] view, Py_ssize_t word):

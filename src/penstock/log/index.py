@@ -50,8 +50,17 @@ class Run:
         self.count = scan(data, 0, len(data), self.rows)
         self.good = first_bad(data, self.rows, self.count)
 
-    def place(self, number: int) -> BatchPlace:
-        return BatchPlace(*self.rows[_ROW_WORDS * number : _ROW_WORDS * (number + 1)])
+    def ranges(self) -> Iterator[tuple[int, int, int]]:
+        """Of each good one: where it begins and ends, and the first offset behind its records, were they dense."""
+        rows = self.rows
+        for i in range(0, self.good * _ROW_WORDS, _ROW_WORDS):
+            position = rows[i]
+            yield position, position + rows[i + 4], rows[i + 1] + rows[i + 2]
+
+    @property
+    def bad_position(self) -> int | None:
+        """Where the first one with a wrong checksum begins."""
+        return self.rows[_ROW_WORDS * self.good] if self.good < self.count else None
 
 
 def places(data: memoryview, start: int, stop: int) -> Iterator[BatchPlace]:

@@ -74,8 +74,8 @@ class Gathering:
         return True
 
     def _take_runs(self, source: SegmentBytes, position: int) -> bool:
-        for data, place in checked_runs(source, position, window_for(self.max_bytes - self._bytes)):
-            if place.first + place.records >= self.stop and next_offset(data) > self.stop:
+        for data, dense_end in checked_runs(source, position, window_for(self.max_bytes - self._bytes)):
+            if dense_end >= self.stop and next_offset(data) > self.stop:
                 return False
             if not self.add(data):
                 return False

@@ -11,7 +11,7 @@ from penstock.core.errors import CorruptBatch, LogDamaged
 from penstock.core.ports import Buffer, File
 from penstock.core.types import FilePosition
 from penstock.log.batch import Batch, check_crc, next_offset, read_header
-from penstock.log.index import BatchPlace, Run, places, position_before_offset, position_before_time
+from penstock.log.index import Run, places, position_before_offset, position_before_time
 from penstock.log.segments import INDEX_STEP_BYTES, SparseIndex
 
 MIN_WINDOW_BYTES, MAX_WINDOW_BYTES = INDEX_STEP_BYTES, 1 << 20
@@ -137,20 +137,20 @@ def from_offset(source: SegmentBytes, offset: int, window_bytes: int = MAX_WINDO
         yield held
 
 
-def checked_runs(source: SegmentBytes, position: int, window_bytes: int) -> Iterator[tuple[memoryview, BatchPlace]]:
-    """Every batch from a position on with its place, checksums looked at in bulk; LogDamaged where one is wrong."""
+def checked_runs(source: SegmentBytes, position: int, window_bytes: int) -> Iterator[tuple[memoryview, int]]:
+    """Every batch from a position on, with the offset behind its records if they are dense; checksums are looked at in
+    bulk. LogDamaged where one is wrong."""
     while position < source.size:
         window = source.window(position, min(_whole_batch(source, position, window_bytes), source.size - position))
         run = Run(window)
-        place: BatchPlace | None = None
-        for number in range(run.good):
-            place = run.place(number)
-            yield window[place.position : place.position + place.bytes], place
-        if run.good < run.count:
-            raise _damaged(source, position + run.place(run.good).position, "the checksum does not match")
-        if place is None:
+        stop = 0
+        for start, stop, dense_end in run.ranges():
+            yield window[start:stop], dense_end
+        if run.bad_position is not None:
+            raise _damaged(source, position + run.bad_position, "the checksum does not match")
+        if not stop:
             raise _damaged(source, position, _why_not_a_batch(window))
-        position += place.position + place.bytes
+        position += stop
 
 
 def first_at_time(source: SegmentBytes, timestamp: int, start: int) -> int | None:

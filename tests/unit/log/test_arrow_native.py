@@ -1,4 +1,4 @@
-"""The way to Arrow by the C data interface, held against the one in Python; and that it holds buffers just as long as
+"""The way to Arrow by the C stream interface, held against the one in Python; and that it holds buffers just as long as
 somebody looks at them."""
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ def sealed(
     return batch
 
 
+def natively(data: bytearray, columns: arrow.Picked = EVERY, verify: bool = True) -> pa.RecordBatch:
+    return arrow.wrap_natively([data], columns, verify).read_next_batch()
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> bytearray:
     some = draw(records())
@@ -58,7 +62,7 @@ def batches(draw: st.DrawFn) -> bytearray:
 @settings(max_examples=150, deadline=None)
 def test_both_ways_give_the_same(data: bytearray, numbers: list[int]) -> None:
     picked = arrow.picked([arrow.SCHEMA.names[number] for number in numbers])
-    native, plain = arrow.wrap_natively(data, picked, True), arrow.wrap_plainly(data, picked, True)
+    native, plain = natively(data, picked), arrow.wrap_plainly([data], picked, True).read_next_batch()
     native.validate(full=True)
     assert native.schema == plain.schema
     assert native.num_rows == plain.num_rows
@@ -69,7 +73,7 @@ def test_both_ways_give_the_same(data: bytearray, numbers: list[int]) -> None:
 def outcome(data: bytes, natively: bool) -> object:
     wrap = arrow.wrap_natively if natively else arrow.wrap_plainly
     try:
-        return [column.to_pylist() for column in wrap(data, EVERY, False).cast(_INTEGERS).columns]
+        return [column.to_pylist() for column in wrap([data], EVERY, False).read_next_batch().cast(_INTEGERS).columns]
     except CorruptBatch as fault:
         return fault.reason, fault.position
 
@@ -93,19 +97,19 @@ def test_a_changed_byte_is_found_by_the_checksum(some: Records, place: int) -> N
     data = sealed(some.columns())
     data[place % len(data)] ^= 1
     with pytest.raises(CorruptBatch):
-        arrow.wrap_natively(data, EVERY, True)
+        natively(data)
 
 
 @pytest.mark.parametrize("count", [8191, 8192, 8193, 20_000])
 def test_absent_columns_of_large_batches_are_empty(count: int) -> None:
-    found = arrow.wrap_natively(sealed(Columns.of([b""] * count)), EVERY, True)
+    found = natively(sealed(Columns.of([b""] * count)))
     found.validate(full=True)
     assert found["key"].to_pylist() == found["topic"].to_pylist() == [b""] * count
     assert found["expiry"].to_pylist() == [0] * count
 
 
 def test_a_batch_without_records_is_empty() -> None:
-    found = arrow.wrap_natively(sealed(Columns.of([]), offsets=[3]), EVERY, True)
+    found = natively(sealed(Columns.of([]), offsets=[3]))
     found.validate(full=True)
     assert found.num_rows == 0
 
@@ -126,7 +130,7 @@ def held(data: bytearray) -> bool:
 
 def test_the_buffer_is_held_while_any_array_of_it_lives() -> None:
     data = full()
-    found: Any = arrow.wrap_natively(data, EVERY, True)
+    found: Any = natively(data)
     topic = found["topic"]
     del found
     dictionary = topic.dictionary
@@ -140,18 +144,54 @@ def test_the_buffer_is_held_while_any_array_of_it_lives() -> None:
 @pytest.mark.parametrize("compression", list(Compression))
 def test_nothing_is_held_by_what_was_never_imported(compression: Compression) -> None:
     data = sealed(Columns.of([bytes(1000)] * 9), compression)
-    exported = Exported(data, EVERY.numbers, True, read_body)
+    exported = Exported([data, data], EVERY.numbers, EVERY.schema, True, read_body)
     assert held(data) == (compression is Compression.NONE)
+    capsule = exported.__arrow_c_stream__()
     del exported
+    assert held(data) == (compression is Compression.NONE)
+    del capsule
     assert not held(data)
+
+
+def test_what_was_not_read_of_a_stream_is_let_go() -> None:
+    first, second = full(), full()
+    reader = arrow.wrap_natively([first, second], EVERY, True)
+    assert reader.read_next_batch().num_rows == 40
+    assert not held(first)
+    assert held(second)
+    del reader
+    assert not held(second)
+
+
+def test_a_stream_ends_and_gives_each_batch_once() -> None:
+    exported = Exported([full(), full()], EVERY.numbers, EVERY.schema, True, read_body)
+    assert pa.RecordBatchReader.from_stream(exported).read_all().num_rows == 80
+    assert pa.RecordBatchReader.from_stream(exported).read_all().num_rows == 0
 
 
 def test_a_failed_import_lets_go_once() -> None:
     data = full()
     for schema in (pa.schema([]), pa.schema([pa.field("offset", pa.list_(pa.int8()))] * 8)):
+        exported = Exported([data, data], EVERY.numbers, schema, True, read_body)
         with pytest.raises(pa.ArrowInvalid):
-            pa.RecordBatch._import_from_c(Exported(data, EVERY.numbers, True, read_body).address, schema)
+            pa.RecordBatchReader.from_stream(exported).read_all()
+        del exported
         assert not held(data)
+
+
+def test_what_is_no_schema_is_refused() -> None:
+    exported = Exported([], EVERY.numbers, None, True, read_body)
+    with pytest.raises(OSError, match="schema"):
+        pa.RecordBatchReader.from_stream(exported)
+
+
+def test_a_damaged_batch_among_others_lets_go_of_all() -> None:
+    good, bad = full(), full()
+    bad[71] ^= 0x80
+    with pytest.raises(CorruptBatch):
+        arrow.wrap_natively([good, bad], EVERY, True)
+    gc.collect()
+    assert not held(good)
 
 
 def test_nothing_is_held_after_a_refusal() -> None:
@@ -160,21 +200,15 @@ def test_nothing_is_held_after_a_refusal() -> None:
     references = sys.getrefcount(data)
     for verify in (True, False):
         with pytest.raises(CorruptBatch):
-            arrow.wrap_natively(data, EVERY, verify)
+            natively(data, verify=verify)
         gc.collect()
         assert not held(data)
     assert sys.getrefcount(data) == references
 
 
-def test_an_exported_batch_is_filled_once() -> None:
-    exported = Exported(full(), EVERY.numbers, True, read_body)
-    with pytest.raises(ValueError, match="already"):
-        exported.__init__(full(), EVERY.numbers, True, read_body)  # type: ignore[misc]  # what must not be done
-
-
 def test_the_last_array_may_be_let_go_in_any_thread() -> None:
     data = full()
-    kept = [arrow.wrap_natively(data, EVERY, False) for _ in range(200)]
+    kept = [natively(data, verify=False) for _ in range(200)]
 
     def let_go() -> None:
         while kept:
@@ -198,9 +232,9 @@ def test_memory_does_not_grow_with_the_batches_read() -> None:
 
     def read(times: int) -> None:
         for _ in range(times):
-            arrow.wrap_natively(data, EVERY, False)
+            natively(data, verify=False)
             with pytest.raises(CorruptBatch):
-                arrow.wrap_natively(refused, EVERY, False)
+                natively(refused, verify=False)
 
     read(500)
     before = resident_bytes()
