@@ -35,8 +35,8 @@ _LOG = log_name("read")
 _ROW_BATCHES = (500, 5000)
 _TARGET_ROWS = 500
 _ROW_RECORDS, _ROW_BYTES = 50_000, 12 << 20
-# A pass over the part takes a ms by Arrow and 60 by rows; both are repeated for this long. The first one after something
-# else finds cold caches and is not counted.
+# A pass over the part takes a ms by Arrow and 60 by rows; both are repeated for this long. The first one after others
+# finds cold caches and is not counted.
 _PART_SECONDS = 0.1
 
 _HEADER = struct.Struct("<4sIQIIIHBBqqQHHI")
