@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from bench import noise
-from bench.kernels import checksum, loops
+from bench.kernels import checksum, loops, window, topics
 from bench.measure import Benchmark, Comparison, Run
-from bench.path import append, committers, fan_out, many_logs, memory, opening, reading, stages, sync_latency
+from bench.path import append, committers, fan_out, many_logs, memory, opening, reading, rebalance, stages, sync_latency
 from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
@@ -30,8 +30,11 @@ BENCHMARKS = {
         memory,
         many_logs,
         stages,
+        rebalance,
         checksum,
         loops,
+        window,
+        topics,
     )
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -11,25 +13,45 @@ from types import ModuleType
 import pytest
 
 import penstock.kernels
+from penstock.kernels import SourceOnly
 
-_NATIVE = "penstock.kernels._native"
+_PACKAGE = penstock.kernels.__name__
 
 
 def pure(name: str) -> ModuleType:
-    """The kernel's source as a module of its own, without what the native kernel would give it."""
-    spec = spec_from_file_location(f"pure_{name}", Path(penstock.kernels.__file__).with_name(f"{name}.py"))
+    """The kernel's source as a module of its own, with the kernels that it imports from source too, and without what
+    the native kernel would give it."""
+    path = Path(penstock.kernels.__file__).with_name(f"{name}.py")
+    spec = spec_from_file_location(f"pure_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    native = sys.modules.pop(_NATIVE, None)
-    sys.modules[_NATIVE] = None  # type: ignore[assignment]  # None makes the import fail
-    try:
+    with _source_only():
         spec.loader.exec_module(module)
-    finally:
-        del sys.modules[_NATIVE]
-        if native is not None:
-            sys.modules[_NATIVE] = native
     return module
+
+
+@contextmanager
+def _source_only() -> Iterator[None]:
+    """Compiled kernels are out of sight; afterwards the package is as it was."""
+    names = [module for module in sys.modules if module.startswith(f"{_PACKAGE}.") and not _is_source(module)]
+    hidden = {module: sys.modules.pop(module) for module in names}
+    attributes = dict(vars(penstock.kernels))
+    before = set(sys.modules)
+    sys.meta_path.insert(0, SourceOnly)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(SourceOnly)
+        for module in [name for name in sys.modules if name.startswith(f"{_PACKAGE}.") and name not in before]:
+            del sys.modules[module]
+        sys.modules.update(hidden)
+        vars(penstock.kernels).clear()
+        vars(penstock.kernels).update(attributes)
+
+
+def _is_source(module: str) -> bool:
+    return str(sys.modules[module].__file__).endswith(".py")
 
 
 def builds(name: str) -> list[object]:

@@ -23,6 +23,17 @@ class ErrorCode(enum.Enum):
     DIRECTORY_FORMAT = "directory-format"
     CLOSED = "closed"
     PLATFORM = "platform"
+    INVALID_SETTING = "invalid-setting"
+    NO_SUCH_QUEUE = "no-such-queue"
+    QUEUE_EXISTS = "queue-exists"
+    NO_SUCH_GROUP = "no-such-group"
+    GROUP_EXISTS = "group-exists"
+    QUEUE_FULL = "queue-full"
+    PAUSED = "paused"
+    STALE_SETTLEMENT = "stale-settlement"  # the delivery it names is no longer current; nothing was changed
+    OUT_OF_ORDER = "out-of-order"
+    FENCED_PRODUCER = "fenced-producer"
+    FENCED_MEMBER = "fenced-member"
 
 
 class PenstockError(Exception):
@@ -178,3 +189,119 @@ class Closed(PenstockError):
 
 class UnsupportedPlatform(PenstockError):
     code = ErrorCode.PLATFORM
+
+
+class InvalidSetting(InvalidArgument):
+    """A setting that is unknown, of the wrong type or out of range. `path` is as people write it, with dots."""
+
+    code = ErrorCode.INVALID_SETTING
+
+    def __init__(self, path: str, reason: str, nearest: str | None = None) -> None:
+        super().__init__(f"setting {path}: {reason}" + (f"; did you mean {nearest}?" if nearest else ""))
+        self.path, self.reason, self.nearest = path, reason, nearest
+
+
+class NoSuchQueue(PenstockError):
+    code = ErrorCode.NO_SUCH_QUEUE
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"no queue {queue!r}: declare it first, or publish to `$queue/{queue}` with auto_create on")
+        self.queue = queue
+
+
+class QueueExists(PenstockError):
+    code = ErrorCode.QUEUE_EXISTS
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(
+            f"queue {queue!r} exists already, with other settings: change it, or delete it before declaring it anew"
+        )
+        self.queue = queue
+
+
+class NoSuchGroup(PenstockError):
+    code = ErrorCode.NO_SUCH_GROUP
+
+    def __init__(self, queue: str, group: str) -> None:
+        super().__init__(
+            f"queue {queue!r} has no consumer group {group!r}: create it, or subscribe with it; "
+            f"a group without members goes away after group_expiry"
+        )
+        self.queue, self.group = queue, group
+
+
+class GroupExists(PenstockError):
+    code = ErrorCode.GROUP_EXISTS
+
+    def __init__(self, queue: str, group: str) -> None:
+        super().__init__(
+            f"queue {queue!r} has a consumer group {group!r} already: "
+            f"consume with it, reset its position, or delete it before creating it anew"
+        )
+        self.queue, self.group = queue, group
+
+
+class QueueFull(PenstockError):
+    code = ErrorCode.QUEUE_FULL
+
+    def __init__(self, queue: str, depth: int, limit: int) -> None:
+        super().__init__(
+            f"queue {queue!r} is full: its slowest group has {depth} messages to settle, max_queue_depth is {limit}. "
+            f"Publish again when some are settled, raise the limit, or set overflow to drop-oldest"
+        )
+        self.queue, self.depth, self.limit = queue, depth, limit
+
+
+class Paused(PenstockError):
+    """Without a group the queue takes no messages; with one, that group is given none."""
+
+    code = ErrorCode.PAUSED
+
+    def __init__(self, queue: str, group: str | None = None) -> None:
+        who = f"queue {queue!r}" if group is None else f"consumer group {group!r} of queue {queue!r}"
+        super().__init__(f"{who} is paused by an operator: try again after it is resumed")
+        self.queue, self.group = queue, group
+
+
+class StaleSettlement(PenstockError):
+    code = ErrorCode.STALE_SETTLEMENT
+
+    def __init__(self, message_id: str, reason: str) -> None:
+        super().__init__(
+            f"the settlement of {message_id} changed nothing: {reason}. "
+            f"If the message is not settled it will come again; settle that delivery"
+        )
+        self.message_id, self.reason = message_id, reason
+
+
+class OutOfOrder(PenstockError):
+    code = ErrorCode.OUT_OF_ORDER
+
+    def __init__(self, producer: str, expected: int, got: int) -> None:
+        super().__init__(
+            f"producer {producer!r} sent sequence {got} where {expected} must follow: "
+            f"send what is missing first, or begin anew with a higher producer epoch"
+        )
+        self.producer, self.expected, self.got = producer, expected, got
+
+
+class FencedProducer(PenstockError):
+    code = ErrorCode.FENCED_PRODUCER
+
+    def __init__(self, producer: str, epoch: int) -> None:
+        super().__init__(
+            f"producer {producer!r} has gone on under a higher epoch than {epoch}: "
+            f"another instance took its place; stop this one, or begin anew with a higher epoch"
+        )
+        self.producer, self.epoch = producer, epoch
+
+
+class FencedMember(PenstockError):
+    code = ErrorCode.FENCED_MEMBER
+
+    def __init__(self, group: str, generation: int) -> None:
+        super().__init__(
+            f"generation {generation} of consumer group {group!r} is over: "
+            f"join again and take the partitions given then; what was held came back to the group"
+        )
+        self.group, self.generation = group, generation

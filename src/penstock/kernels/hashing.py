@@ -1,20 +1,27 @@
-"""Which partition a key belongs to: murmur3 x86 32-bit, seed 0, unsigned, modulo the number of partitions.
+"""Which partition a key belongs to: murmur3 x86 32-bit, seed 0, unsigned, modulo the number of partitions. And 64-bit
+hashes that stand for keys in memory; they are written nowhere.
 
 Keys are shorter than 2**31 bytes, partitions number 1 to 2**31 - 1."""
 
 from __future__ import annotations
 
 from array import array
+from typing import TypeAlias
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
 from penstock.kernels import memory
+
+Ints: TypeAlias = "array[int] | memoryview[int]"
 
 # Constants of murmur3. Named, because Cython takes a literal above 2**31 for a Python object.
 _LOW_32 = 0xFFFFFFFF
 _ROUND = 0xE6546B64
 _FIRST, _SECOND = 0xCC9E2D51, 0x1B873593
 _THIRD, _FOURTH = 0x85EBCA6B, 0xC2B2AE35
+# The odd multipliers of murmur3's 64-bit finish, and the golden ratio.
+_LOW_64 = 0xFFFFFFFFFFFFFFFF
+_WIDE_FIRST, _WIDE_SECOND, _GOLDEN = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x9E3779B97F4A7C15
 
 
 def murmur3(source: Buffer, start: int, stop: int) -> int:
@@ -61,6 +68,37 @@ def scatter(numbers: array[int], counts: array[int], order: array[int]) -> int:
         order[fill[numbers[i]]] = i
         fill[numbers[i]] += 1
     return 0
+
+
+def hash_column(data: Buffer, offsets: Ints, count: int, out: array[int]) -> int:
+    """out[i] = 64-bit hash of data[offsets[i]:offsets[i + 1]], 0 only where that is empty."""
+    for i in range(count):
+        out[i] = _wide_hash(data, offsets[i], offsets[i + 1])
+    return 0
+
+
+def _wide_hash(data: Buffer, start: int, stop: int) -> int:
+    if start < 0 or stop < start or stop > len(data):
+        raise InvalidArgument("a span leaves its source")
+    if start == stop:
+        return 0
+    state = ((stop - start) * _GOLDEN) & _LOW_64
+    at = start
+    while stop - at >= 8:
+        state = _wide_stir(state, memory.load_i64(data, at) & _LOW_64)
+        at += 8
+    word = 0
+    for i in range(stop - at):
+        word |= data[at + i] << (8 * i)
+    state = _wide_stir(state, word)
+    state = ((state ^ state >> 33) * _WIDE_SECOND) & _LOW_64
+    state ^= state >> 29
+    return state if state != 0 else 1
+
+
+def _wide_stir(state: int, word: int) -> int:
+    state = ((state ^ word) * _WIDE_FIRST) & _LOW_64
+    return state ^ state >> 32
 
 
 def _stir(state: int, word: int) -> int:

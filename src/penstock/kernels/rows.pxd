@@ -21,3 +21,27 @@ cpdef int renumber(int[::1] index, int[::1] new_number, int[::1] used) except -1
 
 @cython.locals(i=Py_ssize_t, delta=cython.longlong)
 cpdef int subtract(const long long[::1] values, long long base, int[::1] out) except -1
+
+
+@cython.locals(i=Py_ssize_t, falls=Py_ssize_t)
+cpdef bint rises(const long long[::1] values) except -1
+
+
+@cython.locals(i=Py_ssize_t, count="long long")
+cpdef long long runs(const long long[::1] values, long long[::1] out) except -2
+
+
+@cython.locals(i=Py_ssize_t, most="long long")
+cpdef long long longest(const int[::1] starts, const int[::1] ends) except -1
+
+
+@cython.locals(i=Py_ssize_t, count="long long")
+cpdef long long mark_by_number(const int[::1] numbers, const unsigned char[::1] marks, unsigned char[::1] out) except -1
+
+
+@cython.locals(i=Py_ssize_t, count="long long")
+cpdef long long mark_past(const long long[::1] times, long long now, unsigned char[::1] out) except -1
+
+
+@cython.locals(i=Py_ssize_t, count="long long")
+cpdef long long set_where_empty(const int[::1] starts, const int[::1] ends, int number, int[::1] out) except -1

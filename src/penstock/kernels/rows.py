@@ -57,3 +57,67 @@ def subtract(values: array[int], base: int, out: array[int]) -> int:
             raise OverflowError("a distance does not fit int32")
         out[i] = delta
     return 0
+
+
+def rises(values: array[int]) -> bool:
+    """Whether each of the int64 values is greater than the one before."""
+    falls = 0
+    for i in range(1, len(values)):
+        falls += values[i] <= values[i - 1]
+    return falls == 0
+
+
+def runs(values: array[int], out: array[int]) -> int:
+    """Rising int64 values as ranges: first and stop of each to `out`, which has room for two words a value. How many
+    ranges; -1 if the values do not rise."""
+    count = 0
+    for i in range(len(values)):
+        if count and values[i] == out[2 * count - 1]:
+            out[2 * count - 1] += 1
+            continue
+        if count and values[i] < out[2 * count - 1]:
+            return -1
+        out[2 * count] = values[i]
+        out[2 * count + 1] = values[i] + 1
+        count += 1
+    return count
+
+
+def longest(starts: array[int], ends: array[int]) -> int:
+    """Bytes of the longest of the spans; 0 without any."""
+    most = 0
+    for i in range(len(starts)):
+        if ends[i] - starts[i] > most:
+            most = ends[i] - starts[i]
+    return most
+
+
+def mark_by_number(numbers: memoryview, marks: bytearray, out: bytearray) -> int:
+    """out[i] |= marks[numbers[i]]; numbers are int32. How many rows are marked then."""
+    count = 0
+    for i in range(len(numbers)):
+        if numbers[i] < 0:
+            raise IndexError("a number is negative")
+        out[i] |= marks[numbers[i]]
+        count += out[i] != 0
+    return count
+
+
+def mark_past(times: memoryview, now: int, out: bytearray) -> int:
+    """out[i] = 1 where 0 < times[i] <= now (int64). How many these are."""
+    count = 0
+    for i in range(len(times)):
+        if 0 < times[i] <= now:
+            out[i] = 1
+            count += 1
+    return count
+
+
+def set_where_empty(starts: array[int], ends: array[int], number: int, out: array[int]) -> int:
+    """out[i] = number where span i is empty. How many these are."""
+    count = 0
+    for i in range(len(starts)):
+        if starts[i] == ends[i]:
+            out[i] = number
+            count += 1
+    return count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from penstock.core.errors import InvalidArgument
@@ -62,20 +62,19 @@ class Columns:
         given = (values, keys, topics, properties, native, expiry)
         if any(len(column) != len(values) for column in given if column is not None):
             raise InvalidArgument("the columns of a batch differ in length")
-        numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))} if topics is not None else {}
         parts: list[bytes] = []
-        columns = cls(
-            count=len(values),
-            source=b"",
-            value=_append(parts, values),
-            key=_append(parts, keys) if keys is not None else None,
-            properties=_append(parts, properties) if properties is not None else None,
-            native=_append(parts, native) if native is not None else None,
-            topic_index=array("i", [numbers[topic] for topic in topics]) if topics is not None else None,
-            topics=_append(parts, list(numbers)) if topics is not None else None,
-            expiry=array("q", expiry) if expiry is not None else None,
-        )
-        return replace(columns, source=b"".join(parts))
+        value = _append(parts, values)
+        key = _append(parts, keys) if keys is not None else None
+        stored_properties = _append(parts, properties) if properties is not None else None
+        stored_native = _append(parts, native) if native is not None else None
+        topic_index, dictionary = None, None
+        if topics is not None:
+            numbers = {topic: number for number, topic in enumerate(dict.fromkeys(topics))}
+            topic_index = array("i", [numbers[topic] for topic in topics])
+            dictionary = _append(parts, list(numbers))
+        times = array("q", expiry) if expiry is not None else None
+        source = b"".join(parts)
+        return cls(len(values), source, value, key, stored_properties, stored_native, topic_index, dictionary, times)
 
     @property
     def bytes(self) -> int:
@@ -94,13 +93,13 @@ class Columns:
         gathered._drop_unused_topics()
         return gathered
 
-    def scatter(self, partitions: int) -> list[tuple[int, Columns]]:
-        """(partition, its rows in order) for each partition of a key that occurs. Without keys all go to partition 0:
-        spreading them is the caller's business."""
-        if self.key is None or partitions == 1:
+    def scatter(self, partitions: int, unkeyed: int = 0) -> list[tuple[int, Columns]]:
+        """(partition, its rows in order) for each partition that occurs. Rows without a key go to `unkeyed`."""
+        if partitions == 1:
             return [(0, self)]
-        numbers = _int32s(self.count)
-        hashing.partitions(self.source, self.key.starts, self.key.ends, partitions, numbers)
+        if self.key is None:
+            return [(unkeyed, self)]
+        numbers = self.partitions(partitions, unkeyed)
         counts, order = _int32s(partitions), _int32s(self.count)
         hashing.scatter(numbers, counts, order)
         gathered = self._gather(order)
@@ -109,6 +108,15 @@ class Columns:
             for number, (count, stop) in enumerate(zip(counts, accumulate(counts), strict=True))
             if count
         ]
+
+    def partitions(self, count: int, unkeyed: int = 0) -> array[int]:
+        """Of each row, by its key; `unkeyed` where it has none."""
+        if self.key is None:
+            return array("i", [unkeyed]) * self.count
+        numbers = _int32s(self.count)
+        hashing.partitions(self.source, self.key.starts, self.key.ends, count, numbers)
+        rows.set_where_empty(self.key.starts, self.key.ends, unkeyed, numbers)
+        return numbers
 
     def _gather(self, picked: array[int]) -> Columns:
         """The rows of the given numbers, in that order, with all topics."""

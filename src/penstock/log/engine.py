@@ -94,7 +94,7 @@ class Engine:
     ) -> list[Offset]:
         """Append to any number of logs in one frame; the first offset of each part. `done` is called once it is
         committed, or with OutcomeUnknown. Raises, with nothing changed, what can be refused before. `encoded` are the
-        batches of the parts where somebody has made them already."""
+        batches of the first parts where somebody has made them already."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
         now = self._clock.now_ms()
@@ -103,7 +103,8 @@ class Engine:
         for number, (log, columns) in enumerate(parts):
             if log.fault is not None:
                 raise log.fault
-            batch = encoded[number] if encoded else batches.encode(columns, log.settings.compression)
+            ready = encoded is not None and number < len(encoded)
+            batch = encoded[number] if encoded and ready else batches.encode(columns, log.settings.compression)
             first = ends.get(log.number, log.bounds.end)
             timestamp = max(now, log.last_timestamp)
             batches.seal(batch, first, log.bounds.epoch, timestamp)

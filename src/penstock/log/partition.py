@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.core.errors import PenstockError
@@ -36,6 +37,7 @@ class Log:
         "list_sequence",
         "name",
         "number",
+        "on_commit",
         "settings",
         "tail",
         "waiting_level",
@@ -47,6 +49,8 @@ class Log:
         self.number, self.name, self.settings, self.bounds = number, name, settings, bounds
         self.high_watermark = bounds.end
         """end of what is committed, in the sense of the log's durability"""
+        self.on_commit: Callable[[], None] | None = None
+        """called when there is more to read"""
         self.tail: list[TailBatch] = []
         """batches that may not be in the segment files yet, oldest first"""
         self.last_timestamp = 0
@@ -109,6 +113,8 @@ class Log:
         end = entry.end if entry.edit is None else entry.edit.end
         if end is not None and sequence >= self.cut_sequence:
             self.high_watermark = max(self.high_watermark, end)
+            if self.on_commit is not None:
+                self.on_commit()
 
     def written(self, sequence: Sequence) -> int:
         """Its segments hold what frames below `sequence` brought: let go of that part of the tail; how many bytes it

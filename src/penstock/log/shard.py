@@ -34,6 +34,8 @@ from penstock.log.threads import StepThread
 logger = logging.getLogger("penstock.log.shard")
 
 StageCall = Callable[[Done], None]
+Part = tuple[Log, Columns]
+LateParts = Callable[[], Sequence[Part]]
 
 # A file that has to be written anew puts the checkpoint off; a second try finds it mended.
 _LAST_CHECKPOINT_TRIES = 3
@@ -66,6 +68,8 @@ class Shard:
         self._keeper = StepThread("penstock-keeper", self._keep, lambda: options.keeper.flush_s, self._crashed)
         self._handed_bytes = 0
         self.reader = LogReader(disk, engine.keeper.views)
+        self.floor: Callable[[Log], int | None] = lambda log: None
+        """of a log that lets go of what is settled, the first offset that somebody has not settled"""
         self._table = publish_from(disk, engine.keeper)
         engine.room = self._admit_waiting
         engine.journal.make_space = self._wait_for_space
@@ -77,6 +81,7 @@ class Shard:
             clock,
             interval_s=options.housekeeping_s,
             reserve_bytes=options.reserve(disk.total_bytes()),
+            floor=lambda log: self.floor(log),
         )
         self._storage.start()
         self._keeper.start()
@@ -118,21 +123,28 @@ class Shard:
         """The first offset of the records; the others follow it."""
         return (await self.commit([(log, columns)], purpose))[0]
 
-    async def commit(self, parts: Sequence[tuple[Log, Columns]], purpose: Purpose = Purpose.PUBLISH) -> list[Offset]:
-        """Append to any number of logs, all or nothing; the first offset of each part."""
+    async def commit(
+        self,
+        parts: Sequence[Part],
+        purpose: Purpose = Purpose.PUBLISH,
+        late: Callable[[], Sequence[Part]] | None = None,
+    ) -> list[Offset]:
+        """Append to any number of logs, all or nothing; the first offset of each part. `late` gives further small parts
+        at the moment at which offsets are given away: what it sees as the end of a log is where the records will be."""
         size = sum([columns.bytes for _, columns in parts])
         if not self._is_let_in(purpose, size):
             await self._admitted(purpose, size)
         if self._turns or _is_heavy(parts):
-            return await self._commit_in_turn(parts, purpose)
+            return await self._commit_in_turn(parts, purpose, late)
         self._refuse(purpose)
         future: asyncio.Future[None] = self._loop.create_future()
-        offsets = self._engine.stage(parts, partial(_resolve, future), purpose)
+        every = parts if late is None else [*parts, *late()]
+        offsets = self._engine.stage(every, partial(_resolve, future), purpose)
         self._storage.bell.ring()
         await future
         return offsets
 
-    async def _commit_in_turn(self, parts: Sequence[tuple[Log, Columns]], purpose: Purpose) -> list[Offset]:
+    async def _commit_in_turn(self, parts: Sequence[Part], purpose: Purpose, late: LateParts | None) -> list[Offset]:
         """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that commits
         keep the order of calls."""
         turn: asyncio.Future[None] = self._loop.create_future()
@@ -144,7 +156,8 @@ class Shard:
                 await asyncio.wait(before)
             encoded = await self._loop.run_in_executor(None, _encode, parts) if _is_heavy(parts) else None
             self._refuse(purpose)
-            offsets = self._engine.stage(parts, partial(_resolve, future), purpose, encoded)
+            every = parts if late is None else [*parts, *late()]
+            offsets = self._engine.stage(every, partial(_resolve, future), purpose, encoded)
         finally:
             turn.set_result(None)
             self._turns = {number: last for number, last in self._turns.items() if last is not turn}
@@ -295,6 +308,10 @@ class Shard:
         self._storage.bell.ring()
         await future
 
+    def refuse_publishes(self) -> None:
+        """Raise what a publish would be refused with now: the disk is low, the journal failed, or it is closed."""
+        self._refuse(Purpose.PUBLISH)
+
     def _refuse(self, purpose: Purpose) -> None:
         if self._closed:
             raise Closed("the directory was closed; open it again to go on")
@@ -393,11 +410,11 @@ def _open(directory: Path, options: ShardOptions, clock: Clock) -> _Opened:
         raise
 
 
-def _is_heavy(parts: Sequence[tuple[Log, Columns]]) -> bool:
+def _is_heavy(parts: Sequence[Part]) -> bool:
     return any(log.settings.compression and columns.bytes >= _HEAVY_BYTES for log, columns in parts)
 
 
-def _encode(parts: Sequence[tuple[Log, Columns]]) -> list[bytearray]:
+def _encode(parts: Sequence[Part]) -> list[bytearray]:
     return [batches.encode(columns, log.settings.compression) for log, columns in parts]
 
 

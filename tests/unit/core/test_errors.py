@@ -32,6 +32,17 @@ RAISED: list[PenstockError] = [
     errors.DirectoryFormat("/data has format 9, this version reads up to 1: start a newer version"),
     errors.Closed("the shard is closed: open it again"),
     errors.UnsupportedPlatform("no fdatasync here: run on Linux or macOS"),
+    errors.InvalidSetting("limits.max_depth", "no such setting", "limits.max_queue_depth"),
+    errors.NoSuchQueue("orders"),
+    errors.QueueExists("orders"),
+    errors.NoSuchGroup("orders", "billing"),
+    errors.GroupExists("orders", "billing"),
+    errors.QueueFull("orders", 100_000, 99_999),
+    errors.Paused("orders", "billing"),
+    errors.StaleSettlement("orders@1:3:42", "it was delivered again"),
+    errors.OutOfOrder("till-7", 12, 14),
+    errors.FencedProducer("till-7", 3),
+    errors.FencedMember("billing", 8),
 ]
 
 # What the reader of each message is told to do. The others get their text from where they are raised, or
@@ -48,6 +59,17 @@ ADVICE = {
     ErrorCode.OUTCOME_UNKNOWN: "read before sending it again",
     ErrorCode.DISK_LOW: "trim or delete logs",
     ErrorCode.DIRECTORY_IN_USE: "stop it",
+    ErrorCode.INVALID_SETTING: "did you mean limits.max_queue_depth?",
+    ErrorCode.NO_SUCH_QUEUE: "declare it first",
+    ErrorCode.QUEUE_EXISTS: "change it",
+    ErrorCode.NO_SUCH_GROUP: "create it, or subscribe with it",
+    ErrorCode.GROUP_EXISTS: "reset its position",
+    ErrorCode.QUEUE_FULL: "raise the limit",
+    ErrorCode.PAUSED: "after it is resumed",
+    ErrorCode.STALE_SETTLEMENT: "settle that delivery",
+    ErrorCode.OUT_OF_ORDER: "send what is missing first",
+    ErrorCode.FENCED_PRODUCER: "stop this one",
+    ErrorCode.FENCED_MEMBER: "join again",
 }
 
 
@@ -78,3 +100,11 @@ def test_an_error_survives_pickling_and_copying(error: PenstockError) -> None:
 
 def test_an_invalid_argument_is_a_value_error() -> None:
     assert issubclass(errors.InvalidArgument, ValueError)
+
+
+def test_a_paused_queue_is_told_from_a_paused_group() -> None:
+    assert "consumer group" not in str(errors.Paused("orders"))
+
+
+def test_an_invalid_setting_without_a_near_key_suggests_none() -> None:
+    assert "did you mean" not in str(errors.InvalidSetting("partitions", "must be 1 to 10000"))

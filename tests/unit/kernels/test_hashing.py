@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.kernels import builds
+from tests.support.kernels import both, builds
 
 from penstock.core.errors import InvalidArgument
 
@@ -89,3 +89,35 @@ def test_scatter_groups_rows_and_keeps_their_order(hashing: ModuleType, numbers:
 def test_scatter_refuses_a_partition_that_is_not_there(hashing: ModuleType, number: int) -> None:
     with pytest.raises(IndexError):
         hashing.scatter(array("i", [number]), array("i", bytes(28)), array("i", [0]))
+
+
+def hashes(hashing: ModuleType, keys: list[bytes]) -> list[int]:
+    offsets = array("i", [sum(map(len, keys[:i])) for i in range(len(keys) + 1)])
+    out = array("Q", bytes(8 * len(keys)))
+    hashing.hash_column(b"".join(keys), offsets, len(keys), out)
+    return list(out)
+
+
+@given(keys=st.lists(st.binary(max_size=40), max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_hashes_of_keys_are_the_same_in_both_builds(keys: list[bytes]) -> None:
+    pure, compiled = both("hashing")
+    assert hashes(pure, keys) == hashes(compiled, keys)
+
+
+@pytest.mark.parametrize("hashing", builds("hashing"))
+def test_the_hash_of_a_key_depends_on_all_of_it_and_on_nothing_else(hashing: ModuleType) -> None:
+    keys = [bytes(length) for length in range(1, 40)] + [bytes([1 << bit]) + bytes(12) for bit in range(8)]
+    keys += [b"%d" % number for number in range(2000)] + [bytes(8) + b"%d" % number for number in range(2000)]
+    found = hashes(hashing, keys)
+    assert len(set(found)) == len(keys)
+    assert len({number & 0xFFFF for number in found}) > len(keys) * 0.9
+    assert hashes(hashing, [b"", *keys[::-1], b""]) == [0, *found[::-1], 0]
+    assert 0 not in found
+
+
+@pytest.mark.parametrize("hashing", builds("hashing"))
+@pytest.mark.parametrize("offsets", [[0, 5], [-1, 2], [3, 2]])
+def test_a_key_column_outside_its_bytes_is_refused(hashing: ModuleType, offsets: list[int]) -> None:
+    with pytest.raises(InvalidArgument):
+        hashing.hash_column(b"abcd", array("i", offsets), 1, array("Q", [0]))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 from types import ModuleType
 
 import pytest
@@ -70,3 +71,38 @@ def test_subtraction_gives_distances_from_the_base(rows: ModuleType, deltas: lis
 def test_a_distance_beyond_int32_is_refused(rows: ModuleType) -> None:
     with pytest.raises(OverflowError):
         rows.subtract(array("q", [2**31]), 0, array("i", [0]))
+
+
+@pytest.mark.parametrize("rows", builds("rows"))
+@given(values=st.lists(st.integers(0, 60), max_size=40))
+@settings(max_examples=80, deadline=None)
+def test_runs_are_the_ranges_of_rising_values(rows: ModuleType, values: list[int]) -> None:
+    rising = sorted(set(values))
+    out = array("q", bytes(16 * len(rising)))
+    count = rows.runs(array("q", rising), out)
+    assert [offset for i in range(count) for offset in range(out[2 * i], out[2 * i + 1])] == rising
+    assert all(out[2 * i + 1] < out[2 * i + 2] for i in range(count - 1))
+    assert rows.rises(array("q", values)) == all(a < b for a, b in pairwise(values))
+    if any(a >= b for a, b in pairwise(values)):
+        assert rows.runs(array("q", values), array("q", bytes(16 * len(values)))) == -1
+
+
+@pytest.mark.parametrize("rows", builds("rows"))
+def test_rows_are_marked_by_number_and_by_time(rows: ModuleType) -> None:
+    out = bytearray(b"\x00\x01\x00\x00")
+    assert rows.mark_by_number(memoryview(array("i", [0, 0, 1, 2])), bytearray(b"\x00\x01\x00"), out) == 2
+    assert out == b"\x00\x01\x01\x00"
+    with pytest.raises(IndexError):
+        rows.mark_by_number(memoryview(array("i", [-1])), bytearray(1), bytearray(1))
+    marks = bytearray(4)
+    assert rows.mark_past(memoryview(array("q", [0, 5, 6, 7])), 6, marks) == 2
+    assert marks == b"\x00\x01\x01\x00"
+
+
+@pytest.mark.parametrize("rows", builds("rows"))
+def test_spans_are_measured(rows: ModuleType) -> None:
+    starts, ends, out = array("i", [0, 3, 3]), array("i", [3, 3, 9]), array("i", [7, 7, 7])
+    assert rows.longest(starts, ends) == 6
+    assert rows.longest(array("i"), array("i")) == 0
+    assert rows.set_where_empty(starts, ends, 2, out) == 1
+    assert list(out) == [7, 2, 7]

@@ -1,0 +1,1 @@
+"""The one API that gateways call: publish, subscribe, settle, declare."""

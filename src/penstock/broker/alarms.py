@@ -1,0 +1,68 @@
+"""Calls at a time of the broker's clock, one for each key."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Hashable
+from itertools import count
+
+from penstock.core.ports import Clock
+
+logger = logging.getLogger("penstock.broker.alarms")
+
+# A wall clock may jump: it is looked at this often while something is due later.
+_LONGEST_SLEEP_S = 1.0
+
+
+class Alarms:
+    """Used from the loop. An alarm is set to the earliest time asked for its key, and forgotten when it rings."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._loop = clock, asyncio.get_running_loop()
+        self._due: dict[Hashable, int] = {}
+        self._heap: list[tuple[int, int, Hashable, Callable[[int], None]]] = []
+        self._numbers = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def set(self, key: Hashable, due_ms: int, call: Callable[[int], None]) -> None:
+        """`call` gets the time, not before `due_ms`. An earlier alarm of the key stands."""
+        if self._due.get(key, due_ms + 1) <= due_ms or self._is_closed:
+            return
+        self._due[key] = due_ms
+        heapq.heappush(self._heap, (due_ms, next(self._numbers), key, call))
+        if self._heap[0][2] is key or self._timer is None:
+            self._sleep()
+
+    def drop(self, key: Hashable) -> None:
+        self._due.pop(key, None)
+
+    def ring(self) -> None:
+        """Make the calls that are due now."""
+        now = self._clock.now_ms()
+        while self._heap and self._heap[0][0] <= now:
+            due, _, key, call = heapq.heappop(self._heap)
+            if self._due.get(key) != due:
+                continue
+            del self._due[key]
+            try:
+                call(now)
+            except Exception:
+                logger.exception("an alarm failed key=%r", key)
+        self._sleep()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _sleep(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap and not self._is_closed:
+            wait_s = max(self._heap[0][0] - self._clock.now_ms(), 0) / 1000
+            self._timer = self._loop.call_later(min(wait_s, _LONGEST_SLEEP_S), self.ring)

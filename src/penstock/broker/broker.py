@@ -1,0 +1,257 @@
+"""The one API that gateways call: declare, publish, consume, settle. All of it runs on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from penstock.broker import opening, snapshots
+from penstock.broker.alarms import Alarms
+from penstock.broker.alerts import Alerts
+from penstock.broker.configuration import Configuration
+from penstock.broker.consumer import Consumer
+from penstock.broker.dead_letters import DeadLetters
+from penstock.broker.declaring import Declaring
+from penstock.broker.delivery import Delivery
+from penstock.broker.group import Group
+from penstock.broker.ledger import Ledger
+from penstock.broker.publisher import Publisher
+from penstock.broker.publishing import Publishing
+from penstock.broker.queue import Queue
+from penstock.broker.settling import Settled, Settling
+from penstock.broker.start import EARLIEST, Start
+from penstock.broker.transaction import Transaction
+from penstock.broker.unit import Unit
+from penstock.core.clock import SystemClock
+from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.core.ports import Clock
+from penstock.log.options import ShardOptions
+from penstock.log.partition import Log
+from penstock.log.shard import Shard
+from penstock.queues.names import GroupName, MessageId, parse_group_name
+from penstock.queues.settings import QueueSettings
+from penstock.queues.settings import Settled as WhenSettled
+
+logger = logging.getLogger("penstock.broker")
+
+_UPKEEP_MS = 5_000
+_AUTO_QUEUE_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    shard: ShardOptions = field(default_factory=ShardOptions)
+    auto_create: bool = True
+    """publishing to or subscribing to a queue that is not there makes it"""
+    max_auto_queues: int = 10_000
+
+
+class Broker:
+    """Use Broker.open(), from one event loop."""
+
+    def __init__(self, shard: Shard, configuration: Configuration, clock: Clock, options: BrokerOptions) -> None:
+        self.shard, self.clock, self.options = shard, clock, options
+        self.alarms = Alarms(clock)
+        self.ledger = Ledger(shard)
+        self.alerts = Alerts()
+        self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, self.now, options.max_auto_queues)
+        self._numbers = count(1)
+        letters = DeadLetters(self.ledger, self.alerts, self.publisher(), self.declaring.dead_letters_of)
+        self.settling = self.declaring.failures = Settling(self.ledger, letters)
+        self.publishing = Publishing(shard, self.declaring, self.settling, self.now, options.auto_create)
+        shard.floor = self._floor
+        self._upkeep: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @classmethod
+    async def open(cls, directory: Path, options: BrokerOptions | None = None, clock: Clock | None = None) -> Broker:
+        """Recover what is there; DirectoryInUse if another process has it open."""
+        options, clock = options or BrokerOptions(), clock or SystemClock()
+        shard = await Shard.open(directory, options.shard, clock)
+        try:
+            configuration = await Configuration.open(shard)
+            broker = cls(shard, configuration, clock, options)
+            await opening.restore(shard, configuration, broker.declaring, broker.now())
+        except BaseException:
+            await shard.close()
+            raise
+        broker._keep_up(broker.now())
+        return broker
+
+    async def __aenter__(self) -> Broker:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Consumers are let go, what they held is free; everything under way is finished."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for queue in list(self.declaring.queues.values()):
+            for group in queue.groups.values():
+                for consumer in list(group.consumers.values()):
+                    group.leave(consumer, counted=False)
+        self.alarms.close()
+        if self._upkeep is not None:
+            await asyncio.wait([self._upkeep])
+        await self.settling.finish()
+        await self.alerts.close()
+        dirty = [
+            unit
+            for queue in self.declaring.queues.values()
+            for unit in queue.units.values()
+            if any(cursor.is_dirty for cursor in unit.cursors.values())
+        ]
+        try:
+            await self.ledger.flush(dirty)
+        except PenstockError as error:
+            logger.warning("closing without the last state records error=%s", error)
+        await self.ledger.drain()
+        await self.shard.close()
+
+    def now(self) -> int:
+        return self.clock.now_ms()
+
+    # Queues
+
+    @property
+    def queues(self) -> list[Queue]:
+        return list(self.declaring.queues.values())
+
+    def queue(self, name: str, namespace: str = "default") -> Queue:
+        """NoSuchQueue if there is none."""
+        return self.declaring.queue(name, namespace)
+
+    async def declare(self, settings: QueueSettings | Mapping[str, object], *, if_absent: bool = False) -> Queue:
+        """A mapping is read as settings people write, over those of matching templates. QueueExists, unless
+        `if_absent`."""
+        if not isinstance(settings, QueueSettings):
+            name = settings.get("name")
+            if not isinstance(name, str):
+                raise InvalidArgument("a queue needs a name: {'name': 'orders'}")
+            settings = self.declaring.settings_for(name, settings)
+        return await (self.declaring.declared(settings) if if_absent else self.declaring.declare(settings))
+
+    # Publishing
+
+    def publisher(self) -> Publisher:
+        """One for each connection that publishes."""
+        return Publisher(next(self._numbers))
+
+    def transaction(self, publisher: Publisher) -> Transaction:
+        return Transaction(self.shard, self.publishing, self.settling, self.ledger, publisher)
+
+    # Consuming
+
+    async def group(
+        self, queue: Queue, name: GroupName | str = "default", start: Start = EARLIEST, *, is_derived: bool = False
+    ) -> Group:
+        key = name if isinstance(name, GroupName) else parse_group_name(name)
+        return await self.declaring.group(queue, key, start, is_derived=is_derived)
+
+    def join(self, group: Group, prefetch: int | None = None, *, is_immortal: bool = True) -> Consumer:
+        """A member that gets messages of the partitions it is given. One that is not immortal has to send
+        heartbeats."""
+        limit = group.queue.settings.max_in_flight
+        wanted = limit if prefetch is None else prefetch
+        if wanted < 1:
+            raise InvalidArgument(f"a prefetch of {wanted} lets no message through: at least 1")
+        return group.join(next(self._numbers), min(wanted, limit), is_immortal)
+
+    async def leave(self, consumer: Consumer) -> None:
+        """What it holds is free at once."""
+        consumer.group.leave(consumer)
+
+    def session(self) -> int:
+        """The number of one who pulls without being a member."""
+        return next(self._numbers)
+
+    async def pull(
+        self, group: Group, session: int, limit: int, wait_s: float = 0.0, lease_ms: int | None = None
+    ) -> list[Delivery]:
+        """Messages of any partition, each leased for a time of its own (default: the queue's delivery_timeout)."""
+        timeout = group.queue.settings.performance.delivery_timeout_ms
+        return await group.pull(session, limit, wait_s, timeout if lease_ms is None else lease_ms)
+
+    # Settling
+
+    async def ack(self, delivery: Delivery, rows: array[int] | None = None) -> Settled:
+        """Of a delivery, all messages or the rows with these numbers (places in `delivery.rows`)."""
+        offsets, deliveries = _named(delivery, rows)
+        return await self.settling.ack(delivery.group, delivery.unit, offsets, deliveries, delivery.consumer)
+
+    async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:
+        """All messages of several deliveries, in one commit."""
+        results = await asyncio.gather(*[self.ack(delivery) for delivery in deliveries])
+        return Settled(sum([result.done for result in results]), sum([result.stale for result in results]))
+
+    def find(self, message: MessageId) -> tuple[Queue, Unit]:
+        """InvalidArgument for a message of a queue that is gone, or of a partition it has not."""
+        queue = self.declaring.by_incarnation.get(message.incarnation)
+        if queue is None or queue.name != message.queue:
+            raise InvalidArgument(f"message {message} is of a queue that is not there any more")
+        unit = queue.units.get(message.partition)
+        if unit is None:
+            raise InvalidArgument(f"message {message} is of a partition that queue {queue.name!r} has not")
+        return queue, unit
+
+    # Upkeep
+
+    def _floor(self, log: Log) -> int | None:
+        """For logs that let go of what every group has settled; without a group, nothing is settled."""
+        found = self._units_by_log.get(log.number)
+        if found is None or not found[0].groups:
+            return None
+        queue, unit = found
+        if queue.settings.retention.settled is not WhenSettled.DELETE:
+            return None
+        return min([group.cursor(unit).window.floor for group in queue.groups.values()])
+
+    @property
+    def _units_by_log(self) -> dict[int, tuple[Queue, Unit]]:
+        return {
+            unit.data.number: (queue, unit) for queue in self.declaring.queues.values() for unit in queue.units.values()
+        }
+
+    def _keep_up(self, now: int) -> None:
+        self.alarms.set(self, now + _UPKEEP_MS, self._keep_up)
+        if self._upkeep is None or self._upkeep.done():
+            self._upkeep = asyncio.get_running_loop().create_task(self.keep_up(now))
+
+    async def keep_up(self, now: int) -> None:
+        """Groups and queues that nobody uses go, producers are forgotten, snapshots are written."""
+        for queue in list(self.declaring.queues.values()):
+            try:
+                await self._keep_up_queue(queue, now)
+            except PenstockError as error:
+                logger.error("upkeep failed queue=%s error=%s", queue.name, error)
+
+    async def _keep_up_queue(self, queue: Queue, now: int) -> None:
+        for group in list(queue.groups.values()):
+            if group.is_expired(now):
+                logger.info("group deleted, nobody used it queue=%s group=%s", queue.name, group.name)
+                await self.declaring.delete_group(group)
+        for unit in list(queue.units.values()):
+            unit.producers.expire(now)
+            if snapshots.is_due(unit, now):
+                await snapshots.write(self.shard, queue, unit, now)
+        if queue.record.is_auto and queue.is_unused(now, _AUTO_QUEUE_MS):
+            logger.info("queue deleted, it was made by itself and nobody used it queue=%s", queue.name)
+            await self.declaring.delete(queue)
+
+
+def _named(delivery: Delivery, places: array[int] | None) -> tuple[array[int], array[int] | None]:
+    offsets, deliveries = delivery.offsets, delivery.deliveries
+    if places is None:
+        return offsets, deliveries if deliveries is not None else None
+    return (
+        array("q", [offsets[place] for place in places]),
+        None if deliveries is None else array("i", [deliveries[place] for place in places]),
+    )

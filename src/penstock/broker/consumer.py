@@ -1,0 +1,114 @@
+"""A member of a group: the partitions it was given, what it holds of them, and how it is told that there is more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from penstock.broker.delivery import Delivery, Taking
+from penstock.broker.hold import Hold
+from penstock.core.errors import Closed
+from penstock.queues.cursor import NO_DEADLINE
+
+if TYPE_CHECKING:
+    from penstock.broker.group import Group
+
+
+class Consumer:
+    """Used from the loop. receive() hands out messages; the group's settle calls take them back."""
+
+    def __init__(self, group: Group, number: int, prefetch: int) -> None:
+        self.group, self.number, self.prefetch = group, number, prefetch
+        self.holds: dict[int, Hold] = {}
+        self.is_closed = False
+        self._ready: dict[int, None] = {}
+        """partitions that may have something, the next one first"""
+        self._wake = asyncio.Event()
+        self._receiving = asyncio.Lock()
+
+    @property
+    def held(self) -> int:
+        return sum([hold.held for hold in self.holds.values()])
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(partition for partition, hold in self.holds.items() if not hold.is_revoked)
+
+    async def receive(self, limit: int, wait_s: float = 0.0) -> list[Delivery]:
+        """Up to `limit` messages, as soon as there are any; none after `wait_s`, or when it is closed meanwhile."""
+        if self.is_closed:
+            raise Closed(f"the consumer of group {self.group.name} was closed")
+        async with self._receiving:
+            loop = asyncio.get_running_loop()
+            until = loop.time() + wait_s
+            while not (found := await self._take(limit)) and loop.time() < until and not self.is_closed:
+                try:
+                    async with asyncio.timeout_at(until):
+                        await self.wait()
+                except TimeoutError:
+                    break
+            return found
+
+    async def wait(self) -> None:
+        """Returns when receive() may have something, or when closed."""
+        await self._wake.wait()
+        self._wake.clear()
+
+    def assign(self, partition: int) -> None:
+        self.holds[partition] = Hold(partition)
+        self.notify(partition)
+
+    def notify(self, partition: int) -> None:
+        """There may be something in that partition."""
+        hold = self.holds.get(partition)
+        if hold is not None and not hold.is_revoked:
+            self._ready[partition] = None
+            self._wake.set()
+
+    def wake(self) -> None:
+        """There may be room again."""
+        if self._ready or self.is_closed:
+            self._wake.set()
+
+    def drop(self, partition: int) -> None:
+        self.holds.pop(partition, None)
+        self._ready.pop(partition, None)
+
+    def shut(self) -> None:
+        self.is_closed = True
+        self._wake.set()
+
+    async def _take(self, limit: int) -> list[Delivery]:
+        found: list[Delivery] = []
+        room = 0 if self.is_closed else min(limit, self.prefetch - self.held)
+        try:
+            for partition in list(self._ready):
+                if room <= 0 or self.group.is_paused:
+                    break
+                del self._ready[partition]
+                hold = self.holds.get(partition)
+                if hold is not None and not hold.is_revoked:
+                    room -= await self._take_from(hold, room, found)
+        except BaseException:
+            # Cancelled while a file was read: nobody will get what was taken so far.
+            self.group.take_back(self, found)
+            raise
+        return found
+
+    async def _take_from(self, hold: Hold, room: int, found: list[Delivery]) -> int:
+        group = self.group
+        unit = group.queue.units.get(hold.partition)
+        if unit is None:
+            return 0
+        cursor, now, before = group.cursor(unit), group.now(), len(found)
+        group.look_at_due(unit, cursor, now)
+        taking = Taking(
+            group, unit, cursor, self.number, NO_DEADLINE, lambda: not self.is_closed and not hold.is_revoked
+        )
+        if await taking.take(room, now, found):
+            self._ready[hold.partition] = None
+        given = sum([len(delivery) for delivery in found[before:]])
+        if given:
+            hold.given(given, now)
+            group.watch_clock(self, hold)
+        return given

@@ -1,0 +1,315 @@
+"""Queues and groups coming, changing and going. Each change is a record in the configuration before it takes effect."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from penstock.broker.alarms import Alarms
+from penstock.broker.configuration import (
+    Configuration,
+    GroupRecord,
+    QueueRecord,
+    Record,
+    Switch,
+    TemplateRecord,
+    group_key,
+    queue_key,
+    template_key,
+)
+from penstock.broker.group import Failures, Group
+from penstock.broker.ledger import Ledger
+from penstock.broker.queue import Queue, state_settings
+from penstock.broker.start import Start
+from penstock.broker.unit import Unit
+from penstock.core.errors import InvalidArgument, NoSuchQueue, QueueExists
+from penstock.log.shard import Shard
+from penstock.queues.bindings import Bindings
+from penstock.queues.names import GroupName, canonical_queue, is_dead_letter_queue
+from penstock.queues.settings import QueueSettings, change, log_settings, queue_json
+from penstock.queues.templates import Template, resolve
+
+logger = logging.getLogger("penstock.broker.declaring")
+
+QueueName = tuple[str, str]
+"""namespace, name"""
+
+
+class Declaring:
+    """All queues, by namespace and name. Used from the loop."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        configuration: Configuration,
+        alarms: Alarms,
+        ledger: Ledger,
+        now: Callable[[], int],
+        max_auto_queues: int,
+    ) -> None:
+        self._shard, self._configuration, self._alarms, self._ledger = shard, configuration, alarms, ledger
+        self._now, self._max_auto_queues = now, max_auto_queues
+        self.queues: dict[QueueName, Queue] = {}
+        self.by_incarnation: dict[int, Queue] = {}
+        self.bindings: dict[str, Bindings] = {}
+        self.templates: dict[str, Template] = {}
+        self.failures: Failures
+        self._next_incarnation = 1
+        self._next_group = 1
+        self._locks: dict[QueueName, asyncio.Lock] = {}
+
+    # Finding
+
+    def queue(self, name: str, namespace: str = "default") -> Queue:
+        found = self.queues.get((namespace, canonical_queue(name)))
+        if found is None:
+            raise NoSuchQueue(name)
+        return found
+
+    def bindings_of(self, namespace: str) -> Bindings:
+        return self.bindings.setdefault(namespace, Bindings())
+
+    # Queues
+
+    def settings_for(self, name: str, explicit: Mapping[str, object]) -> QueueSettings:
+        """Defaults, then matching templates, then what is said."""
+        return resolve(canonical_queue(name), self.templates.values(), explicit)
+
+    async def declare(self, settings: QueueSettings, *, is_auto: bool = False) -> Queue:
+        """QueueExists if there is one of that name."""
+        key = settings.namespace, settings.name
+        async with self._lock(key):
+            if key in self.queues:
+                raise QueueExists(settings.name)
+            if is_auto:
+                self._refuse_too_many()
+            record = QueueRecord(
+                self._next_incarnation, queue_json(settings), self._now(), settings.partitions, is_auto
+            )
+            self._next_incarnation += 1
+            await self._configuration.write((queue_key(record.incarnation), record))
+            queue = self.adopt(settings, record)
+            if below := [
+                name
+                for name in self.bindings_of(settings.namespace).queues_below(settings.name)
+                if name != settings.name
+            ]:
+                logger.info(
+                    "queue %s was declared above %s: they keep their own topics", settings.name, ", ".join(below)
+                )
+            return queue
+
+    async def declared(self, settings: QueueSettings, *, is_auto: bool = False) -> Queue:
+        """The queue of that name, made with these settings if there is none."""
+        found = self.queues.get((settings.namespace, settings.name))
+        if found is not None:
+            return found
+        try:
+            return await self.declare(settings, is_auto=is_auto)
+        except QueueExists:
+            return self.queue(settings.name, settings.namespace)
+
+    async def ensure(self, name: str, namespace: str = "default") -> Queue:
+        """The queue of that name, made with the settings of its templates if there is none."""
+        found = self.queues.get((namespace, canonical_queue(name)))
+        if found is not None:
+            return found
+        return await self.declared(self.settings_for(name, {"namespace": namespace}), is_auto=True)
+
+    async def dead_letters_of(self, source: Queue, path: str) -> Queue:
+        """The declared queue that the path is in, or a new one of that name."""
+        route = self.bindings_of(source.namespace).route(_address(path))
+        if route.prefix_queue is not None:
+            return self.queue(route.prefix_queue, source.namespace)
+        partitions = source.settings.partitions if is_dead_letter_queue(path) else None
+        explicit = {"namespace": source.namespace} | ({"partitions": partitions} if partitions else {})
+        return await self.declared(self.settings_for(path, explicit))
+
+    def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
+        queue = Queue(self._shard, settings, record)
+        self.queues[settings.namespace, settings.name] = queue
+        self.by_incarnation[record.incarnation] = queue
+        self._next_incarnation = max(self._next_incarnation, record.incarnation + 1)
+        self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
+        return queue
+
+    async def change(self, queue: Queue, changes: Mapping[str, object]) -> None:
+        """InvalidSetting for what cannot change while the queue lives."""
+        async with self._lock((queue.namespace, queue.name)):
+            settings = change(queue.settings, changes)
+            record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
+            if settings.partitions > queue.settings.partitions:
+                record = msgspec.structs.replace(record, switch=self._switch(queue, settings))
+            # The ends in the switch hold because nothing is awaited between reading them and staging the record.
+            writing = asyncio.ensure_future(self._configuration.write((queue_key(queue.incarnation), record)))
+            before = log_settings(queue.settings)
+            queue.configure(settings, record)
+            self._begin_switch(queue, record.switch)
+            await writing
+            self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
+            if (after := log_settings(settings)) != before:
+                for unit in queue.units.values():
+                    await self._shard.change(unit.data, after)
+                    await self._shard.change(unit.state, state_settings(after))
+
+    def _switch(self, queue: Queue, settings: QueueSettings) -> Switch:
+        ends = {
+            partition: (unit.data.end if (unit := queue.units.get(partition)) is not None else 0)
+            for partition in range(queue.settings.partitions)
+        }
+        return Switch(ends, self._now() + settings.switch_timeout_ms)
+
+    def _begin_switch(self, queue: Queue, switch: Switch | None) -> None:
+        if switch is None:
+            return
+        for group in queue.groups.values():
+            group.begin_switch(switch)
+            group.look_at_switch(self._now())
+
+    async def pause(self, queue: Queue, is_paused: bool) -> None:
+        record = msgspec.structs.replace(queue.record, is_paused=is_paused)
+        queue.record, queue.is_paused = record, is_paused
+        await self._configuration.write((queue_key(queue.incarnation), record))
+        for partition in queue.units:
+            queue.notify(partition)
+
+    async def delete(self, queue: Queue) -> None:
+        """With its groups and all messages."""
+        async with self._lock((queue.namespace, queue.name)):
+            if queue.is_deleted:
+                raise NoSuchQueue(queue.name)
+            queue.is_deleted = True
+            del self.queues[queue.namespace, queue.name]
+            del self.by_incarnation[queue.incarnation]
+            self.bindings_of(queue.namespace).drop(queue.name)
+            groups = list(queue.groups.values())
+            for group in groups:
+                _dismiss(group)
+            queue.groups.clear()
+            gone: list[tuple[str, Record | None]] = [
+                (group_key(queue.incarnation, group.number), None) for group in groups
+            ]
+            await self._configuration.write((queue_key(queue.incarnation), None), *gone)
+            for unit in queue.units.values():
+                await self._delete_logs(unit)
+            queue.units.clear()
+
+    async def _delete_logs(self, unit: Unit) -> None:
+        unit.data.on_commit = None
+        for log in (unit.data, unit.state, unit.snapshots):
+            if log is not None:
+                await self._shard.delete(log)
+
+    async def purge(self, queue: Queue) -> int:
+        """All messages are gone, for every group; how many there were."""
+        gone = 0
+        for unit in list(queue.units.values()):
+            gone += unit.data.end - unit.start
+            await self._shard.purge(unit.data)
+            unit.forget_batches()
+            for group in queue.groups.values():
+                group.cursor(unit).settle_below(unit.start)
+            await self._ledger.flush([unit])
+        return gone
+
+    # Groups
+
+    async def group(
+        self, queue: Queue, key: GroupName, start: Start, *, is_derived: bool = False, is_permanent: bool = False
+    ) -> Group:
+        """The group of that name; begun at `start` if there is none."""
+        found = queue.groups.get(key)
+        if found is not None:
+            return found
+        async with self._lock((queue.namespace, queue.name)):
+            if (found := queue.groups.get(key)) is not None:
+                return found
+            starts = await self._starts(queue, start)
+            record = GroupRecord(
+                queue.incarnation,
+                self._next_group,
+                key.name,
+                key.filter,
+                self._now(),
+                starts,
+                is_derived=is_derived,
+                is_permanent=is_permanent,
+            )
+            self._next_group += 1
+            await self._configuration.write((group_key(queue.incarnation, record.number), record))
+            return self.adopt_group(queue, record)
+
+    def adopt_group(self, queue: Queue, record: GroupRecord) -> Group:
+        group = Group(queue, record, self._alarms, self.failures, self._now)
+        queue.groups[group.key] = group
+        self._next_group = max(self._next_group, record.number + 1)
+        if queue.record.switch is not None:
+            group.begin_switch(queue.record.switch)
+        return group
+
+    async def delete_group(self, group: Group) -> None:
+        queue = group.queue
+        queue.groups.pop(group.key, None)
+        _dismiss(group)
+        for unit in queue.units.values():
+            unit.cursors.pop(group.number, None)
+        await self._configuration.write((group_key(queue.incarnation, group.number), None))
+
+    async def pause_group(self, group: Group, is_paused: bool) -> None:
+        group.record = msgspec.structs.replace(group.record, is_paused=is_paused)
+        await self._configuration.write((group_key(group.queue.incarnation, group.number), group.record))
+        for partition in group.queue.units:
+            group.notify(partition)
+
+    async def seek(self, group: Group, start: Start, partitions: Sequence[int] | None = None) -> None:
+        """Begin anew: what it had settled or held counts no more. Offsets are those of Start."""
+        starts = await self._starts(group.queue, start)
+        units = [unit for unit in group.queue.units.values() if partitions is None or unit.partition in partitions]
+        for unit in units:
+            group.cursor(unit).place(*starts[unit.partition])
+            group.forget_holds(unit.partition)
+        await self._ledger.flush(units)
+        for unit in units:
+            group.notify(unit.partition)
+
+    async def _starts(self, queue: Queue, start: Start) -> dict[int, tuple[int, int]]:
+        now = self._now()
+        return {
+            unit.partition: (await start.offset(self._shard, unit.data, unit.partition, now), unit.data.end)
+            for unit in list(queue.units.values())
+        }
+
+    # Templates
+
+    async def put_template(self, match: str, settings: Mapping[str, object]) -> None:
+        template = Template(match, settings)
+        self.templates[match] = template
+        await self._configuration.write((template_key(match), TemplateRecord(match, dict(settings))))
+
+    async def drop_template(self, match: str) -> None:
+        if self.templates.pop(match, None) is None:
+            raise InvalidArgument(f"no template for {match!r}; there are {', '.join(self.templates) or 'none'}")
+        await self._configuration.write((template_key(match), None))
+
+    def _refuse_too_many(self) -> None:
+        count = sum(1 for queue in self.queues.values() if queue.record.is_auto)
+        if count >= self._max_auto_queues:
+            raise InvalidArgument(
+                f"{count} queues were made by themselves, max_auto_queues is {self._max_auto_queues}: "
+                f"declare this one, or delete some"
+            )
+
+    def _lock(self, key: QueueName) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
+
+
+def _dismiss(group: Group) -> None:
+    for consumer in list(group.consumers.values()):
+        group.leave(consumer, counted=False)
+
+
+def _address(path: str) -> bytes:
+    return (path if path.startswith("$") else f"$queue/{path}").encode()

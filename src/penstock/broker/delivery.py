@@ -1,0 +1,145 @@
+"""Taking messages of a group out of a partition: what came back first, then what is new."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.broker.stored import StoredBatch
+from penstock.broker.unit import Unit
+from penstock.core.errors import OffsetOutOfRange
+from penstock.kernels import rows
+from penstock.queues.cursor import Cursor
+
+if TYPE_CHECKING:
+    from penstock.broker.group import Group
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Messages of one stored batch, handed to one consumer of a group."""
+
+    group: Group
+    unit: Unit
+    consumer: int
+    stored: StoredBatch
+    rows: array[int]
+    """int32, rising"""
+    deliveries: array[int] | None = None
+    """how often each was handed out; None: all for the first time"""
+    deadline: int = -1
+    """end of the lease; -1 where the connection's clock counts"""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def offsets(self) -> array[int]:
+        out = array("q", bytes(8 * len(self.rows)))
+        rows.take_int64(self.stored.offsets, self.rows, out)
+        return out
+
+
+@dataclass(slots=True)
+class Taking:
+    """One call of one consumer on one partition."""
+
+    group: Group
+    unit: Unit
+    cursor: Cursor
+    consumer: int
+    deadline: int
+    is_allowed: Callable[[], bool]
+    """looked at again after each wait for a file: the consumer may be gone meanwhile"""
+
+    async def take(self, room: int, now: int, out: list[Delivery]) -> bool:
+        """Up to `room` messages to `out`; whether there may be more."""
+        while room > 0:
+            window = self.cursor.window
+            again = window.ready > 0
+            offset = window.first_ready if again else window.next
+            if not again:
+                if offset >= self.group.stop_at(self.unit):
+                    return False
+                if window.pending >= self.group.limits.window:
+                    return True
+            stored = self.unit.stored_near(offset)
+            if stored is None:
+                stored = await self._read(offset)
+                if not self.is_allowed():
+                    return False
+                if stored is None:
+                    if self.unit.start <= offset:
+                        return False
+                    self._pass_gone(offset, self.unit.start)
+                    continue
+                if window is not self.cursor.window:
+                    continue
+            if again:
+                if stored.first > offset:
+                    self._pass_gone(offset, stored.first)
+                else:
+                    room -= self._take_again(stored, room, now, out)
+            else:
+                room -= self._take_new(stored, room, now, out)
+        return True
+
+    async def _read(self, offset: int) -> StoredBatch | None:
+        try:
+            return await self.unit.stored(offset)
+        except OffsetOutOfRange:
+            return None
+
+    def _pass_gone(self, offset: int, stop: int) -> None:
+        """Retention or compaction took what was there: there is nothing to hand out."""
+        self.cursor.tally.lost += self.cursor.settle(offset, stop)
+        self.cursor.pass_to(stop)
+
+    def _take_again(self, stored: StoredBatch, room: int, now: int, out: list[Delivery]) -> int:
+        offsets, deliveries = array("q", bytes(8 * room)), array("i", bytes(4 * room))
+        given = self.cursor.hand_out_again(stored.end, self.consumer, room, now, self.deadline, offsets, deliveries)
+        if not given:
+            return 0
+        rows, gone = array("i"), array("q")
+        kept = array("i")
+        for i in range(given):
+            row = stored.row_from(offsets[i])
+            if row < len(stored) and stored.offsets[row] == offsets[i]:
+                rows.append(row)
+                kept.append(deliveries[i])
+            else:
+                gone.append(offsets[i])
+        for offset in gone:
+            self.cursor.tally.lost += self.cursor.settle(offset, offset + 1)
+        if rows:
+            out.append(Delivery(self.group, self.unit, self.consumer, stored, rows, kept, self.deadline))
+        return len(rows)
+
+    def _take_new(self, stored: StoredBatch, room: int, now: int, out: list[Delivery]) -> int:
+        cursor, group, window = self.cursor, self.group, self.cursor.window
+        row, stop = stored.row_from(window.next), stored.row_from(group.stop_at(self.unit))
+        rows = array("i", bytes(4 * min(room, stop - row)))
+        skip = group.skipped(stored, now)
+        given = cursor.hand_out(
+            stored.offsets,
+            group.keys(stored),
+            skip,
+            row,
+            stop,
+            self.consumer,
+            len(rows),
+            now,
+            self.deadline,
+            group.limits.window,
+            rows,
+        )
+        if skip is not None:
+            group.count_skipped(cursor, stored, row, window.stopped_row, now)
+        if window.stopped_row >= len(stored):
+            cursor.pass_to(stored.end)
+        if given:
+            rows = rows if given == len(rows) else rows[:given]
+            out.append(Delivery(group, self.unit, self.consumer, stored, rows, None, self.deadline))
+        return given

@@ -1,0 +1,373 @@
+"""A group at work: its members, its cursors in the partitions, and the clocks that run for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.broker.alarms import Alarms
+from penstock.broker.configuration import GroupRecord, Switch
+from penstock.broker.consumer import Consumer
+from penstock.broker.delivery import Delivery, Taking
+from penstock.broker.hold import Hold
+from penstock.broker.stored import StoredBatch
+from penstock.broker.unit import Unit
+from penstock.queues.bindings import filter_mask
+from penstock.queues.cursor import Cursor, Limits
+from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
+from penstock.queues.names import GroupName
+from penstock.queues.retry import backoff_table
+from penstock.queues.settings import Ordering, QueueSettings
+
+if TYPE_CHECKING:
+    from penstock.broker.queue import Queue
+
+logger = logging.getLogger("penstock.broker.group")
+
+NEVER = 1 << 62
+NO_LIMIT = 1 << 31
+
+
+class Failures(Protocol):
+    """What becomes of messages that came back too often: see broker/settling.py."""
+
+    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: str) -> None: ...
+
+    def note(self, unit: Unit) -> None: ...
+
+
+class Group:
+    """Used from the loop."""
+
+    def __init__(
+        self, queue: Queue, record: GroupRecord, alarms: Alarms, failures: Failures, now: Callable[[], int]
+    ) -> None:
+        self.queue, self.record, self.now = queue, record, now
+        self.number = record.number
+        self.key = GroupName(record.name, record.filter)
+        self.consumers: dict[int, Consumer] = {}
+        self.last_used_ms = now()
+        self.members = Members(self.name, queue.settings.partitions)
+        self.limits = limits_of(queue.settings)
+        self._alarms, self._failures = alarms, failures
+        self.switch: Switch | None = None
+        self._pullers: set[asyncio.Event] = set()
+
+    @property
+    def name(self) -> str:
+        return str(self.key)
+
+    @property
+    def is_paused(self) -> bool:
+        return self.record.is_paused or self.queue.is_paused
+
+    @property
+    def is_active(self) -> bool:
+        """Whether somebody waits for messages."""
+        return bool(self.consumers or self._pullers)
+
+    def is_expired(self, now: int) -> bool:
+        """Whether nobody has used it for as long as the queue keeps such groups."""
+        if self.record.is_permanent:
+            return False
+        settings = self.queue.settings
+        after = settings.derived_group_expiry_ms if self.record.is_derived else settings.group_expiry_ms
+        return after is not None and not self.is_active and now - self.last_used_ms >= after
+
+    def cursor(self, unit: Unit) -> Cursor:
+        cursor = unit.cursors.get(self.number)
+        if cursor is None:
+            start, history_end = self.record.starts.get(unit.partition, (0, 0))
+            cursor = unit.cursors[self.number] = Cursor(self.number, max(start, unit.start), history_end)
+        return cursor
+
+    def configure(self, settings: QueueSettings) -> None:
+        self.limits = limits_of(settings)
+        if settings.partitions != self.members.partitions:
+            self._act(self.members.set_partitions(settings.partitions, self.now()))
+
+    # Members
+
+    def join(self, number: int, prefetch: int, is_immortal: bool) -> Consumer:
+        consumer = self.consumers[number] = Consumer(self, number, prefetch)
+        self.queue.listening[self] = None
+        self._act(self.members.join(number, self.now(), is_immortal=is_immortal))
+        return consumer
+
+    def heartbeat(self, consumer: Consumer, generation: int) -> None:
+        self.members.heartbeat(consumer.number, generation, self.now())
+
+    def leave(self, consumer: Consumer, counted: bool = True) -> None:
+        """What it holds is free at once."""
+        if self.consumers.pop(consumer.number, None) is None:
+            return
+        consumer.shut()
+        for partition in list(consumer.holds):
+            self._free(consumer, partition, counted)
+        self._act(self.members.leave(consumer.number, self.now()))
+        self.last_used_ms = self.now()
+        self._stop_listening()
+
+    def forget_holds(self, partition: int) -> None:
+        """The cursor there begins anew: nothing is held of it."""
+        for consumer in self.consumers.values():
+            if (hold := consumer.holds.get(partition)) is not None:
+                hold.held = 0
+                consumer.wake()
+
+    def look_at_members(self, now: int) -> None:
+        self._act(self.members.tick(now))
+
+    def released(self, consumer: Consumer, hold: Hold) -> None:
+        """A consumer that is to give a partition up holds nothing of it any more."""
+        if hold.is_revoked and not hold.held:
+            self._act(self.members.released(consumer.number, hold.partition, self.now()))
+
+    def _act(self, events: list[Event]) -> None:
+        for event in events:
+            self._act_on(event)
+        due = self.members.next_due_ms
+        if due is not None:
+            self._alarms.set(self.members, due, self.look_at_members)
+
+    def _act_on(self, event: Event) -> None:
+        if isinstance(event, Added):
+            return
+        consumer = self.consumers.get(event.member)
+        if consumer is None:
+            return
+        if isinstance(event, Assigned):
+            consumer.assign(event.partition)
+        elif isinstance(event, Revoking):
+            hold = consumer.holds[event.partition]
+            hold.is_revoked = True
+            asyncio.get_running_loop().call_soon(self.released, consumer, hold)
+        elif isinstance(event, Resumed):
+            consumer.holds[event.partition].is_revoked = False
+            consumer.notify(event.partition)
+        elif isinstance(event, Lost):
+            self._free(consumer, event.partition, counted=True)
+        elif isinstance(event, Left):
+            self.leave(consumer)
+
+    def _free(self, consumer: Consumer, partition: int, counted: bool) -> None:
+        unit = self.queue.units.get(partition)
+        hold = consumer.holds.get(partition)
+        consumer.drop(partition)
+        if unit is None or hold is None or not hold.held:
+            return
+        cursor = self.cursor(unit)
+        spent = cursor.give_back(consumer.number, counted, self.limits, self.now())
+        if spent:
+            self._failures.dead_letter(self, unit, spent, "max-deliveries")
+        self.notify(partition)
+
+    # Messages
+
+    def notify(self, partition: int) -> None:
+        """There may be something to hand out."""
+        owner = self.members.owner_of(partition)
+        if owner is not None and (consumer := self.consumers.get(owner)) is not None:
+            consumer.notify(partition)
+        for event in self._pullers:
+            event.set()
+
+    async def pull(self, number: int, limit: int, wait_s: float, lease_ms: int) -> list[Delivery]:
+        """Messages of any partition, each with a lease of its own, for one who is no member."""
+        if wait_s <= 0:
+            return await self._pull_once(number, limit, lease_ms)
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+        until = loop.time() + wait_s
+        self._pullers.add(event)
+        self.queue.listening[self] = None
+        try:
+            while not (found := await self._pull_once(number, limit, lease_ms)) and loop.time() < until:
+                try:
+                    async with asyncio.timeout_at(until):
+                        await event.wait()
+                except TimeoutError:
+                    break
+                event.clear()
+        finally:
+            self._pullers.discard(event)
+            self._stop_listening()
+        return found
+
+    def _stop_listening(self) -> None:
+        if not self.is_active:
+            self.queue.listening.pop(self, None)
+
+    async def _pull_once(self, number: int, limit: int, lease_ms: int) -> list[Delivery]:
+        found: list[Delivery] = []
+        self.last_used_ms = now = self.now()
+        for unit in self.queue.units_in_turn():
+            if limit <= 0 or self.is_paused:
+                break
+            cursor, before = self.cursor(unit), len(found)
+            self.look_at_due(unit, cursor, now)
+            await Taking(self, unit, cursor, number, now + lease_ms, lambda: True).take(limit, now, found)
+            if len(found) > before:
+                limit -= sum([len(delivery) for delivery in found[before:]])
+                self.watch_due(unit, cursor)
+        return found
+
+    def stop_at(self, unit: Unit) -> int:
+        """Messages behind a change of the number of partitions wait until those before it are settled."""
+        if self.switch is None:
+            return unit.end
+        return min(unit.end, self.switch.ends.get(unit.partition, 0))
+
+    def begin_switch(self, switch: Switch) -> None:
+        self.switch = switch
+        self._alarms.set((self.queue.incarnation, self.number, "switch"), switch.deadline_ms, self.look_at_switch)
+
+    def look_at_switch(self, now: int) -> None:
+        """Go past it when every older partition is settled up to it, or when that takes too long."""
+        switch = self.switch
+        if switch is None:
+            return
+        units = self.queue.units
+        behind = [
+            partition
+            for partition, end in switch.ends.items()
+            if (unit := units.get(partition)) is not None and self.cursor(unit).window.floor < end
+        ]
+        if behind and now < switch.deadline_ms:
+            return
+        if behind:
+            logger.warning(
+                "group goes past a change of partitions with messages unsettled queue=%s group=%s partitions=%s",
+                self.queue.name,
+                self.name,
+                behind,
+            )
+        self.switch = None
+        for partition in units:
+            self.notify(partition)
+
+    def keys(self, stored: StoredBatch) -> array[int] | None:
+        ordering = self.queue.settings.ordering
+        if ordering is Ordering.NONE:
+            return None
+        return stored.one_key() if ordering is Ordering.STRICT else stored.key_hashes()
+
+    def skipped(self, stored: StoredBatch, now: int) -> bytearray | None:
+        """Marks of rows that this group does not get: too old, not what its filter asks for, or redriven to another."""
+        marks = stored.expired(now, self.queue.settings.limits.message_ttl_ms or 0)
+        if self.key.filter is None and not stored.is_redriven:
+            return marks
+        marks = marks if marks is not None else bytearray(len(stored))
+        if self.key.filter is not None:
+            self._mark_unwanted(stored, marks)
+        if stored.is_redriven:
+            stored.mark_redriven(self.name.encode(), marks)
+        return marks
+
+    def _mark_unwanted(self, stored: StoredBatch, marks: bytearray) -> None:
+        topics = stored.topics()
+        wanted_filter = self.key.filter or ""
+        if topics is None:
+            if not filter_mask(wanted_filter, [b""])[0]:
+                marks[:] = b"\x01" * len(marks)
+            return
+        wanted = filter_mask(wanted_filter, [self.queue.routing_key(topic) for topic in topics])
+        stored.mark_topics(bytearray(1 - mark for mark in wanted), marks)
+
+    def count_skipped(self, cursor: Cursor, stored: StoredBatch, first: int, stop: int, now: int) -> None:
+        skipped = cursor.window.skipped_last
+        expired = stored.expired(now, self.queue.settings.limits.message_ttl_ms or 0)
+        too_old = min(sum(expired[first:stop]), skipped) if expired is not None else 0
+        cursor.tally.expired += too_old
+        cursor.tally.filtered += skipped - too_old
+
+    # Clocks
+
+    def look_at_due(self, unit: Unit, cursor: Cursor, now: int) -> None:
+        """Messages whose backoff or lease is over."""
+        if now < cursor.window.next_due:
+            return
+        leases = cursor.due(now)
+        if leases:
+            spent = cursor.fail(leases, None, -1, now, None, self.limits)
+            self._failures.note(unit)
+            if spent:
+                self._failures.dead_letter(self, unit, spent, "max-retries")
+        self.watch_due(unit, cursor)
+
+    def watch_due(self, unit: Unit, cursor: Cursor) -> None:
+        if cursor.window.next_due < NEVER:
+            self._alarms.set(cursor, cursor.window.next_due, lambda now: self._due(unit, cursor, now))
+
+    def _due(self, unit: Unit, cursor: Cursor, now: int) -> None:
+        if unit.cursors.get(self.number) is not cursor:
+            return
+        self.look_at_due(unit, cursor, now)
+        if cursor.window.ready:
+            self.notify(unit.partition)
+
+    def take_back(self, consumer: Consumer, found: list[Delivery]) -> None:
+        """What was taken for a consumer and never reached it."""
+        for delivery in found:
+            cursor = self.cursor(delivery.unit)
+            cursor.give_back_some(delivery.offsets, consumer.number, self.now())
+            if (hold := consumer.holds.get(delivery.unit.partition)) is not None:
+                hold.held = cursor.window.held_by(consumer.number)
+            self.notify(delivery.unit.partition)
+
+    def watch_clock(self, consumer: Consumer, hold: Hold, due: int | None = None) -> None:
+        """It rings at the latest one timeout after something happened, and then looks at what is the oldest."""
+        if due is None:
+            due = hold.clock_ms + self.queue.settings.performance.delivery_timeout_ms
+        self._alarms.set(hold_key(consumer, hold), due, lambda now: self._clock_ran_out(consumer, hold, now))
+
+    def _clock_ran_out(self, consumer: Consumer, hold: Hold, now: int) -> None:
+        """The oldest message has failed, the others return uncounted."""
+        if consumer.holds.get(hold.partition) is not hold or not hold.held:
+            return
+        unit = self.queue.units[hold.partition]
+        cursor, number = self.cursor(unit), consumer.number
+        due = hold.deadline(cursor, number, self.queue.settings.performance.delivery_timeout_ms)
+        if now < due:
+            self.watch_clock(consumer, hold, due)
+            return
+        oldest = array("q", [cursor.window.oldest_held(number)])
+        spent = cursor.fail(oldest, None, number, now, None, self.limits)
+        cursor.give_back(number, False, self.limits, now)
+        hold.held = cursor.window.held_by(number)
+        self._failures.note(unit)
+        if spent:
+            self._failures.dead_letter(self, unit, spent, "max-retries")
+        self.watch_due(unit, cursor)
+        self.released(consumer, hold)
+        self.notify(hold.partition)
+        consumer.wake()
+
+    # Numbers
+
+    def depth(self) -> int:
+        """What it has not settled of messages that came after it was created or reset."""
+        return sum([self._depth_in(unit) for unit in self.queue.units.values()])
+
+    def _depth_in(self, unit: Unit) -> int:
+        end = unit.data.end
+        cursor = unit.cursors.get(self.number)
+        if cursor is None:
+            start = max(self.record.starts.get(unit.partition, (0, 0))[1], unit.start)
+            return end - start - unit.missing(start)
+        return cursor.depth(end, unit.missing(cursor.window.next))
+
+
+def hold_key(consumer: Consumer, hold: Hold) -> tuple[int, int]:
+    return consumer.number, hold.partition
+
+
+def limits_of(settings: QueueSettings) -> Limits:
+    policy = settings.retry_policy
+    table = backoff_table(
+        policy.initial_backoff_ms, policy.max_backoff_ms, policy.backoff_multiplier, policy.max_retries
+    )
+    most = NO_LIMIT if settings.max_deliveries is None else settings.max_deliveries
+    return Limits(table, policy.total_timeout_ms or 0, most, settings.group_window)

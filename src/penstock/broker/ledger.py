@@ -1,0 +1,143 @@
+"""Commits of what became of messages: everything that settled in one turn of the loop is one frame."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from penstock.broker.unit import Unit
+from penstock.core.types import Durability, Offset, Purpose
+from penstock.log.columns import Columns
+from penstock.log.partition import Log
+from penstock.log.shard import Part, Shard
+from penstock.queues.records import StateRecord, encode
+
+# Frames hold 16 MiB. A unit adds at most a few; the next ones wait for the next frame.
+_ENOUGH_BYTES = 4 << 20
+
+
+class _NothingToSay(Exception):
+    """A frame without a part is none."""
+
+
+class Ledger:
+    """State records are taken from the units at the moment at which their frame is staged: the state log has them in
+    the order in which changes were applied, and a snapshot taken at any time knows where it stands."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard, self._loop = shard, asyncio.get_running_loop()
+        self._dirty: dict[Durability, dict[Unit, None]] = {}
+        self._flushed: dict[Durability, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Future[None]] = set()
+
+    def flush_soon(self, unit: Unit) -> asyncio.Future[None]:
+        """Done when what was noted of the unit so far is committed, in the sense of the queue's durability."""
+        level = unit.data.settings.durability
+        future = self._flushed.get(level)
+        if future is None:
+            future = self._flushed[level] = self._loop.create_future()
+            future.add_done_callback(_look_at)
+            self._loop.call_soon(self._start, level, future)
+        self._dirty.setdefault(level, {})[unit] = None
+        return future
+
+    async def flush(self, units: Iterable[Unit]) -> None:
+        """Returns when all that was noted of the units is committed."""
+        waiting = {self.flush_soon(unit) for unit in units}
+        if waiting:
+            await asyncio.gather(*waiting)
+
+    async def commit(
+        self,
+        parts: Sequence[Part],
+        units: Iterable[Unit] = (),
+        extra: Sequence[tuple[Unit, StateRecord]] = (),
+        purpose: Purpose = Purpose.SETTLE,
+    ) -> list[Offset]:
+        """One frame: `parts`, what was noted of the units, and the extra records. The offsets of `parts`."""
+
+        def late() -> list[Part]:
+            found = {unit: drained(unit) for unit in units}
+            for unit, record in extra:
+                found.setdefault(unit, []).append(encode(record))
+            return state_parts(found)
+
+        return (await self._commit(parts, purpose, late))[: len(parts)]
+
+    async def drain(self) -> None:
+        while waiting := [*self._tasks, *self._under_way]:
+            await asyncio.wait(waiting)
+
+    def _start(self, level: Durability, future: asyncio.Future[None]) -> None:
+        del self._flushed[level]
+        task = self._loop.create_task(self._flush(self._dirty.pop(level, {}), future))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _flush(self, units: dict[Unit, None], future: asyncio.Future[None]) -> None:
+        def late() -> list[Part]:
+            found = _enough(units)
+            if not found:
+                raise _NothingToSay
+            return state_parts(found)
+
+        try:
+            while units:
+                await self._commit((), Purpose.SETTLE, late)
+        except _NothingToSay:
+            # What was noted is in a frame that somebody else has staged.
+            if self._under_way:
+                await asyncio.wait(self._under_way)
+        except BaseException as error:
+            if not future.done():
+                future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+        if not future.done():
+            future.set_result(None)
+
+    async def _commit(
+        self, parts: Sequence[Part], purpose: Purpose, late: Callable[[], Sequence[Part]]
+    ) -> list[Offset]:
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._under_way.add(done)
+        try:
+            return await self._shard.commit(parts, purpose, late)
+        finally:
+            self._under_way.discard(done)
+            done.set_result(None)
+
+
+def drained(unit: Unit) -> list[bytes]:
+    """The records of what was noted since the last call."""
+    found = [encode(record) for cursor in unit.cursors.values() if cursor.is_dirty for record in cursor.drain()]
+    unit.records_since_snapshot += len(found)
+    unit.bytes_since_snapshot += sum(map(len, found))
+    return found
+
+
+def state_parts(found: dict[Unit, list[bytes]]) -> list[tuple[Log, Columns]]:
+    return [(unit.state, Columns.of(values)) for unit, values in found.items() if values]
+
+
+def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
+    """Of as many units as a frame takes well; those that have said all are struck off."""
+    found: dict[Unit, list[bytes]] = {}
+    size = 0
+    for unit in list(units):
+        records = drained(unit)
+        size += sum(map(len, records))
+        if records:
+            found[unit] = records
+        if not any(cursor.is_dirty for cursor in unit.cursors.values()):
+            del units[unit]
+        if size > _ENOUGH_BYTES:
+            break
+    return found
+
+
+def _look_at(future: asyncio.Future[None]) -> None:
+    """A failure that nobody waits for is told by the shard to everybody else."""
+    if not future.cancelled():
+        future.exception()

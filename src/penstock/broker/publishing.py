@@ -1,0 +1,206 @@
+"""Taking messages in: whom a topic feeds, who refuses, one frame for all."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from penstock.broker.declaring import Declaring
+from penstock.broker.dropping import drop_oldest
+from penstock.broker.ledger import state_parts
+from penstock.broker.publisher import Publisher
+from penstock.broker.queue import Placed, Queue
+from penstock.broker.settling import Settling
+from penstock.broker.unit import Unit
+from penstock.core.errors import InvalidArgument, NoSuchQueue
+from penstock.core.types import Purpose
+from penstock.kernels import rows
+from penstock.log.columns import Columns
+from penstock.log.shard import Part, Shard
+from penstock.queues import dedup, records
+from penstock.queues.dedup import Call, Duplicate, Placement
+from penstock.queues.names import queue_of_publish_topic
+
+
+class ProducerCall(NamedTuple):
+    """What a producer says of a publish, so that sending it twice stores it once: its rows have the sequences from
+    `base_sequence` on."""
+
+    producer: bytes
+    epoch: int
+    base_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where the rows went, partition by partition. Of those taken before, offsets may be -1: no longer remembered."""
+
+    queue: Queue
+    placed: list[Placed]
+    duplicates: int = 0
+
+
+class _TakenBefore(Exception):
+    def __init__(self, verdict: Duplicate) -> None:
+        self.verdict = verdict
+
+
+class Publishing:
+    """Used from the loop. A call returns when all is committed in every queue it goes to; if one of them refuses, none
+    takes it."""
+
+    def __init__(
+        self, shard: Shard, declaring: Declaring, settling: Settling, now: Callable[[], int], auto_create: bool
+    ) -> None:
+        self._shard, self._declaring, self._settling, self._now = shard, declaring, settling, now
+        self._auto_create = auto_create
+
+    async def put(
+        self,
+        queue: Queue,
+        columns: Columns,
+        publisher: Publisher,
+        partition: int | None = None,
+        producer: ProducerCall | None = None,
+    ) -> Published:
+        """Into one queue, whatever its bindings."""
+        if producer is not None:
+            return await self._put_once(queue, columns, publisher, partition, producer)
+        parts, placed = await self.accept(queue, columns, publisher, partition)
+        offsets = await self._shard.commit(parts)
+        queue.published += columns.count
+        return Published(queue, [Placed(p, o, c.count) for (p, c), o in zip(placed, offsets, strict=True)])
+
+    async def publish(self, columns: Columns, publisher: Publisher, namespace: str = "default") -> list[Published]:
+        """By the topics of the rows. NoSuchQueue for a `$queue/…` topic of no queue where none may be made; ordinary
+        topics that feed no queue are passed over."""
+        found: list[tuple[Queue, list[tuple[int, Columns]]]] = []
+        parts: list[Part] = []
+        for queue, mine in (await self._routed(columns, namespace)).items():
+            some, placed = await self.accept(queue, mine, publisher, None)
+            parts += some
+            found.append((queue, placed))
+        if not parts:
+            return []
+        offsets = iter(await self._shard.commit(parts))
+        published = []
+        for queue, placed in found:
+            queue.published += sum([mine.count for _, mine in placed])
+            published.append(Published(queue, [Placed(p, next(offsets), mine.count) for p, mine in placed]))
+        return published
+
+    async def targets(self, topic: bytes, namespace: str = "default") -> list[Queue]:
+        """The queues that a topic feeds, one made if it names one that is not there."""
+        route = self._declaring.bindings_of(namespace).route(topic)
+        found = [self._declaring.queue(name, namespace) for name in route.queues]
+        if route.prefix_queue is None and (name := queue_of_publish_topic(topic.decode())) is not None:
+            if not self._auto_create:
+                raise NoSuchQueue(name)
+            found.append(await self._declaring.ensure(name, namespace))
+        return found
+
+    async def _routed(self, columns: Columns, namespace: str) -> dict[Queue, Columns]:
+        topics = columns.topics
+        if topics is None or columns.topic_index is None:
+            raise InvalidArgument("a publish by topic needs a topic for each message")
+        wanted: dict[Queue, bytearray] = {}
+        for number, (start, end) in enumerate(zip(topics.starts, topics.ends, strict=True)):
+            for queue in await self.targets(bytes(columns.source[start:end]), namespace):
+                wanted.setdefault(queue, bytearray(len(topics.starts)))[number] = 1
+        return {queue: _rows_of(columns, columns.topic_index, marks) for queue, marks in wanted.items()}
+
+    async def accept(
+        self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None
+    ) -> tuple[list[Part], list[tuple[int, Columns]]]:
+        """The parts of the frame; raises what the queue refuses."""
+        if queue.is_deleted:
+            raise NoSuchQueue(queue.name)
+        queue.check(columns)
+        if not queue.admit(columns.count):
+            if not queue.drops_oldest:
+                raise queue.full()
+            await drop_oldest(queue, columns.count, self._settling)
+        placed = queue.place(columns, publisher, partition)
+        units = queue.units
+        return [((units.get(number) or await queue.unit(number)).data, mine) for number, mine in placed], placed
+
+    async def _put_once(
+        self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None, producer: ProducerCall
+    ) -> Published:
+        parts, placed = await self.accept(queue, columns, publisher, partition)
+        unit = await queue.unit(queue.producer_partition(producer.producer))
+        numbers = _partitions_of(queue, columns, placed, publisher.partition(queue))
+
+        def late() -> Sequence[Part]:
+            """At the moment at which offsets are given away, so that what is remembered is where the rows are."""
+            verdict = unit.producers.check(*producer, columns.count)
+            if isinstance(verdict, Duplicate):
+                raise _TakenBefore(verdict)
+            where = [Placement(number, queue.units[number].data.end, mine.count) for number, mine in placed]
+            call = Call.scattered(*producer, where, numbers)
+            unit.producers.apply(call, self._now())
+            return _call_part(unit, call)
+
+        try:
+            offsets = await self._shard.commit(parts, Purpose.PUBLISH, late)
+        except _TakenBefore as found:
+            verdict = found.verdict
+        else:
+            queue.published += columns.count
+            return Published(queue, [Placed(p, o, c.count) for (p, c), o in zip(placed, offsets, strict=True)])
+        return await self._rest(queue, columns, publisher, partition, producer, verdict)
+
+    async def _rest(
+        self,
+        queue: Queue,
+        columns: Columns,
+        publisher: Publisher,
+        partition: int | None,
+        producer: ProducerCall,
+        verdict: Duplicate,
+    ) -> Published:
+        """The first rows were taken before: wait until they are committed, and take the others."""
+        taken = list(_placed(verdict))
+        if verdict.rows == columns.count:
+            await self._shard.drain()
+            return Published(queue, taken, verdict.rows)
+        fresh = columns.select(array("i", range(verdict.rows, columns.count)))
+        following = producer._replace(base_sequence=producer.base_sequence + verdict.rows)
+        published = await self._put_once(queue, fresh, publisher, partition, following)
+        return replace(published, placed=taken + published.placed, duplicates=verdict.rows + published.duplicates)
+
+
+def _rows_of(columns: Columns, topic_index: array[int], marks: bytearray) -> Columns:
+    if all(marks):
+        return columns
+    chosen = bytearray(columns.count)
+    rows.mark_by_number(memoryview(topic_index), marks, chosen)
+    return columns.select(array("i", [row for row, mark in enumerate(chosen) if mark]))
+
+
+def _partitions_of(queue: Queue, columns: Columns, placed: list[tuple[int, Columns]], unkeyed: int) -> Sequence[int]:
+    """The partition of each row."""
+    if len(placed) == 1:
+        return [placed[0][0]] * columns.count
+    return columns.partitions(queue.settings.partitions, unkeyed)
+
+
+def _call_part(unit: Unit, call: Call) -> list[Part]:
+    record = records.encode(records.call(dedup.encode(call)))
+    unit.records_since_snapshot += 1
+    unit.bytes_since_snapshot += len(record)
+    return list(state_parts({unit: [record]}))
+
+
+def _placed(verdict: Duplicate) -> list[Placed]:
+    """Runs of rows that lie behind each other."""
+    runs: list[Placed] = []
+    for partition, offset in zip(*verdict.offsets(), strict=True):
+        last = runs[-1] if runs else None
+        if last is not None and last.partition == partition and (offset < 0 or offset == last.base_offset + last.rows):
+            runs[-1] = last._replace(rows=last.rows + 1)
+        else:
+            runs.append(Placed(partition, offset, 1))
+    return runs

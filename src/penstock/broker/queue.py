@@ -1,0 +1,199 @@
+"""A queue at work: where messages are placed, what it refuses, its partitions and its groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.broker.configuration import QueueRecord
+from penstock.broker.group import Group
+from penstock.broker.unit import Unit
+from penstock.core.errors import InvalidArgument, NoSuchGroup, QueueFull, TooLarge
+from penstock.kernels import hashing, rows
+from penstock.log.columns import Columns
+from penstock.log.records import LogSettings
+from penstock.log.shard import Shard
+from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
+from penstock.queues.settings import Overflow, QueueSettings, Unkeyed, log_settings
+
+if TYPE_CHECKING:
+    from penstock.broker.publisher import Publisher
+
+
+class Placed(NamedTuple):
+    """Rows of a publish that went to one partition, with the offsets from `base_offset` on."""
+
+    partition: int
+    base_offset: int
+    rows: int
+
+
+class Queue:
+    """Used from the loop."""
+
+    def __init__(self, shard: Shard, settings: QueueSettings, record: QueueRecord) -> None:
+        self.settings, self.record = settings, record
+        self.units: dict[int, Unit] = {}
+        self.groups: dict[GroupName, Group] = {}
+        self.listening: dict[Group, None] = {}
+        """groups of which somebody waits for messages"""
+        self.is_paused = record.is_paused
+        self.is_deleted = False
+        self.refused = 0
+        self.published = 0
+        self.used_ms = 0
+        self._shard = shard
+        self._allowance = 0
+        """messages that may still come before depths are worked out anew"""
+        self._opening: dict[int, asyncio.Task[Unit]] = {}
+        self._turn = 0
+        self._prefixes = _prefixes(settings.name)
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def namespace(self) -> str:
+        return self.settings.namespace
+
+    @property
+    def incarnation(self) -> int:
+        return self.record.incarnation
+
+    def message_id_prefix(self, partition: int) -> str:
+        return message_id_prefix(self.name, self.incarnation, partition)
+
+    def group(self, key: GroupName) -> Group:
+        found = self.groups.get(key)
+        if found is None:
+            raise NoSuchGroup(self.name, str(key))
+        return found
+
+    def routing_key(self, topic: bytes) -> bytes:
+        """What follows the queue's name in a topic that names it; else the topic."""
+        for prefix in self._prefixes:
+            if topic == prefix:
+                return b""
+            if topic.startswith(prefix + b"/"):
+                return topic[len(prefix) + 1 :]
+        return topic
+
+    # Partitions
+
+    async def unit(self, partition: int) -> Unit:
+        """Made when it is first needed: an unused partition costs nothing."""
+        found = self.units.get(partition)
+        if found is not None:
+            return found
+        task = self._opening.get(partition)
+        if task is None:
+            task = self._opening[partition] = asyncio.ensure_future(self._create(partition))
+        return await asyncio.shield(task)
+
+    async def _create(self, partition: int) -> Unit:
+        space, name = self.namespace, self.name
+        try:
+            settings = log_settings(self.settings)
+            data, state = await self._shard.create_many(
+                [
+                    (data_log(space, name, partition), settings),
+                    (state_log(space, name, partition), state_settings(settings)),
+                ]
+            )
+            unit = Unit(self._shard, name, partition, data, state)
+            self.adopt(unit)
+            return unit
+        finally:
+            del self._opening[partition]
+
+    def adopt(self, unit: Unit) -> None:
+        self.units[unit.partition] = unit
+        unit.data.on_commit = lambda: self.notify(unit.partition)
+
+    async def snapshots(self, unit: Unit) -> None:
+        """Make the log for the unit's snapshots."""
+        if unit.snapshots is None:
+            name = snapshots_log(self.namespace, self.name, unit.partition)
+            unit.snapshots = await self._shard.create(name, state_settings(log_settings(self.settings)))
+
+    def units_in_turn(self) -> Iterator[Unit]:
+        """Each call begins with another one."""
+        units = list(self.units.values())
+        self._turn += 1
+        for i in range(len(units)):
+            yield units[(self._turn + i) % len(units)]
+
+    def notify(self, partition: int) -> None:
+        for group in list(self.listening):
+            group.notify(partition)
+
+    # Publishing
+
+    def check(self, columns: Columns) -> None:
+        """TooLarge for a message over the limit; InvalidArgument for none."""
+        if columns.count < 1:
+            raise InvalidArgument(f"nothing to publish to queue {self.name!r}")
+        limit = self.settings.limits.max_message_size_bytes
+        longest = rows.longest(columns.value.starts, columns.value.ends)
+        if longest > limit:
+            raise TooLarge(f"a message for queue {self.name!r}", longest, limit)
+
+    def place(self, columns: Columns, publisher: Publisher, partition: int | None = None) -> list[tuple[int, Columns]]:
+        """The rows of each partition."""
+        count = self.settings.partitions
+        if partition is not None:
+            if not 0 <= partition < count:
+                raise InvalidArgument(f"queue {self.name!r} has no partition {partition}, it has {count}")
+            return [(partition, columns)]
+        if self.settings.unkeyed is Unkeyed.SPREAD:
+            return columns.scatter(count, publisher.next_partition(self))
+        return columns.scatter(count, publisher.partition(self))
+
+    def producer_partition(self, producer: bytes) -> int:
+        """Where the queue remembers what the producer sent; it does not move when partitions are added."""
+        return hashing.murmur3(producer, 0, len(producer)) % self.record.first_partitions
+
+    def admit(self, count: int) -> bool:
+        """Whether so many messages find room; depths are worked out only when that could be otherwise."""
+        limit = self.settings.limits.max_queue_depth
+        if limit is None or not self.groups:
+            return True
+        self._allowance -= count
+        if self._allowance < 0:
+            self._allowance = limit - self.depth() - count
+        return self._allowance >= 0
+
+    def full(self) -> QueueFull:
+        self.refused += 1
+        self._allowance = 0
+        return QueueFull(self.name, self.depth(), self.settings.limits.max_queue_depth or 0)
+
+    @property
+    def drops_oldest(self) -> bool:
+        return self.settings.overflow is Overflow.DROP_OLDEST
+
+    def depth(self) -> int:
+        """The largest depth of a group."""
+        return max([group.depth() for group in self.groups.values()], default=0)
+
+    def is_unused(self, now: int, after_ms: int) -> bool:
+        """Neither messages nor groups, and none of late."""
+        is_empty = all(unit.data.start == unit.data.end for unit in self.units.values())
+        return is_empty and not self.groups and now - max(self.used_ms, self.record.created_ms) >= after_ms
+
+    def configure(self, settings: QueueSettings, record: QueueRecord) -> None:
+        self.settings, self.record, self._allowance = settings, record, 0
+        self.is_paused = record.is_paused
+        for group in self.groups.values():
+            group.configure(settings)
+
+
+def state_settings(data: LogSettings) -> LogSettings:
+    """A state log is as durable as the messages it speaks of, and is let go of only behind snapshots."""
+    return LogSettings(durability=data.durability, segment_bytes=8 << 20)
+
+
+def _prefixes(name: str) -> tuple[bytes, ...]:
+    return (name.encode(),) if name.startswith("$") else (f"$queue/{name}".encode(),)

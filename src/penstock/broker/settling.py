@@ -1,0 +1,177 @@
+"""What consumers say of messages, and what follows from it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from typing import NamedTuple, Protocol
+
+from penstock.broker.group import Group
+from penstock.broker.ledger import Ledger
+from penstock.broker.unit import Unit
+from penstock.queues.cursor import Cursor
+from penstock.queues.deadletter import Reason
+
+logger = logging.getLogger("penstock.broker.settling")
+
+
+class Settled(NamedTuple):
+    """`stale` ones named a delivery that is no longer current: nothing changed for them."""
+
+    done: int
+    stale: int
+
+
+class DeadLetters(Protocol):
+    async def move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
+        """Out of the group's window into the dead letters, in one frame."""
+        ...
+
+
+class Settling:
+    """Used from the loop. Each call returns when what it changed is committed."""
+
+    def __init__(self, ledger: Ledger, letters: DeadLetters) -> None:
+        self._ledger, self._letters = ledger, letters
+        self._moves: set[asyncio.Task[None]] = set()
+
+    async def ack(
+        self, group: Group, unit: Unit, offsets: array[int], deliveries: array[int] | None, consumer: int
+    ) -> Settled:
+        """Done with. `deliveries` names for each how often it had been handed out then; None: the latest that the
+        consumer got. A consumer of -1 stands for whoever holds them."""
+        cursor = group.cursor(unit)
+        count = cursor.ack(offsets, deliveries, consumer)
+        if count:
+            self._after(group, unit, cursor, consumer)
+            await self._ledger.flush_soon(unit)
+        return Settled(count, len(offsets) - count)
+
+    async def fail(
+        self,
+        group: Group,
+        unit: Unit,
+        offsets: array[int],
+        deliveries: array[int] | None,
+        consumer: int,
+        delay_ms: int | None = None,
+        detail: str = "",
+    ) -> Settled:
+        """Not done: come again after the backoff, or after the delay."""
+        cursor, now = group.cursor(unit), group.now()
+        before = cursor.tally.stale
+        spent = cursor.fail(offsets, deliveries, consumer, now, delay_ms, group.limits)
+        stale = cursor.tally.stale - before
+        if stale < len(offsets):
+            self._after(group, unit, cursor, consumer)
+            group.watch_due(unit, cursor)
+            if spent:
+                await self._letters.move(group, unit, spent, Reason.MAX_RETRIES, detail)
+            await self._ledger.flush_soon(unit)
+        return Settled(len(offsets) - stale, stale)
+
+    async def reject(
+        self,
+        group: Group,
+        unit: Unit,
+        offsets: array[int],
+        deliveries: array[int] | None,
+        consumer: int,
+        detail: str = "",
+    ) -> Settled:
+        """Never to be done: to the dead letters."""
+        held = group.cursor(unit).held(offsets, deliveries, consumer)
+        if held:
+            await self._letters.move(group, unit, held, Reason.REJECTED, detail)
+            self._after(group, unit, group.cursor(unit), consumer)
+        return Settled(len(held), len(offsets) - len(held))
+
+    async def extend(
+        self,
+        group: Group,
+        unit: Unit,
+        offsets: array[int],
+        deliveries: array[int] | None,
+        consumer: int,
+        deadline_ms: int,
+    ) -> Settled:
+        cursor = group.cursor(unit)
+        count = cursor.extend(offsets, deliveries, consumer, deadline_ms)
+        if count:
+            group.watch_due(unit, cursor)
+            await self._ledger.flush_soon(unit)
+        return Settled(count, len(offsets) - count)
+
+    async def commit(self, group: Group, unit: Unit, offset: int) -> int:
+        """All below `offset` is done with, in retry or held by others included."""
+        cursor = group.cursor(unit)
+        count = cursor.settle_below(min(offset, unit.end))
+        if count:
+            self._after_all(group, unit, cursor)
+            await self._ledger.flush_soon(unit)
+        return count
+
+    def after_ack(self, group: Group, unit: Unit, consumer: int) -> None:
+        """Messages were settled in a frame of somebody else's."""
+        self._after(group, unit, group.cursor(unit), consumer)
+
+    def after_dropping(self, group: Group, unit: Unit) -> None:
+        """Messages were settled over the heads of those who held them."""
+        self._after_all(group, unit, group.cursor(unit))
+        self._ledger.flush_soon(unit)
+
+    def note(self, unit: Unit) -> None:
+        """Something changed that nobody waits for: it rides in the next commit, within a turn of the loop."""
+        self._ledger.flush_soon(unit)
+
+    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: str) -> None:
+        """Move them, while others go on."""
+        task = asyncio.get_running_loop().create_task(self._move(group, unit, offsets, Reason(reason)))
+        self._moves.add(task)
+        task.add_done_callback(self._moves.discard)
+
+    async def finish(self) -> None:
+        """Moves that are under way."""
+        while self._moves:
+            await asyncio.wait(self._moves)
+
+    async def _move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason) -> None:
+        try:
+            await self._letters.move(group, unit, offsets, reason, "")
+            self._after_all(group, unit, group.cursor(unit))
+        except Exception:
+            # They stay in the window, held by nobody's leave: the next time they come back, they are moved again.
+            logger.exception(
+                "messages not moved to the dead letters queue=%s partition=%d group=%s",
+                unit.queue,
+                unit.partition,
+                group.name,
+            )
+
+    def _after(self, group: Group, unit: Unit, cursor: Cursor, number: int) -> None:
+        """Clocks, room and what may be handed out now."""
+        if number < 0:
+            self._after_all(group, unit, cursor)
+            return
+        consumer = group.consumers.get(number)
+        if consumer is not None and (hold := consumer.holds.get(unit.partition)) is not None:
+            hold.settled(cursor, number, group.now())
+            group.released(consumer, hold)
+            consumer.wake()
+        self._after_any(group, unit, cursor)
+
+    def _after_all(self, group: Group, unit: Unit, cursor: Cursor) -> None:
+        """The same, where any consumer may have lost what it held."""
+        for consumer in list(group.consumers.values()):
+            if (hold := consumer.holds.get(unit.partition)) is not None and hold.held:
+                hold.held = cursor.window.held_by(consumer.number)
+                group.released(consumer, hold)
+                consumer.wake()
+        self._after_any(group, unit, cursor)
+
+    def _after_any(self, group: Group, unit: Unit, cursor: Cursor) -> None:
+        if group.switch is not None:
+            group.look_at_switch(group.now())
+        if cursor.window.ready:
+            group.notify(unit.partition)

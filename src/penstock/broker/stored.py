@@ -1,0 +1,111 @@
+"""A stored batch as groups look at it: offsets and key hashes are worked out once for all of them."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from penstock.core.ports import Buffer
+from penstock.kernels import hashing, rows
+from penstock.log.batch import EXPIRY, KEY, TOPIC, Batch, Row
+from penstock.log.properties import user_property
+from penstock.queues.deadletter import REDRIVE_GROUP, REDRIVEN
+
+ONE_KEY = 1
+"""every message of a strictly ordered partition"""
+
+
+class StoredBatch:
+    """Never changed after it was made. Its rows are the messages at `offsets`."""
+
+    __slots__ = ("_hashes", "batch", "end", "first", "is_redriven", "offsets")
+
+    def __init__(self, data: Buffer) -> None:
+        """The checksum was looked at when it was read, or it has not left this process yet."""
+        self.batch = Batch.parse(data, verify=False)
+        self.first, self.end = self.batch.header.base_offset, self.batch.next_offset
+        self.offsets = self.batch.offsets()
+        self.is_redriven = self.batch.header.producer_id == REDRIVEN
+        self._hashes: array[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def holds(self, offset: int) -> bool:
+        return self.first <= offset < self.end
+
+    def row_from(self, offset: int) -> int:
+        """The first row at or behind an offset."""
+        if offset <= self.first:
+            return 0
+        return bisect_left(self.offsets, offset)
+
+    def message(self, row: int) -> Row:
+        """As an object, for what is rare."""
+        return self.messages([row])[0]
+
+    def messages(self, numbers: Sequence[int]) -> list[Row]:
+        batch, offsets, timestamps = self.batch, self.offsets, self.batch.timestamps()
+        return [
+            Row(
+                offsets[row],
+                timestamps[row],
+                batch.key(row),
+                batch.value(row),
+                batch.topic(row),
+                batch.properties(row),
+                batch.native(row),
+                batch.expiry(row),
+            )
+            for row in numbers
+        ]
+
+    def key_hashes(self) -> array[int] | None:
+        """Of each row, 0 where it has no key; None if none has."""
+        if self._hashes is None:
+            column = self.batch.var_column(KEY)
+            if column is None:
+                return None
+            count, offsets, data = column
+            self._hashes = array("Q", bytes(8 * count))
+            hashing.hash_column(data, offsets.cast("i"), count, self._hashes)
+        return self._hashes
+
+    def one_key(self) -> array[int]:
+        return array("Q", [ONE_KEY]) * len(self.offsets)
+
+    def expired(self, now: int, ttl_ms: int) -> bytearray | None:
+        """A mark for each row that is too old at `now`; None if no row is."""
+        header, count = self.batch.header, len(self.offsets)
+        if ttl_ms and header.max_timestamp + ttl_ms <= now:
+            return bytearray(b"\x01") * count
+        marks, found = bytearray(count), 0
+        if ttl_ms and header.base_timestamp + ttl_ms <= now:
+            times = array("q", [time + ttl_ms for time in self.batch.timestamps()])
+            found += rows.mark_past(memoryview(times), now, marks)
+        if (expiries := self.batch.fixed_column(EXPIRY)) is not None:
+            found += rows.mark_past(expiries.cast("q"), now, marks)
+        return marks if found else None
+
+    def topics(self) -> list[bytes] | None:
+        """The dictionary of topics; None where the batch has none."""
+        column = self.batch.var_column(TOPIC)
+        if column is None:
+            return None
+        count, offsets, data = column
+        places = offsets.cast("i")
+        return [bytes(data[places[i] : places[i + 1]]) for i in range(count)]
+
+    def mark_topics(self, marks: bytearray, out: bytearray) -> int:
+        """out |= marks of the row's topic. How many rows are marked then."""
+        numbers = self.batch.fixed_column(TOPIC)
+        assert numbers is not None
+        return rows.mark_by_number(numbers.cast("i"), marks, out)
+
+    def mark_redriven(self, group: bytes, out: bytearray) -> None:
+        """A mark for each row that was redriven to another group than this one."""
+        for row in range(len(self.offsets)):
+            wanted = user_property(self.batch.properties(row) or b"", REDRIVE_GROUP.encode())
+            if wanted is not None and wanted != group:
+                out[row] = 1

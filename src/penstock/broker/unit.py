@@ -1,0 +1,94 @@
+"""A partition at work: its logs, its groups' cursors, and batches that were read lately."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from penstock.broker.stored import StoredBatch
+from penstock.core.types import LogName
+from penstock.log.partition import Log, TailBatch
+from penstock.log.shard import Shard
+from penstock.queues.cursor import Cursor
+from penstock.queues.dedup import Producers
+
+# Groups of a partition are mostly at its end, or go through it side by side.
+_CACHED_BATCHES = 8
+_READ_BYTES = 1 << 20
+
+
+class Unit:
+    """What belongs to one partition of a queue. Used from the loop."""
+
+    def __init__(self, shard: Shard, queue: str, partition: int, data: Log, state: Log) -> None:
+        self.queue, self.partition, self.data, self.state = queue, partition, data, state
+        self.snapshots: Log | None = None
+        self.cursors: dict[int, Cursor] = {}
+        self.producers = Producers()
+        self.records_since_snapshot = self.bytes_since_snapshot = self.snapshot_bytes = 0
+        self.last_snapshot_ms = 0
+        self.snapshot_starts: list[tuple[int, int]] = []
+        """of those kept, oldest first: offset of the first piece, and what they include of the state log"""
+        self._shard = shard
+        self._cached: list[StoredBatch] = []
+
+    @property
+    def end(self) -> int:
+        """First offset that may not be read yet."""
+        return self.data.visible_end
+
+    @property
+    def start(self) -> int:
+        return self.data.start
+
+    def missing(self, first: int) -> int:
+        """Offsets at or above `first` that were skipped when the log was opened after a crash."""
+        return sum(
+            start.start - max(first, start.previous_end)
+            for start in self.data.bounds.epochs
+            if start.start > max(first, start.previous_end)
+        )
+
+    async def stored(self, offset: int) -> StoredBatch | None:
+        """The batch that holds or follows an offset; None where nothing more can be read. OffsetOutOfRange below the
+        start."""
+        if (found := self.stored_near(offset)) is not None or offset >= self.end:
+            return found
+        read = await self._shard.read(self.data, offset, _READ_BYTES)
+        if not read:
+            return None
+        first, *others = [StoredBatch(data) for data in read[:_CACHED_BATCHES]]
+        for stored in reversed(others):
+            self._keep(stored)
+        return self._keep(first)
+
+    def stored_near(self, offset: int) -> StoredBatch | None:
+        """As stored(), without waiting: None too where a file would have to be read."""
+        for stored in self._cached:
+            if stored.first <= offset < stored.end:
+                return stored
+        tail = self.data.tail
+        if not tail or offset < tail[0].first or offset >= self.end:
+            return None
+        batch = tail[bisect_right(tail, offset, key=_first) - 1]
+        if offset >= batch.end:
+            following = bisect_right(tail, offset, key=_first)
+            if following == len(tail):
+                return None
+            batch = tail[following]
+        return self._keep(StoredBatch(batch.data)) if batch.end <= self.end else None
+
+    def forget_batches(self) -> None:
+        self._cached.clear()
+
+    def _keep(self, stored: StoredBatch) -> StoredBatch:
+        self._cached.insert(0, stored)
+        del self._cached[_CACHED_BATCHES:]
+        return stored
+
+    @property
+    def name(self) -> LogName:
+        return self.data.name
+
+
+def _first(batch: TailBatch) -> int:
+    return batch.first

@@ -1,0 +1,1 @@
+"""The broker inside a Python process: `penstock.open()` and `penstock.open_async()`."""

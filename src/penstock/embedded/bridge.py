@@ -1,0 +1,253 @@
+"""The broker's event loop in a thread of its own, and how calls of other threads and loops get there and back.
+
+Calls wait in a deque: the loop is woken once for all that came before it looks, and so is each loop that waits for
+answers. A call costs a task and two wake-ups, and calls that come together share those of the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, ParamSpec, Protocol, TypeVar
+
+from penstock.core.errors import Closed
+
+logger = logging.getLogger("penstock.embedded.bridge")
+
+T = TypeVar("T")
+Answer = TypeVar("Answer", contravariant=True)
+P = ParamSpec("P")
+Work = Coroutine[object, None, T]
+
+_MAX_THREADS = 4
+_CLOSED = "the directory was closed: open it again to go on"
+
+
+class Caller(Protocol[Answer]):
+    """Who is told of the end of some work: once, in the loop's thread."""
+
+    def done(self, result: Answer) -> None: ...
+
+    def failed(self, error: BaseException) -> None: ...
+
+
+class Bridge:
+    """Starts with start(), ends with stop(). run(), wait() and post() may be called from any other thread."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._inbox: deque[_Job] = deque()
+        self._is_woken = False
+        self._ended: Closed | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._outboxes = threading.local()
+        self._thread = threading.Thread(target=self._live, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Work under way is cancelled; returns when the thread has ended. Calling it again does nothing."""
+        if self._ended is None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def run(self, work: Work[T]) -> T:
+        """The result of the work; the calling thread waits."""
+        caller = _WaitingThread[T]()
+        self.post(work, caller)
+        return caller.wait()
+
+    async def wait(self, work: Work[T]) -> T:
+        """The result of the work; the calling task waits. Cancelling the wait does not stop the work."""
+        outbox = self._outbox()
+        future: asyncio.Future[T] = outbox.loop.create_future()
+        self.post(work, _WaitingTask(outbox, future))
+        return await future
+
+    def post(self, work: Work[T], caller: Caller[T]) -> None:
+        """Begin the work, behind that of earlier calls; the caller is told of its end."""
+        self._inbox.append(_Job(_told(work, caller), work, caller))
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake()
+        if self._ended is not None:
+            self._refuse_all(self._ended)
+
+    def _wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._look)
+        except RuntimeError:
+            logger.debug("the loop has ended: post() refuses what is in the inbox")
+
+    def _look(self) -> None:
+        # First: who comes after the last look wakes the loop again.
+        self._is_woken = False
+        while self._inbox:
+            task = self._loop.create_task(self._inbox.popleft().telling)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _outbox(self) -> _Outbox:
+        """Of the running loop; a thread mostly has one."""
+        loop = asyncio.get_running_loop()
+        found: _Outbox | None = getattr(self._outboxes, "latest", None)
+        if found is None or found.loop is not loop:
+            found = self._outboxes.latest = _Outbox(loop)
+        return found
+
+    def _live(self) -> None:
+        executor = _Threads(_MAX_THREADS, thread_name_prefix="penstock")
+        self._loop.set_default_executor(executor)
+        reason = _CLOSED
+        try:
+            self._loop.run_forever()
+        except BaseException as error:
+            logger.critical("the broker's loop ended", exc_info=True)
+            reason = f"the broker's thread ended by {type(error).__name__}: {error}. Open the directory again to go on"
+        finally:
+            self._end(Closed(reason))
+            executor.shutdown()
+            self._loop.close()
+
+    def _end(self, reason: Closed) -> None:
+        self._ended = reason
+        for task in self._tasks:
+            task.cancel()
+        while self._tasks:
+            self._loop.run_until_complete(asyncio.wait(self._tasks))
+        self._refuse_all(reason)
+
+    def _refuse_all(self, reason: Closed) -> None:
+        """Called by the thread that ends and by who comes later: between them, nobody is left waiting."""
+        while self._inbox:
+            try:
+                job = self._inbox.popleft()
+            except IndexError:
+                return
+            job.refuse(Closed(str(reason)))
+
+
+class _Job:
+    __slots__ = ("_close", "_failed", "telling")
+
+    def __init__(self, telling: Work[None], work: Work[T], caller: Caller[T]) -> None:
+        self.telling, self._close, self._failed = telling, work.close, caller.failed
+
+    def refuse(self, reason: Closed) -> None:
+        self.telling.close()
+        self._close()
+        self._failed(reason)
+
+
+async def _told(work: Work[T], caller: Caller[T]) -> None:
+    try:
+        result = await work
+    except asyncio.CancelledError:
+        caller.failed(Closed(_CLOSED))
+    except BaseException as error:
+        caller.failed(error)
+        if not isinstance(error, Exception):
+            raise
+    else:
+        caller.done(result)
+
+
+class _WaitingThread(Generic[T]):
+    """A bare lock as a one-time event: half of what a concurrent Future costs."""
+
+    __slots__ = ("_error", "_lock", "_result")
+    _result: T
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def done(self, result: T) -> None:
+        self._result = result
+        self._lock.release()
+
+    def failed(self, error: BaseException) -> None:
+        self._error = error
+        self._lock.release()
+
+    def wait(self) -> T:
+        self._lock.acquire()
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                # Else the traceback holds this frame, and this frame the error.
+                self._error = None
+        return self._result
+
+
+class _Outbox:
+    """Answers for the tasks of one loop."""
+
+    __slots__ = ("_answers", "_is_woken", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._answers: deque[Callable[[], None]] = deque()
+        self._is_woken = False
+
+    def put(self, answer: Callable[[], None]) -> None:
+        self._answers.append(answer)
+        if self._is_woken:
+            return
+        self._is_woken = True
+        try:
+            self.loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:
+            logger.debug("a loop ended before its tasks were answered")
+
+    def _deliver(self) -> None:
+        self._is_woken = False
+        while self._answers:
+            self._answers.popleft()()
+
+
+class _WaitingTask(Generic[T]):
+    __slots__ = ("_error", "_future", "_outbox", "_result")
+    _result: T
+
+    def __init__(self, outbox: _Outbox, future: asyncio.Future[T]) -> None:
+        self._outbox, self._future = outbox, future
+        self._error: BaseException | None = None
+
+    def done(self, result: T) -> None:
+        self._result = result
+        self._outbox.put(self._resolve)
+
+    def failed(self, error: BaseException) -> None:
+        self._error = error
+        self._outbox.put(self._resolve)
+
+    def _resolve(self) -> None:
+        if self._future.done():
+            return
+        if self._error is not None:
+            self._future.set_exception(self._error)
+        else:
+            self._future.set_result(self._result)
+
+
+class _Threads(ThreadPoolExecutor):
+    """When the interpreter exits, pools take no more work before atexit hooks run; closing a directory in such a hook
+    does its work in the loop's thread instead."""
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        try:
+            return super().submit(function, *args, **kwargs)
+        except RuntimeError:
+            future: Future[T] = Future()
+            try:
+                future.set_result(function(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+            return future

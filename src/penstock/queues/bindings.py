@@ -1,0 +1,190 @@
+"""Which queues a topic feeds, and which messages a filter on the routing key lets through."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from penstock.kernels.topics import SubscriptionTree, check_filter
+from penstock.queues import names
+
+_QUEUE_ROOT = names.QUEUE_PREFIX.encode()
+_DEAD_LETTER_ROOT = names.DEAD_LETTER_PREFIX.encode()
+# 10,000 topics of at most 512 bytes: a client that invents topics fills about 7 MB and then empties the cache.
+_CACHED_ROUTES = 10_000
+_CACHED_TOPIC_BYTES = 512
+_CACHED_FILTERS = 256
+# No address is longer (names.check_queue_name), so a topic of 65,535 slashes is not taken off level by level.
+_MAX_PREFIX_BYTES = 512
+# A level before filter and key: there a key that begins with `$` is like any other, and the empty key is the parent.
+_KEY_ROOT = b"k"
+
+
+class Route(NamedTuple):
+    """`queues` has each queue once, `prefix_queue` first: the one addressed by name. It is None for an ordinary topic,
+    and for a `$queue/…` or `$dlq/…` topic while no queue is declared on its path."""
+
+    queues: tuple[str, ...]
+    prefix_queue: str | None
+    routing_key: bytes
+
+
+class Bindings:
+    """The bindings of one namespace. One thread at a time.
+
+    A topic below `$queue/` or `$dlq/` goes to the queue with the longest declared name on its path, by whole levels,
+    and like any other topic to every queue with a filter that matches it whole."""
+
+    def __init__(self, seed: int = 0) -> None:
+        """`seed` as for SubscriptionTree."""
+        self.version = 0
+        """changes with every declare and drop, for caches of routes elsewhere"""
+        self._tree = SubscriptionTree(seed)
+        self._filters: dict[str, tuple[bytes, ...]] = {}
+        self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._next_number = 0
+        self._prefixes: dict[bytes, str] = {}
+        self._routes: dict[bytes, Route] = {}
+
+    def __contains__(self, queue: str) -> bool:
+        return queue in self._filters
+
+    def declare(self, queue: str, topics: Sequence[str] = ()) -> None:
+        """Bind a queue to its own address and to these filters, instead of those it had. InvalidArgument, and nothing
+        changed, if the name or a filter is none."""
+        names.check_queue_name(queue)
+        filters = tuple(dict.fromkeys(map(_checked_filter, topics)))
+        if queue in self._filters:
+            self._unbind(queue)
+        number = self._next_number
+        self._next_number += 1
+        self._filters[queue], self._numbers[queue], self._names[number] = filters, number, queue
+        for prefix in _own_prefixes(queue):
+            self._prefixes[prefix] = queue
+        for topic_filter in filters:
+            self._tree.add(topic_filter, number)
+        self._changed()
+
+    def drop(self, queue: str) -> bool:
+        """False if the queue is not declared."""
+        if queue not in self._filters:
+            return False
+        self._unbind(queue)
+        self._changed()
+        return True
+
+    def queues_below(self, name: str) -> list[str]:
+        """Declared queues whose path begins with all levels of `name`, sorted: they take topics that it would get."""
+        return sorted(queue for queue in self._filters if queue.startswith(name + "/"))
+
+    def route(self, topic: bytes) -> Route:
+        """Remembered until a binding changes. The topic is not checked."""
+        if (known := self._routes.get(topic)) is not None:
+            return known
+        found = self._find(topic)
+        if len(topic) <= _CACHED_TOPIC_BYTES:
+            if len(self._routes) >= _CACHED_ROUTES:
+                self._routes.clear()
+            self._routes[topic] = found
+        return found
+
+    def _find(self, topic: bytes) -> Route:
+        numbers = array("q")
+        self._tree.match(topic, 0, len(topic), numbers)
+        bound = [self._names[number] for number in sorted(set(numbers))]
+        prefix = self._longest_prefix(topic)
+        if prefix is None:
+            return Route(tuple(bound), None, topic)
+        addressed = self._prefixes[prefix]
+        return Route(tuple(dict.fromkeys([addressed, *bound])), addressed, topic[len(prefix) + 1 :])
+
+    def _longest_prefix(self, topic: bytes) -> bytes | None:
+        if not topic.startswith((_QUEUE_ROOT, _DEAD_LETTER_ROOT)):
+            return None
+        prefix = topic if len(topic) <= _MAX_PREFIX_BYTES else topic[: _MAX_PREFIX_BYTES + 1].rpartition(b"/")[0]
+        while prefix and prefix not in self._prefixes:
+            prefix = prefix.rpartition(b"/")[0]
+        return prefix or None
+
+    def _unbind(self, queue: str) -> None:
+        number = self._numbers.pop(queue)
+        del self._names[number]
+        for topic_filter in self._filters.pop(queue):
+            self._tree.remove(topic_filter, number)
+        for prefix in _own_prefixes(queue):
+            del self._prefixes[prefix]
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._routes.clear()
+
+
+def routing_key(queue: str, topic: bytes) -> bytes:
+    """What follows the queue's name in a topic that addresses it; the whole topic where a filter bound it."""
+    for prefix in _own_prefixes(queue):
+        if topic == prefix or topic.startswith(prefix + b"/"):
+            return topic[len(prefix) + 1 :]
+    return topic
+
+
+class KeyFilter:
+    """A filter on routing keys, ready to be asked often. A key may begin with `$`; the empty key, of a message sent to
+    the queue's bare name, is matched by `#` alone."""
+
+    def __init__(self, text: str) -> None:
+        self._tree = SubscriptionTree()
+        self._tree.add(_KEY_ROOT + b"/" + _checked_filter(text), 0)
+
+    def matches(self, key: bytes) -> bool:
+        topic = _key_topic(key)
+        return self._tree.match(topic, 0, len(topic), array("q")) > 0
+
+    def mask(self, keys: Sequence[bytes]) -> bytearray:
+        """A byte for each key: 1 where it matches."""
+        topics = [_key_topic(key) for key in keys]
+        starts, ends, filled = array("i"), array("i"), 0
+        for topic in topics:
+            starts.append(filled)
+            filled += len(topic)
+            ends.append(filled)
+        counts = array("i", [0]) * len(topics)
+        self._tree.match_many(b"".join(topics), starts, ends, counts, array("q"))
+        return bytearray(counts.tolist())
+
+
+def matches_filter(filter: str, routing_key: bytes) -> bool:
+    """See KeyFilter; the filters used last are kept ready."""
+    return _key_filter(filter).matches(routing_key)
+
+
+def filter_mask(filter: str, topics: Sequence[bytes]) -> bytearray:
+    """`matches_filter` for many routing keys at once, such as those of a batch's distinct topics: 1 where it holds."""
+    return _key_filter(filter).mask(topics)
+
+
+@lru_cache(_CACHED_FILTERS)
+def _key_filter(text: str) -> KeyFilter:
+    return KeyFilter(text)
+
+
+def _key_topic(key: bytes) -> bytes:
+    return _KEY_ROOT + b"/" + key if key else _KEY_ROOT
+
+
+def _checked_filter(text: str) -> bytes:
+    names.check_filter(text)
+    topic_filter = text.encode()
+    check_filter(topic_filter)
+    return topic_filter
+
+
+def _own_prefixes(queue: str) -> list[bytes]:
+    """The topics that address a queue by name; more may follow behind a `/`. A dead-letter queue has the ways to write
+    it that `names.canonical_queue` knows."""
+    if not names.is_dead_letter_queue(queue):
+        return [_QUEUE_ROOT + queue.encode()]
+    source = queue.removeprefix(names.DEAD_LETTER_PREFIX)
+    return [path.encode() for path in (queue, f"$queue/{queue}", f"$queue/dlq/{source}", f"$queue/{source}.dlq")]

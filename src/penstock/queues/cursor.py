@@ -1,0 +1,310 @@
+"""One group in one partition: its window, the rules that move messages through it, and what the state log does not know
+of it yet. Times are in ms."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from penstock.kernels import rows
+from penstock.kernels.window import EntryState, Window
+from penstock.queues import records
+from penstock.queues.records import Entry, Kind, State, StateRecord, entries_of, ranges_of
+
+HELD = (EntryState.INFLIGHT, EntryState.LEASED)
+ANY_CONSUMER = -1
+NO_DEADLINE = -1
+_BY_POLICY = _LATEST = -1
+# So many single messages fit a frame several times over; what is left is drained the next time.
+_DRAINED_ENTRIES, _DRAINED_OFFSETS = 50_000, 200_000
+
+
+@dataclass(slots=True)
+class Tally:
+    """Messages, since the broker was opened."""
+
+    delivered: int = 0
+    redelivered: int = 0
+    acked: int = 0
+    stale: int = 0
+    failed: int = 0
+    returned: int = 0
+    dead_lettered: int = 0
+    dropped: int = 0
+    expired: int = 0
+    filtered: int = 0
+    lost: int = 0
+    """gone by retention before they were settled"""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What decides over a message that comes back."""
+
+    backoff_ms: array[int]
+    """after failure 1, 2, …; one more failure than that is the last"""
+    total_timeout_ms: int
+    max_returns: int
+    window: int
+    """unsettled messages a group may hold in a partition"""
+
+
+class Cursor:
+    """Every change is applied at once and noted; drain() gives the records that the state log needs to know it too."""
+
+    def __init__(self, group: int, start: int, history_end: int) -> None:
+        """`history_end`: messages below it were there before the group was, and do not count as its depth."""
+        self.group, self.history_end = group, history_end
+        self.window = Window(start)
+        self.tally = Tally()
+        self._logged_next = start
+        self._settled = array("q")
+        """offsets settled below _logged_next since the last drain, rising in runs"""
+        self._settled_ranges = array("q")
+        self._touched: set[int] = set()
+        self._is_placed = False
+
+    # Handing out
+
+    def hand_out(
+        self,
+        offsets: array[int],
+        keys: array[int] | None,
+        skip: bytearray | None,
+        row: int,
+        stop_row: int,
+        consumer: int,
+        room: int,
+        now: int,
+        deadline: int,
+        limit: int,
+        out_rows: array[int],
+    ) -> int:
+        """New messages from a stored batch, see Window.deliver."""
+        given = self.window.deliver(offsets, keys, skip, row, stop_row, consumer, room, now, deadline, limit, out_rows)
+        self.tally.delivered += given
+        if deadline != NO_DEADLINE:
+            self._touched.update(offsets[out_rows[i]] for i in range(given))
+        return given
+
+    def hand_out_again(
+        self,
+        below: int,
+        consumer: int,
+        room: int,
+        now: int,
+        deadline: int,
+        out_offsets: array[int],
+        out_deliveries: array[int],
+    ) -> int:
+        """Messages below an offset that came back, in order."""
+        given = self.window.take(consumer, room, now, deadline, below, out_offsets, out_deliveries)
+        self.tally.redelivered += given
+        if deadline != NO_DEADLINE:
+            self._touched.update(out_offsets[:given])
+        return given
+
+    # Settling
+
+    def ack(self, offsets: array[int], deliveries: array[int] | None, consumer: int) -> int:
+        """How many were settled; the others are stale."""
+        if not rows.rises(offsets):
+            offsets, deliveries = _sorted(offsets, deliveries)
+        out = array("q", bytes(8 * len(offsets)))
+        count = self.window.ack(offsets, deliveries, consumer, out)
+        self.tally.acked += count
+        self.tally.stale += len(offsets) - count
+        self._note_settled(out if count == len(out) else out[:count])
+        return count
+
+    def held(self, offsets: array[int], deliveries: array[int] | None, consumer: int) -> array[int]:
+        """Those of which that delivery is current; the others are counted as stale."""
+        current = array("q")
+        for i, offset in enumerate(offsets):
+            entry = self.window.entry(offset)
+            if (
+                entry is not None
+                and entry.state in HELD
+                and consumer in (ANY_CONSUMER, entry.consumer)
+                and (deliveries is None or deliveries[i] in (_LATEST, entry.deliveries))
+            ):
+                current.append(offset)
+        self.tally.stale += len(offsets) - len(current)
+        return current
+
+    def settle(self, first: int, stop: int) -> int:
+        """Whatever waits or is held in first..stop - 1 is done with; how many these were."""
+        before = self.window.pending
+        self.window.settle_range(first, stop)
+        self._settled_ranges.extend((first, min(stop, self._logged_next)) if first < self._logged_next else ())
+        return before - self.window.pending
+
+    def settle_below(self, offset: int) -> int:
+        """commit(group, partition, offset): all below is done with, in the window or not handed out yet."""
+        passed = max(offset - self.window.next, 0)
+        if self.window.floor >= offset:
+            return 0
+        return self.settle(self.window.floor, offset) + passed
+
+    def pass_to(self, offset: int) -> None:
+        """Nothing lies between what was handed out and that offset."""
+        self.window.pass_to(offset)
+
+    # Coming back
+
+    def fail(
+        self, offsets: array[int], deliveries: array[int] | None, consumer: int, now: int, delay: int | None, of: Limits
+    ) -> array[int]:
+        """They failed and come again after their backoff. Those that failed once too often stay held and are
+        returned, to be moved to the dead letters."""
+        failed, exhausted = array("q", bytes(8 * len(offsets))), array("q", bytes(8 * len(offsets)))
+        wait = _BY_POLICY if delay is None else delay
+        age = of.total_timeout_ms
+        count = self.window.nack(offsets, deliveries, consumer, now, wait, of.backoff_ms, age, failed, exhausted)
+        spent = self.window.exhausted_last
+        self.tally.failed += count + spent
+        self.tally.stale += len(offsets) - count - spent
+        self._touched.update(failed[:count])
+        return exhausted[:spent]
+
+    def give_back(self, consumer: int, counted: bool, of: Limits, now: int) -> array[int]:
+        """All that a consumer holds waits for the next one. Those that came back too often stay held and are given."""
+        room = self.window.held_by(consumer)
+        returned, exhausted = array("q", bytes(8 * room)), array("q", bytes(8 * room))
+        count = self.window.give_back(consumer, counted, of.max_returns, now, returned, exhausted)
+        self.tally.returned += count
+        if counted:
+            self._touched.update(returned[:count])
+        return exhausted[: self.window.exhausted_last]
+
+    def give_back_some(self, offsets: array[int], consumer: int, now: int) -> None:
+        """Messages that never reached the consumer they were taken for: nothing counts."""
+        returned, exhausted = array("q", bytes(8 * len(offsets))), array("q", bytes(8 * len(offsets)))
+        self.window.give_back_some(offsets, consumer, False, 0, now, returned, exhausted)
+
+    def extend(self, offsets: array[int], deliveries: array[int] | None, consumer: int, deadline: int) -> int:
+        count = self.window.extend(offsets, deliveries, consumer, deadline)
+        self._touched.update(offsets)
+        return count
+
+    def due(self, now: int) -> array[int]:
+        """Let what waited long enough be handed out again; the leases that ran out, still held."""
+        out = array("q", bytes(8 * self.window.held))
+        return out[: self.window.expire(now, out)]
+
+    # Numbers
+
+    def depth(self, end: int, missing: int) -> int:
+        """What the group has not settled of messages that came after it; `missing` offsets up to `end` name none."""
+        window = self.window
+        if window.floor >= self.history_end:
+            return end - window.next - missing + window.pending
+        ahead = end - max(window.next, self.history_end) - missing
+        return max(ahead, 0) + window.pending_from(self.history_end)
+
+    # The state log
+
+    @property
+    def is_dirty(self) -> bool:
+        return (
+            self.window.next != self._logged_next
+            or bool(self._settled)
+            or bool(self._settled_ranges)
+            or bool(self._touched)
+            or self._is_placed
+        )
+
+    def place(self, start: int, history_end: int) -> None:
+        """Begin anew at an offset, forgetting everything."""
+        self.window, self.history_end, self._logged_next = Window(start), history_end, start
+        self._settled, self._settled_ranges = array("q"), array("q")
+        self._touched.clear()
+        self._is_placed = True
+
+    def drain(self) -> list[StateRecord]:
+        """What happened since the last call, for the state log."""
+        found: list[StateRecord] = []
+        group, window = self.group, self.window
+        if self._is_placed:
+            found.append(records.placed(group, self._logged_next, self.history_end))
+        before, self._logged_next = self._logged_next, window.next
+        if window.next != before:
+            found.append(records.delivered(group, window.next, window.ranges(before, window.next)))
+        if self._touched:
+            found.extend(self._noted())
+        if settled := self._settled_so_far():
+            found.append(records.settled(group, settled))
+        self._is_placed = False
+        return found
+
+    def _noted(self) -> list[StateRecord]:
+        offsets = sorted(self._touched)[:_DRAINED_ENTRIES]
+        self._touched.difference_update(offsets)
+        noted = [entry for entry in map(self._entry, offsets) if entry is not None]
+        return [records.entries(self.group, noted)] if noted else []
+
+    def dump(self) -> list[StateRecord]:
+        """All of it, as drain() would give it for a cursor that began at its floor."""
+        window, group = self.window, self.group
+        noted = [entry for offset in window.offsets() if (entry := self._entry(offset)) is not None]
+        return [
+            records.placed(group, window.floor, self.history_end),
+            records.delivered(group, window.next, window.ranges(window.floor, window.next)),
+            records.entries(group, noted),
+        ]
+
+    def apply(self, record: StateRecord) -> None:
+        """Replay. restored() when all are."""
+        window, words = self.window, record.words
+        if record.kind is Kind.PLACED:
+            self.place(words[0], words[1])
+        elif record.kind is Kind.DELIVERED:
+            for first, stop in ranges_of(words, 1):
+                window.restore_range(first, stop)
+            window.pass_to(words[0])
+        elif record.kind is Kind.ENTRIES:
+            for entry in entries_of(record):
+                window.restore(*entry)
+        elif record.kind is Kind.SETTLED:
+            for first, stop in ranges_of(words):
+                window.settle_range(first, stop)
+
+    def restored(self, start: int) -> None:
+        """The log begins at `start` now. What was held by a connection is free; leases go on."""
+        self.window.rebuild()
+        if self.window.floor < start:
+            self.window.settle_range(self.window.floor, start)
+        self._logged_next, self._is_placed = self.window.next, False
+
+    def _entry(self, offset: int) -> Entry | None:
+        found = self.window.entry(offset)
+        if found is None:
+            return None
+        state = found.state if found.state in (State.LEASED, State.BACKOFF) else State.READY
+        return Entry(offset, state, found.time, found.deliveries, found.failures, found.returns, found.first)
+
+    def _note_settled(self, offsets: array[int]) -> None:
+        if not offsets or offsets[0] >= self._logged_next:
+            return
+        known = bisect_left(offsets, self._logged_next) if offsets[-1] >= self._logged_next else len(offsets)
+        self._settled.extend(offsets[:known])
+
+    def _settled_so_far(self) -> array[int]:
+        """As ranges."""
+        ranges, offsets = self._settled_ranges, self._settled[:_DRAINED_OFFSETS]
+        if offsets:
+            out = array("q", bytes(16 * len(offsets)))
+            count = rows.runs(offsets, out)
+            if count < 0:
+                count = rows.runs(array("q", sorted(offsets)), out)
+            ranges.extend(out[: 2 * count])
+        self._settled, self._settled_ranges = self._settled[_DRAINED_OFFSETS:], array("q")
+        return ranges
+
+
+def _sorted(offsets: array[int], deliveries: array[int] | None) -> tuple[array[int], array[int] | None]:
+    if deliveries is None:
+        return array("q", sorted(set(offsets))), None
+    pairs = sorted(zip(offsets, deliveries, strict=True))
+    return array("q", [pair[0] for pair in pairs]), array("i", [pair[1] for pair in pairs])

@@ -1,0 +1,174 @@
+"""Dead letters: messages a group has given up on, moved whole, with user properties that say whence and why.
+
+A move is one frame with its settlement and never fails for what a message contains: properties that cannot be read are
+carried along behind ours."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.core.errors import InvalidArgument
+from penstock.log.batch import Row
+from penstock.log.columns import Columns
+from penstock.log.properties import user_property
+from penstock.queues.names import GroupName, MessageId, parse_group_name, parse_message_id
+from penstock.queues.properties import MAX_STRING_BYTES, with_properties
+
+MAX_DETAIL_BYTES = 1024
+MAX_ADDED_BYTES = 4096 + MAX_STRING_BYTES
+"""A move adds no more than that to a message; about 300 bytes where the group has no long filter."""
+
+QUEUE, PARTITION, OFFSET, MESSAGE_ID = "dlq-queue", "dlq-partition", "dlq-offset", "dlq-message-id"
+GROUP, REASON, DETAIL = "dlq-group", "dlq-reason", "dlq-detail"
+DELIVERY_COUNT, FAILURES, FIRST_FAILED, TIME = "dlq-delivery-count", "dlq-failures", "dlq-first-failed", "dlq-time"
+REDRIVEN_FROM = "redriven-from"
+REDRIVE_GROUP = "redrive-group"
+"""The only group that gets the message; heeded only in batches of the producer REDRIVEN."""
+
+REDRIVEN = (1 << 64) - 1
+"""The producer of batches with redriven messages: all others need not be looked into for REDRIVE_GROUP."""
+
+_FACTS = (QUEUE, PARTITION, OFFSET, MESSAGE_ID, GROUP, REASON, DETAIL, DELIVERY_COUNT, FAILURES, FIRST_FAILED, TIME)
+_NUMBER_DIGITS = 18
+
+Edit = Callable[[Row], Row]
+
+
+class Reason(enum.StrEnum):
+    """Why a message was given up on."""
+
+    REJECTED = "rejected"
+    MAX_RETRIES = "max-retries"
+    TOTAL_TIMEOUT = "total-timeout"
+    MAX_DELIVERIES = "max-deliveries"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Whence and why. The topic under which the message was published stays the topic of its record."""
+
+    source: MessageId
+    group: GroupName
+    reason: Reason
+    moved_ms: int
+    detail: str = ""
+    """what the consumer said"""
+    delivery_count: int = 0
+    failures: int = 0
+    first_failed_ms: int = 0
+    """0 for one that never failed"""
+
+
+def to_properties(facts: DeadLetter, original: bytes) -> bytes:
+    """The properties of the dead letter: the facts, then the message's own, without facts of an earlier move."""
+    return with_properties(original, _pairs(facts), drop=_FACTS)
+
+
+def from_properties(properties: bytes) -> DeadLetter | None:
+    """None for a message that no move has brought here."""
+    try:
+        return DeadLetter(
+            source=parse_message_id(_text(properties, MESSAGE_ID)),
+            group=parse_group_name(_text(properties, GROUP)),
+            reason=_reason(_text(properties, REASON)),
+            moved_ms=_number(properties, TIME),
+            detail=_text(properties, DETAIL),
+            delivery_count=_number(properties, DELIVERY_COUNT),
+            failures=_number(properties, FAILURES),
+            first_failed_ms=_number(properties, FIRST_FAILED),
+        )
+    except InvalidArgument:
+        return None
+
+
+def without(properties: bytes) -> bytes:
+    """The properties the message had before it was moved, and before it was redriven."""
+    return with_properties(properties, (), drop=(*_FACTS, REDRIVEN_FROM, REDRIVE_GROUP))
+
+
+def columns_for_move(letters: Sequence[tuple[Row, DeadLetter]]) -> Columns:
+    """The messages as the dead-letter queue stores them: all that they have but their expiry."""
+    moved = [row._replace(properties=to_properties(facts, row.properties or b"")) for row, facts in letters]
+    return _columns(moved)
+
+
+def redrive_columns(letters: Sequence[Row], edit: Edit | None = None, *, to_all_groups: bool = False) -> Columns:
+    """Dead letters as they are published again: for the group that gave up on them, or all. `edit` is given each as it
+    lies in the dead-letter queue; of the row it returns, offset, timestamp and expiry do not matter. Those that no move
+    has brought there go to all groups."""
+    return replace(_columns([_redriven(letter, edit, to_all_groups) for letter in letters]), producer_id=REDRIVEN)
+
+
+def _redriven(letter: Row, edit: Edit | None, to_all_groups: bool) -> Row:
+    facts = from_properties(letter.properties or b"")
+    edited = edit(letter) if edit is not None else letter
+    own = without(edited.properties or b"")
+    if facts is None:
+        return edited._replace(properties=own)
+    headers = [(REDRIVEN_FROM, str(facts.source))]
+    if not to_all_groups:
+        headers.append((REDRIVE_GROUP, str(facts.group)))
+    return edited._replace(properties=with_properties(own, headers))
+
+
+def _columns(rows: Sequence[Row]) -> Columns:
+    return Columns.of(
+        [row.value for row in rows],
+        keys=_given(row.key for row in rows),
+        topics=_given(row.topic for row in rows),
+        properties=_given(row.properties for row in rows),
+        native=_given(row.native for row in rows),
+    )
+
+
+def _given(column: Iterable[bytes | None]) -> list[bytes] | None:
+    """None for a column in which no row has anything: it is not stored."""
+    entries = [entry or b"" for entry in column]
+    return entries if any(entries) else None
+
+
+def _pairs(facts: DeadLetter) -> list[tuple[str, bytes]]:
+    source = facts.source
+    found: list[tuple[str, object]] = [
+        (QUEUE, source.queue),
+        (PARTITION, source.partition),
+        (OFFSET, source.offset),
+        (MESSAGE_ID, source),
+        (GROUP, facts.group),
+        (REASON, facts.reason),
+        (DELIVERY_COUNT, facts.delivery_count),
+        (FAILURES, facts.failures),
+        (FIRST_FAILED, facts.first_failed_ms or ""),
+        (DETAIL, facts.detail),
+        (TIME, facts.moved_ms),
+    ]
+    limits = {DETAIL: MAX_DETAIL_BYTES}
+    return [(name, _clean(str(value), limits.get(name, MAX_STRING_BYTES))) for name, value in found if value != ""]
+
+
+def _clean(text: str, limit: int) -> bytes:
+    """As much as fits, of what MQTT can carry: a consumer's words must not hold up a move."""
+    data = text.replace("\0", " ").encode(errors="replace")[:limit]
+    return data.decode(errors="ignore").encode()
+
+
+def _text(properties: bytes, name: str) -> str:
+    return (user_property(properties, name.encode()) or b"").decode(errors="replace")
+
+
+def _number(properties: bytes, name: str) -> int:
+    text = _text(properties, name)
+    if not text:
+        return 0
+    if len(text) > _NUMBER_DIGITS or not (text.isascii() and text.isdecimal()):
+        raise InvalidArgument(f"{name} is not a number: {text[:80]!r}")
+    return int(text)
+
+
+def _reason(text: str) -> Reason:
+    try:
+        return Reason(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{text[:80]!r} is no reason for a dead letter") from error

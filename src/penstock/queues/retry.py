@@ -1,0 +1,55 @@
+"""When a failed message comes again, and when it has failed for good.
+
+Delays are exactly those of the documented formula, without jitter: what fails together comes again together, and the
+consumers' bounds on what is in flight spread it."""
+
+from __future__ import annotations
+
+from array import array
+
+from penstock.core.errors import InvalidArgument
+from penstock.queues.deadletter import Reason
+
+MAX_RETRIES = 65535
+"""A table costs 8 bytes a retry, and windows count failures in 16 bits."""
+MAX_DELAY_MS = 36_500 * 24 * 3600 * 1000
+"""The longest duration that settings take: added to any time it stays far inside 64 bits."""
+
+
+def backoff_table(initial_ms: int, max_ms: int, multiplier: float, max_retries: int) -> array[int]:
+    """How long a message waits after failure 1, 2, … max_retries ('q'): initial_ms, then each time `multiplier` times
+    as long, in whole ms, never over max_ms."""
+    if not 0 <= initial_ms <= max_ms <= MAX_DELAY_MS:
+        raise InvalidArgument(f"a backoff from {initial_ms} to {max_ms} ms does not rise inside 0..{MAX_DELAY_MS}")
+    if not 1 <= multiplier < float("inf"):
+        raise InvalidArgument(f"a backoff multiplier is at least 1, not {multiplier}")
+    if not 0 <= max_retries <= MAX_RETRIES:
+        raise InvalidArgument(f"max_retries {max_retries} is outside 0..{MAX_RETRIES}")
+    table, delay_ms = array("q"), float(initial_ms)
+    for _ in range(max_retries):
+        table.append(round(delay_ms))
+        delay_ms = min(delay_ms * multiplier, float(max_ms))
+    return table
+
+
+def next_visible(now_ms: int, failures: int, table: array[int], explicit_delay_ms: int | None = None) -> int:
+    """From when on a message may be delivered again that has failed for the given time, 1 to len(table): after that it
+    has no retry left, see exhausted(). A delay that the consumer asked for replaces the table's."""
+    if not 1 <= failures <= len(table):
+        raise InvalidArgument(f"failure {failures} of {len(table)} has no retry")
+    if explicit_delay_ms is None:
+        return now_ms + table[failures - 1]
+    if not 0 <= explicit_delay_ms <= MAX_DELAY_MS:
+        raise InvalidArgument(f"a delay of {explicit_delay_ms} ms is outside 0..{MAX_DELAY_MS}")
+    return now_ms + explicit_delay_ms
+
+
+def exhausted(
+    now_ms: int, failures: int, table: array[int], first_delivered_ms: int, total_timeout_ms: int | None
+) -> Reason | None:
+    """Why a message that has just failed for the given time is not tried again; None if it is."""
+    if failures > len(table):
+        return Reason.MAX_RETRIES
+    if total_timeout_ms is not None and now_ms - first_delivered_ms >= total_timeout_ms:
+        return Reason.TOTAL_TIMEOUT
+    return None
