@@ -189,8 +189,7 @@ class Broker:
 
     async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:
         """All messages of several deliveries, in one commit."""
-        results = await asyncio.gather(*[self.ack(delivery) for delivery in deliveries])
-        return Settled(sum([result.done for result in results]), sum([result.stale for result in results]))
+        return await self.settling.ack_all(deliveries)
 
     def find(self, message: MessageId) -> tuple[Queue, Unit]:
         """InvalidArgument for a message of a queue that is gone, or of a partition it has not."""

@@ -199,4 +199,5 @@ async def _oldest_unsettled_ms(group: Group, unit: Unit) -> int | None:
         return None
     if stored is None:
         return None
-    return stored.batch.timestamps()[min(stored.row_from(floor), len(stored) - 1)]
+    row = stored.row_from(floor)
+    return stored.batch.timestamps()[row] if row < len(stored) else stored.batch.header.max_timestamp

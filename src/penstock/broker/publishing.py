@@ -149,7 +149,8 @@ class Publishing:
             verdict = found.verdict
         else:
             queue.published += columns.count
-            return Published(queue, [Placed(p, o, c.count) for (p, c), o in zip(placed, offsets, strict=True)])
+            mine = offsets[: len(placed)]  # the last is that of the record about the call
+            return Published(queue, [Placed(p, o, c.count) for (p, c), o in zip(placed, mine, strict=True)])
         return await self._rest(queue, columns, publisher, partition, producer, verdict)
 
     async def _rest(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from penstock.broker.delivery import Delivery
 from penstock.broker.group import Group
 from penstock.broker.ledger import Ledger
 from penstock.broker.unit import Unit
@@ -47,6 +49,22 @@ class Settling:
             self._after(group, unit, cursor, consumer)
             await self._ledger.flush_soon(unit)
         return Settled(count, len(offsets) - count)
+
+    async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:
+        """All messages of several deliveries, in one frame for each durability."""
+        done = stale = 0
+        waiting: set[asyncio.Future[None]] = set()
+        for delivery in deliveries:
+            group, unit, offsets = delivery.group, delivery.unit, delivery.offsets
+            cursor = group.cursor(unit)
+            count = cursor.ack(offsets, delivery.deliveries, delivery.consumer)
+            done, stale = done + count, stale + len(offsets) - count
+            if count:
+                self._after(group, unit, cursor, delivery.consumer)
+                waiting.add(self._ledger.flush_soon(unit))
+        for future in waiting:
+            await future
+        return Settled(done, stale)
 
     async def fail(
         self,

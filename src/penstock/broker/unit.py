@@ -67,8 +67,11 @@ class Unit:
             if stored.first <= offset < stored.end:
                 return stored
         tail = self.data.tail
-        if not tail or offset < tail[0].first or offset >= self.end:
+        if not self.start <= offset < self.end:
             return None
+        if not tail or offset < tail[0].first:
+            recent = self.data.recent.find(offset)
+            return None if recent is None else self._keep(StoredBatch(recent.data))
         batch = tail[bisect_right(tail, offset, key=_first) - 1]
         if offset >= batch.end:
             following = bisect_right(tail, offset, key=_first)

@@ -33,6 +33,7 @@ from penstock.log.keeper import Written
 from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
+from penstock.log.recent import Recently
 from penstock.log.records import Declared, Edit, LogSettings
 from penstock.log.recovery import Recovered
 
@@ -67,6 +68,7 @@ class Engine:
         self.keeper.tell = lambda written: post(lambda: self._on_written(written))
         self.logs: dict[LogNumber, Log] = {}
         self.usage = Usage()
+        self._recently = Recently(options.recent_bytes)
         self.handed_over: Callable[[int], None] = lambda size: None
         """called by the storage thread with the bytes it gave to the keeper"""
         self.room: Callable[[], None] = lambda: None
@@ -292,7 +294,9 @@ class Engine:
     def _on_written(self, written: Written) -> None:
         for number in written.logs:
             if (log := self.logs.get(number)) is not None:
-                self.usage.tail -= log.written(written.sequence)
+                gone = log.written(written.sequence)
+                self.usage.tail -= sum([len(batch.data) for batch in gone])
+                self._recently.add(log, gone)
         for number, reason in written.stopped.items():
             self._poison(number, reason)
         self.room()

@@ -20,6 +20,8 @@ class ShardOptions:
     tail_bytes: int = 256 << 20
     """what may wait in memory to be written to its segment; publishes wait beyond it, settlements beyond twice as
     much"""
+    recent_bytes: int = 64 << 20
+    """batches that stay in memory after they were written, for groups that are a little behind"""
     disk_reserve_bytes: int | None = None
     """publishes are refused when less is free; None: the greater of 1 GiB and 5 % of the disk"""
     housekeeping_s: float = 60.0

@@ -10,6 +10,7 @@ from penstock.core.ports import Buffer
 from penstock.core.types import Durability, LogName, LogNumber, Sequence
 from penstock.log.bounds import Bounds
 from penstock.log.frames import Entry
+from penstock.log.recent import RecentBatches
 from penstock.log.records import Edit, LogSettings
 
 NO_CUT = 1 << 63
@@ -38,6 +39,7 @@ class Log:
         "name",
         "number",
         "on_commit",
+        "recent",
         "settings",
         "tail",
         "waiting_level",
@@ -53,6 +55,7 @@ class Log:
         """called when there is more to read"""
         self.tail: list[TailBatch] = []
         """batches that may not be in the segment files yet, oldest first"""
+        self.recent = RecentBatches()
         self.last_timestamp = 0
         self.fault: PenstockError | None = None
         """why the log takes no records, if it does not"""
@@ -116,15 +119,15 @@ class Log:
             if self.on_commit is not None:
                 self.on_commit()
 
-    def written(self, sequence: Sequence) -> int:
-        """Its segments hold what frames below `sequence` brought: let go of that part of the tail; how many bytes it
-        was."""
+    def written(self, sequence: Sequence) -> list[TailBatch]:
+        """Its segments hold what frames below `sequence` brought: let go of that part of the tail, which is returned."""
         self.written_sequence = sequence
         if self._cuts:
             self._cuts = [cut for cut in self._cuts if cut[0] >= sequence]
             self.files_end = min([end for _, end in self._cuts], default=NO_CUT)
         keep = next((i for i, batch in enumerate(self.tail) if batch.sequence >= sequence), len(self.tail))
-        return self._keep(self.tail[keep:])
+        gone, self.tail = self.tail[:keep], self.tail[keep:]
+        return gone
 
     def _apply_edit(self, edit: Edit, sequence: Sequence) -> int:
         freed_bytes = 0
@@ -132,6 +135,7 @@ class Log:
             self.list_sequence = sequence
         if edit.end is not None and edit.end < self.bounds.end:
             self.cut_sequence = self.list_sequence = sequence
+            self.recent.clear()
             freed_bytes = self._keep([batch for batch in self.tail if batch.first < edit.end])
             self.high_watermark = min(self.high_watermark, edit.end)
             self._cuts.append((sequence, edit.end))

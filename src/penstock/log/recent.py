@@ -1,0 +1,64 @@
+"""Batches that have left the hot tail but are likely to be read soon: by those who are a little behind."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.log.partition import Log, TailBatch
+
+
+class RecentBatches:
+    """Those of one log, oldest first."""
+
+    __slots__ = ("_batches", "_head")
+
+    def __init__(self) -> None:
+        self._batches: list[TailBatch] = []
+        self._head = 0
+
+    def add(self, batch: TailBatch) -> None:
+        self._batches.append(batch)
+
+    def drop(self, batch: TailBatch) -> None:
+        """It must be the oldest, unless all were cleared since."""
+        if self._head < len(self._batches) and self._batches[self._head] is batch:
+            self._head += 1
+            if 2 * self._head > len(self._batches):
+                del self._batches[: self._head]
+                self._head = 0
+
+    def clear(self) -> None:
+        self._batches.clear()
+        self._head = 0
+
+    def find(self, offset: int) -> TailBatch | None:
+        """The batch whose range holds the offset."""
+        at = bisect_right(self._batches, offset, self._head, key=_first) - 1
+        if at < self._head or offset >= self._batches[at].end:
+            return None
+        return self._batches[at]
+
+
+class Recently:
+    """A bound in bytes over all logs: what came first goes first."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes, self._bytes = limit_bytes, 0
+        self._order: deque[tuple[Log, TailBatch]] = deque()
+
+    def add(self, log: Log, batches: list[TailBatch]) -> None:
+        for batch in batches:
+            log.recent.add(batch)
+            self._order.append((log, batch))
+            self._bytes += len(batch.data)
+        while self._bytes > self._limit_bytes:
+            other, oldest = self._order.popleft()
+            other.recent.drop(oldest)
+            self._bytes -= len(oldest.data)
+
+
+def _first(batch: TailBatch) -> int:
+    return batch.first
