@@ -31,11 +31,9 @@ from penstock.core.clock import SystemClock
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.core.ports import Clock
 from penstock.log.options import ShardOptions
-from penstock.log.partition import Log
 from penstock.log.shard import Shard
 from penstock.queues.names import GroupName, MessageId, parse_group_name
 from penstock.queues.settings import QueueSettings
-from penstock.queues.settings import Settled as WhenSettled
 
 logger = logging.getLogger("penstock.broker")
 
@@ -64,7 +62,6 @@ class Broker:
         letters = DeadLetters(self.ledger, self.alerts, self.publisher(), self.declaring.dead_letters_of)
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
         self.publishing = Publishing(shard, self.declaring, self.settling, self.now, options.auto_create)
-        shard.floor = self._floor
         self._upkeep: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -203,22 +200,6 @@ class Broker:
 
     # Upkeep
 
-    def _floor(self, log: Log) -> int | None:
-        """For logs that let go of what every group has settled; without a group, nothing is settled."""
-        found = self._units_by_log.get(log.number)
-        if found is None or not found[0].groups:
-            return None
-        queue, unit = found
-        if queue.settings.retention.settled is not WhenSettled.DELETE:
-            return None
-        return min([group.cursor(unit).window.floor for group in queue.groups.values()])
-
-    @property
-    def _units_by_log(self) -> dict[int, tuple[Queue, Unit]]:
-        return {
-            unit.data.number: (queue, unit) for queue in self.declaring.queues.values() for unit in queue.units.values()
-        }
-
     def _keep_up(self, now: int) -> None:
         self.alarms.set(self, now + _UPKEEP_MS, self._keep_up)
         if self._upkeep is None or self._upkeep.done():
@@ -244,6 +225,8 @@ class Broker:
         if queue.record.is_auto and queue.is_unused(now, _AUTO_QUEUE_MS):
             logger.info("queue deleted, it was made by itself and nobody used it queue=%s", queue.name)
             await self.declaring.delete(queue)
+        elif now - queue.retained_ms >= queue.settings.retention.time_check_interval_ms:
+            queue.retain(now)
 
 
 def _named(delivery: Delivery, places: array[int] | None) -> tuple[array[int], array[int] | None]:

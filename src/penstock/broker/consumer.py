@@ -34,10 +34,12 @@ class Consumer:
     def partitions(self) -> list[int]:
         return sorted(partition for partition, hold in self.holds.items() if not hold.is_revoked)
 
-    async def receive(self, limit: int, wait_s: float = 0.0) -> list[Delivery]:
-        """Up to `limit` messages, as soon as there are any; none after `wait_s`, or when it is closed meanwhile."""
+    async def receive(self, limit: int | None = None, wait_s: float = 0.0) -> list[Delivery]:
+        """Up to `limit` messages, the queue's batch_size if that is None, as soon as there are any; none after `wait_s`,
+        or when it is closed meanwhile."""
         if self.is_closed:
             raise Closed(f"the consumer of group {self.group.name} was closed")
+        limit = self.group.queue.settings.performance.batch_size if limit is None else limit
         async with self._receiving:
             loop = asyncio.get_running_loop()
             until = loop.time() + wait_s

@@ -28,7 +28,7 @@ from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchQueue, QueueExists
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
-from penstock.queues.names import GroupName, canonical_queue, is_dead_letter_queue
+from penstock.queues.names import GroupName, canonical_queue, is_dead_letter_queue, subscription_address
 from penstock.queues.settings import QueueSettings, change, log_settings, queue_json
 from penstock.queues.templates import Template, resolve
 
@@ -119,6 +119,20 @@ class Declaring:
             return found
         return await self.declared(self.settings_for(name, {"namespace": namespace}), is_auto=True)
 
+    async def subscribed(self, topic_filter: str, namespace: str = "default") -> tuple[Queue, str | None]:
+        """The queue that `$queue/…` names, and the filter on routing keys that is left. Where no queue is declared,
+        `$queue/orders` and `$queue/orders/#` make one; paths with other wildcards never do."""
+        address = subscription_address(topic_filter)
+        if address is None:
+            raise InvalidArgument(f"{topic_filter!r} names no queue: write $queue/<name>")
+        route = self.bindings_of(namespace).route(_address(address.path))
+        name = route.prefix_queue
+        if name is None:
+            if address.queue_to_create is None:
+                raise NoSuchQueue(address.path)
+            name = (await self.ensure(address.queue_to_create, namespace)).name
+        return self.queue(name, namespace), address.filter_for(name)
+
     async def dead_letters_of(self, source: Queue, path: str) -> Queue:
         """The declared queue that the path is in, or a new one of that name."""
         route = self.bindings_of(source.namespace).route(_address(path))
@@ -199,6 +213,7 @@ class Declaring:
 
     async def _delete_logs(self, unit: Unit) -> None:
         unit.data.on_commit = None
+        self._shard.floors.pop(unit.data.number, None)
         for log in (unit.data, unit.state, unit.snapshots):
             if log is not None:
                 await self._shard.delete(log)

@@ -118,6 +118,7 @@ class Publishing:
         if queue.is_deleted:
             raise NoSuchQueue(queue.name)
         queue.check(columns)
+        queue.used_ms = self._now()
         if not queue.admit(columns.count):
             if not queue.drops_oldest:
                 raise queue.full()

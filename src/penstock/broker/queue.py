@@ -15,7 +15,7 @@ from penstock.log.columns import Columns
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
-from penstock.queues.settings import Overflow, QueueSettings, Unkeyed, log_settings
+from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, log_settings
 
 if TYPE_CHECKING:
     from penstock.broker.publisher import Publisher
@@ -42,7 +42,7 @@ class Queue:
         self.is_deleted = False
         self.refused = 0
         self.published = 0
-        self.used_ms = 0
+        self.used_ms = self.retained_ms = 0
         self._shard = shard
         self._allowance = 0
         """messages that may still come before depths are worked out anew"""
@@ -111,6 +111,19 @@ class Queue:
     def adopt(self, unit: Unit) -> None:
         self.units[unit.partition] = unit
         unit.data.on_commit = lambda: self.notify(unit.partition)
+        self._shard.floors[unit.data.number] = lambda: self._floor(unit)
+
+    def _floor(self, unit: Unit) -> int | None:
+        """Where messages go once every group has settled them: up to here. Without a group, nothing is settled."""
+        if self.settings.retention.settled is Settled.KEEP or not self.groups:
+            return None
+        return min([group.cursor(unit).window.floor for group in self.groups.values()])
+
+    def retain(self, now: int) -> None:
+        """Let go of what the settings do not keep."""
+        self.retained_ms = now
+        for unit in self.units.values():
+            self._shard.retain(unit.data)
 
     async def snapshots(self, unit: Unit) -> None:
         """Make the log for the unit's snapshots."""

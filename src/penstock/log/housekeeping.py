@@ -85,8 +85,12 @@ class Housekeeper:
         self._last_retention = self._clock.monotonic()
         self._looked_at.clear()
         for log in list(self._engine.logs.values()):
-            if log.fault is None and log is not self._busy:
-                self._retain(log)
+            self.retain_log(log)
+
+    def retain_log(self, log: Log) -> None:
+        """The same for one log, between two rounds."""
+        if log.fault is None and log is not self._busy:
+            self._retain(log)
 
     def plan(self) -> Task | None:
         """The next log to compact, None if none is due. Looks at a log at most once after each retain()."""

@@ -120,7 +120,7 @@ class Log:
                 self.on_commit()
 
     def written(self, sequence: Sequence) -> list[TailBatch]:
-        """Its segments hold what frames below `sequence` brought: let go of that part of the tail, which is returned."""
+        """Its segments hold what frames below `sequence` brought: let go of that part of the tail, which it returns."""
         self.written_sequence = sequence
         if self._cuts:
             self._cuts = [cut for cut in self._cuts if cut[0] >= sequence]

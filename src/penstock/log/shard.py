@@ -68,8 +68,8 @@ class Shard:
         self._keeper = StepThread("penstock-keeper", self._keep, lambda: options.keeper.flush_s, self._crashed)
         self._handed_bytes = 0
         self.reader = LogReader(disk, engine.keeper.views)
-        self.floor: Callable[[Log], int | None] = lambda log: None
-        """of a log that lets go of what is settled, the first offset that somebody has not settled"""
+        self.floors: dict[LogNumber, Callable[[], int | None]] = {}
+        """of a log that lets go of what is settled: the first offset that somebody has not settled"""
         self._table = publish_from(disk, engine.keeper)
         engine.room = self._admit_waiting
         engine.journal.make_space = self._wait_for_space
@@ -81,7 +81,7 @@ class Shard:
             clock,
             interval_s=options.housekeeping_s,
             reserve_bytes=options.reserve(disk.total_bytes()),
-            floor=lambda log: self.floor(log),
+            floor=lambda log: self.floors[log.number]() if log.number in self.floors else None,
         )
         self._storage.start()
         self._keeper.start()
@@ -247,6 +247,12 @@ class Shard:
         self._closed = True
         await self._loop.run_in_executor(None, self._stop)
         self._admit_waiting()
+
+    def retain(self, log: Log) -> None:
+        """Retention of one log, now."""
+        self._refuse(Purpose.SETTLE)
+        self._housekeeper.retain_log(log)
+        self._storage.bell.ring()
 
     async def keep_house(self) -> None:
         """Retention and compaction of every log, now. By themselves they come every `housekeeping_s`."""
