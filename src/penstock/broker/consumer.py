@@ -35,7 +35,7 @@ class Consumer:
         return sorted(partition for partition, hold in self.holds.items() if not hold.is_revoked)
 
     async def receive(self, limit: int | None = None, wait_s: float = 0.0) -> list[Delivery]:
-        """Up to `limit` messages, the queue's batch_size if that is None, as soon as there are any; none after `wait_s`,
+        """Up to `limit` messages, the queue's batch_size if that is None, as soon as any are there; none after `wait_s`
         or when it is closed meanwhile."""
         if self.is_closed:
             raise Closed(f"the consumer of group {self.group.name} was closed")

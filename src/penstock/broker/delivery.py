@@ -75,7 +75,8 @@ class Taking:
                         return False
                     self._pass_gone(offset, self.unit.start)
                     continue
-                if window is not self.cursor.window:
+                # Others went on meanwhile: a lower one that came back is not in this batch.
+                if window is not self.cursor.window or (again and window.first_ready != offset):
                     continue
             if again:
                 if stored.first > offset:

@@ -17,6 +17,7 @@ from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.queues.bindings import filter_mask
 from penstock.queues.cursor import Cursor, Limits
+from penstock.queues.deadletter import Reason
 from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
 from penstock.queues.names import GroupName
 from penstock.queues.retry import backoff_table
@@ -34,7 +35,7 @@ NO_LIMIT = 1 << 31
 class Failures(Protocol):
     """What becomes of messages that came back too often: see broker/settling.py."""
 
-    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: str) -> None: ...
+    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: Reason) -> None: ...
 
     def note(self, unit: Unit) -> None: ...
 
@@ -162,8 +163,12 @@ class Group:
         cursor = self.cursor(unit)
         spent = cursor.give_back(consumer.number, counted, self.limits, self.now())
         if spent:
-            self._failures.dead_letter(self, unit, spent, "max-deliveries")
+            self.give_up(unit, spent)
         self.notify(partition)
+
+    def give_up(self, unit: Unit, offsets: array[int]) -> None:
+        """Messages that came back too often."""
+        self._failures.dead_letter(self, unit, offsets, Reason.MAX_DELIVERIES)
 
     # Messages
 
@@ -294,7 +299,7 @@ class Group:
             spent = cursor.fail(leases, None, -1, now, None, self.limits)
             self._failures.note(unit)
             if spent:
-                self._failures.dead_letter(self, unit, spent, "max-retries")
+                self._failures.dead_letter(self, unit, spent, Reason.MAX_RETRIES)
         self.watch_due(unit, cursor)
 
     def watch_due(self, unit: Unit, cursor: Cursor) -> None:
@@ -339,7 +344,7 @@ class Group:
         hold.held = cursor.window.held_by(number)
         self._failures.note(unit)
         if spent:
-            self._failures.dead_letter(self, unit, spent, "max-retries")
+            self._failures.dead_letter(self, unit, spent, Reason.MAX_RETRIES)
         self.watch_due(unit, cursor)
         self.released(consumer, hold)
         self.notify(hold.partition)

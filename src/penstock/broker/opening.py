@@ -55,9 +55,12 @@ async def _restore_unit(shard: Shard, queue: Queue, unit: Unit, now: int) -> Non
         group.cursor(unit)
     snapshots.restore(shard, unit, now)
     for number, cursor in list(unit.cursors.items()):
-        cursor.restored(unit.start)
-        await _restore_keys(queue, unit, groups[number])
-        groups[number].look_at_due(unit, cursor, now)
+        group = groups[number]
+        spent = cursor.restored(unit.start, group.limits.max_returns)
+        await _restore_keys(queue, unit, group)
+        group.look_at_due(unit, cursor, now)
+        if spent:
+            group.give_up(unit, spent)
 
 
 async def _restore_keys(queue: Queue, unit: Unit, group: Group) -> None:

@@ -143,9 +143,9 @@ class Settling:
         """Something changed that nobody waits for: it rides in the next commit, within a turn of the loop."""
         self._ledger.flush_soon(unit)
 
-    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: str) -> None:
+    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: Reason) -> None:
         """Move them, while others go on."""
-        task = asyncio.get_running_loop().create_task(self._move(group, unit, offsets, Reason(reason)))
+        task = asyncio.get_running_loop().create_task(self._move(group, unit, offsets, reason))
         self._moves.add(task)
         task.add_done_callback(self._moves.discard)
 

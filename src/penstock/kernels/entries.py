@@ -61,14 +61,18 @@ class Entries:
         return 0
 
     def resize(self, capacity: int) -> int:
+        """Where memory is lacking, MemoryError and nothing is lost."""
         self.let_go_of_columns()
-        for column in self.columns:
-            if capacity > len(column):
-                column.frombytes(bytes(column.itemsize * (capacity - len(column))))
-            else:
-                del column[capacity:]
-        self.capacity = capacity
-        return self.hold_columns()
+        try:
+            for column in self.columns:
+                if capacity > len(column):
+                    column.frombytes(bytes(column.itemsize * (capacity - len(column))))
+                else:
+                    del column[capacity:]
+            self.capacity = capacity
+        finally:
+            self.hold_columns()
+        return 0
 
     def make_room(self, more: int) -> int:
         """Arrays overallocate by a sixteenth themselves: a million entries stay below 48 MiB."""

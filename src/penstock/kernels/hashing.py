@@ -89,7 +89,8 @@ def _wide_hash(data: Buffer, start: int, stop: int) -> int:
         at += 8
     word = 0
     for i in range(stop - at):
-        word |= data[at + i] << (8 * i)
+        byte = data[at + i]
+        word |= byte << (8 * i)
     state = _wide_stir(state, word)
     state = ((state ^ state >> 33) * _WIDE_SECOND) & _LOW_64
     state ^= state >> 29

@@ -11,7 +11,7 @@ cdef int _MOST_COUNTED
 cdef class Retries(Pending):
     cdef readonly Py_ssize_t stale_last, exhausted_last
 
-    @cython.locals(k=Py_ssize_t, at=Py_ssize_t, failed=Py_ssize_t)
+    @cython.locals(k=Py_ssize_t, at=Py_ssize_t, failed=Py_ssize_t, highest=int64_t)
     cpdef Py_ssize_t nack(
         self,
         const long long[::1] offsets,
@@ -24,6 +24,9 @@ cdef class Retries(Pending):
         long long[::1] out_failed,
         long long[::1] out_exhausted,
     ) except -1
+
+    @cython.locals(k=Py_ssize_t)
+    cdef bint is_among(self, int64_t offset, long long[::1] found, Py_ssize_t count) except -1
 
     @cython.locals(failures=Py_ssize_t, wait=int64_t)
     cdef int fail(

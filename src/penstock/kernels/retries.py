@@ -41,12 +41,15 @@ class Retries(Pending):
         self.check_out(offsets, deliveries, out_failed)
         self.check_out(offsets, deliveries, out_exhausted)
         failed = self.exhausted_last = 0
-        at = self.head
+        at, highest = self.head, -1
         for k in range(len(offsets)):
             at = self.seek_held(offsets[k], -1 if deliveries is None else deliveries[k], consumer, at)
             if at < 0:
                 at = ~at
                 continue
+            if offsets[k] <= highest and self.is_among(offsets[k], out_exhausted, self.exhausted_last):
+                continue
+            highest = max(highest, offsets[k])
             if self.fail(at, now, delay, backoff_ms, max_age_ms):
                 out_failed[failed] = offsets[k]
                 failed += 1
@@ -68,6 +71,13 @@ class Retries(Pending):
         self.step_back(i, now + wait if wait > 0 else 0)
         return 1
 
+    def is_among(self, offset: int, found: array[int], count: int) -> bool:
+        """Whether a settlement that is named twice was the last one already."""
+        k = 0
+        while k < count and found[k] != offset:
+            k += 1
+        return k < count
+
     def give_back(
         self,
         consumer: int,
@@ -80,7 +90,7 @@ class Retries(Pending):
     ) -> int:
         """All that the consumer holds is ready for the next one, or parked behind what is; leases only if asked. How
         many. `counted`: it counts as a return, and what returned more than `max_returns` times goes to `out_exhausted`
-        instead (exhausted_last counts), to be settled by the caller."""
+        instead (exhausted_last counts), to be settled by the caller before anything else happens here."""
         left = self.held_by(consumer)
         if len(out_returned) < left or len(out_exhausted) < left:
             raise InvalidArgument("a buffer for results is too short")
@@ -105,13 +115,15 @@ class Retries(Pending):
         out_returned: array[int],
         out_exhausted: array[int],
     ) -> int:
-        """The same for single offsets that rise, leases or not; stale_last counts what the consumer does not hold."""
+        """The same for single offsets, which rise, leases or not; stale_last counts what the consumer does not hold."""
         self.check_out(offsets, None, out_returned)
         self.check_out(offsets, None, out_exhausted)
         indexes = array("i")
         at = self.head
         for k in range(len(offsets)):
             at = self.seek_held(offsets[k], -1, consumer, at)
+            if k > 0 and offsets[k] <= offsets[k - 1]:
+                raise InvalidArgument("offsets do not rise")
             if at >= 0:
                 indexes.append(at)
                 at += 1

@@ -101,8 +101,7 @@ class Cursor:
         """Messages below an offset that came back, in order."""
         given = self.window.take(consumer, room, now, deadline, below, out_offsets, out_deliveries)
         self.tally.redelivered += given
-        if deadline != NO_DEADLINE:
-            self._touched.update(out_offsets[:given])
+        self._touched.update(out_offsets[:given])
         return given
 
     # Settling
@@ -174,8 +173,7 @@ class Cursor:
         returned, exhausted = array("q", bytes(8 * room)), array("q", bytes(8 * room))
         count = self.window.give_back(consumer, counted, of.max_returns, now, returned, exhausted)
         self.tally.returned += count
-        if counted:
-            self._touched.update(returned[:count])
+        self._touched.update(returned[:count])
         return exhausted[: self.window.exhausted_last]
 
     def give_back_some(self, offsets: array[int], consumer: int, now: int) -> None:
@@ -265,24 +263,35 @@ class Cursor:
             window.pass_to(words[0])
         elif record.kind is Kind.ENTRIES:
             for entry in entries_of(record):
-                window.restore(*entry)
+                window.restore(*_free(entry))
+                self._touched.add(entry.offset)
         elif record.kind is Kind.SETTLED:
             for first, stop in ranges_of(words):
                 window.settle_range(first, stop)
 
-    def restored(self, start: int) -> None:
-        """The log begins at `start` now. What was held by a connection is free; leases go on."""
-        self.window.rebuild()
-        if self.window.floor < start:
-            self.window.settle_range(self.window.floor, start)
-        self._logged_next, self._is_placed = self.window.next, False
+    def restored(self, start: int, max_returns: int) -> array[int]:
+        """The log begins at `start` now. What was held by a connection is free, and counts as returned; leases go on.
+        Those that came back too often are given, to be moved to the dead letters."""
+        window = self.window
+        if window.floor < start:
+            window.settle_range(window.floor, start)
+        for offset in window.offsets():
+            if offset not in self._touched and (found := window.entry(offset)) is not None:
+                window.restore(offset, State.READY, 0, found.deliveries, found.failures, found.returns + 1, found.first)
+        window.rebuild()
+        self._touched = set(window.offsets())
+        self._logged_next, self._is_placed = window.next, False
+        return array(
+            "q", [o for o in window.offsets() if (e := window.entry(o)) is not None and e.returns > max_returns]
+        )
 
     def _entry(self, offset: int) -> Entry | None:
         found = self.window.entry(offset)
         if found is None:
             return None
-        state = found.state if found.state in (State.LEASED, State.BACKOFF) else State.READY
-        return Entry(offset, state, found.time, found.deliveries, found.failures, found.returns, found.first)
+        return Entry(
+            offset, _STATES[found.state], found.time, found.deliveries, found.failures, found.returns, found.first
+        )
 
     def _note_settled(self, offsets: array[int]) -> None:
         if not offsets or offsets[0] >= self._logged_next:
@@ -301,6 +310,20 @@ class Cursor:
             ranges.extend(out[: 2 * count])
         self._settled, self._settled_ranges = self._settled[_DRAINED_OFFSETS:], array("q")
         return ranges
+
+
+_STATES = {
+    EntryState.INFLIGHT: State.HELD,
+    EntryState.LEASED: State.LEASED,
+    EntryState.BACKOFF: State.BACKOFF,
+    EntryState.READY: State.READY,
+    # Its own backoff, if it has one, goes on when it is its turn.
+    EntryState.PARKED: State.BACKOFF,
+}
+
+
+def _free(entry: Entry) -> Entry:
+    return entry._replace(state=State.READY, returns=entry.returns + 1) if entry.state == State.HELD else entry
 
 
 def _sorted(offsets: array[int], deliveries: array[int] | None) -> tuple[array[int], array[int] | None]:

@@ -35,6 +35,8 @@ class Kind(enum.IntEnum):
 class State(enum.IntEnum):
     """How a message waits, as records and windows number it."""
 
+    HELD = 1
+    """by a connection; free after a restart, which counts"""
     LEASED = 2
     BACKOFF = 3
     READY = 4

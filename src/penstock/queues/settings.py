@@ -180,7 +180,7 @@ class QueueSettings(_Settings, frozen=True, kw_only=True):
     group_expiry_ms: Annotated[int | None, Duration(or_none=True)] = 7 * _DAY_MS
     derived_group_expiry_ms: Annotated[int | None, Duration(or_none=True)] = _HOUR_MS
     switch_timeout_ms: Annotated[int, Duration()] = 60_000
-    group_window: Annotated[int, Count(1, 10_000_000)] = 100_000
+    group_window: Annotated[int, Count(1, 500_000)] = 100_000
     """unsettled messages of one partition that a group has in memory; delivery waits beyond it"""
 
     @property
