@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from bench import noise
-from bench.kernels import checksum, loops, window, topics
+from bench.kernels import checksum, loops, topics, window
 from bench.measure import Benchmark, Comparison, Run
 from bench.path import append, committers, fan_out, many_logs, memory, opening, reading, rebalance, stages, sync_latency
 from bench.place import RESULTS, FileSystem, empty_directory, file_system_of

@@ -112,7 +112,7 @@ def power_cut_rounds(
     fire = Fire(place, environment or {}, arguments)
     image = Image.make(place / "image-0", IMAGE_BYTES)
     for number in range(rounds):
-        after = _power_cut(fire, image, place / f"image-{number + 1}", rng.randrange(50, 4000))
+        after = power_cut(fire, image, place / f"image-{number + 1}", rng.randrange(50, 4000))
         image.path.unlink()
         image = after
         looked = image.copy(place / "image-looked-at")
@@ -125,7 +125,7 @@ def power_cut_rounds(
     return promises
 
 
-def _power_cut(fire: Fire, image: Image, after: Path, lines: int) -> Image:
+def power_cut(fire: Fire, image: Image, after: Path, lines: int) -> Image:
     """What was told until the writer stood still is what the cut image is held against."""
     with mounted(image, fire.place / "mount") as mount:
         process = fire.start(mount / "data")

@@ -58,6 +58,17 @@ def time_text(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def age_text(seconds: float) -> str:
+    """`12.3s`, `4m 5s`, `3h 20m`, `2d 5h`."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes}m" if hours < 24 else f"{hours // 24}d {hours % 24}h"
+
+
 @contextmanager
 def progress_bar(unit: str) -> Iterator[Advance]:
     """A bar on standard error while it is a terminal; otherwise nothing is shown."""

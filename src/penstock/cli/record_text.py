@@ -42,13 +42,13 @@ def _record(batch: Batch, row: int, offset: int, timestamp: int) -> dict[str, ob
     }
     for name, data in fields.items():
         if data is not None:
-            record |= _text_or_base64(name, data)
+            record |= text_or_base64(name, data)
     if expiry := batch.expiry(row):
         record["expiry"] = expiry
     return record
 
 
-def _text_or_base64(name: str, data: bytes) -> dict[str, str]:
+def text_or_base64(name: str, data: bytes) -> dict[str, str]:
     try:
         return {name: data.decode()}
     except UnicodeDecodeError:

@@ -115,10 +115,10 @@ class Bridge:
 
     def _end(self, reason: Closed) -> None:
         self._ended = reason
-        for task in self._tasks:
-            task.cancel()
-        while self._tasks:
-            self._loop.run_until_complete(asyncio.wait(self._tasks))
+        while tasks := asyncio.all_tasks(self._loop):
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(tasks))
         self._refuse_all(reason)
 
     def _refuse_all(self, reason: Closed) -> None:
@@ -154,6 +154,16 @@ async def _told(work: Work[T], caller: Caller[T]) -> None:
             raise
     else:
         caller.done(result)
+
+
+class Ignored:
+    """Nobody waits. A failure is logged: it is one of the broker, which tells others of it too."""
+
+    def done(self, result: object) -> None:
+        """There is nobody to tell."""
+
+    def failed(self, error: BaseException) -> None:
+        logger.debug("work that nobody waits for failed error=%s", error)
 
 
 class _WaitingThread(Generic[T]):

@@ -281,17 +281,15 @@ class Cursor:
         window.rebuild()
         self._touched = set(window.offsets())
         self._logged_next, self._is_placed = window.next, False
-        return array(
-            "q", [o for o in window.offsets() if (e := window.entry(o)) is not None and e.returns > max_returns]
-        )
+        entries = map(window.entry, window.offsets())
+        return array("q", [entry.offset for entry in entries if entry is not None and entry.returns > max_returns])
 
     def _entry(self, offset: int) -> Entry | None:
         found = self.window.entry(offset)
         if found is None:
             return None
-        return Entry(
-            offset, _STATES[found.state], found.time, found.deliveries, found.failures, found.returns, found.first
-        )
+        state = _STATES[EntryState(found.state)]
+        return Entry(offset, state, found.time, found.deliveries, found.failures, found.returns, found.first)
 
     def _note_settled(self, offsets: array[int]) -> None:
         if not offsets or offsets[0] >= self._logged_next:
