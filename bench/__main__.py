@@ -10,9 +10,23 @@ from pathlib import Path
 import click
 
 from bench import noise
+from bench.against import embedded
 from bench.kernels import checksum, loops, topics, window
 from bench.measure import Benchmark, Comparison, Run
-from bench.path import append, committers, fan_out, many_logs, memory, opening, reading, rebalance, stages, sync_latency
+from bench.path import (
+    append,
+    committers,
+    fan_out,
+    many_logs,
+    memory,
+    opening,
+    queue_scale,
+    queues,
+    reading,
+    rebalance,
+    stages,
+    sync_latency,
+)
 from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
@@ -30,6 +44,9 @@ BENCHMARKS = {
         memory,
         many_logs,
         stages,
+        queues,
+        queue_scale,
+        embedded,
         rebalance,
         checksum,
         loops,

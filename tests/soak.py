@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.crash.appends import many_messages
+from tests.crash.queue_rounds import queue_kill_rounds, queue_power_cut_rounds
 from tests.crash.rounds import Report, kill_rounds, power_cut_rounds
 from tests.stress.threads import stress
 from tests.support.cli import ENVIRONMENT
@@ -93,6 +94,16 @@ def power_cuts(budget: Budget) -> str:
     return _crashes(budget, power_cut_rounds, "power cuts")
 
 
+def queue_kills(budget: Budget) -> str:
+    return _crashes(budget, queue_kill_rounds, "kill -9 while producing and consuming")
+
+
+def queue_power_cuts(budget: Budget) -> str:
+    if reason := why_no_mounts():
+        raise Skipped(reason)
+    return _crashes(budget, queue_power_cut_rounds, "power cuts while producing and consuming")
+
+
 def million(budget: Budget) -> str:
     for compression in ("none", "lz4", "zstd"):
         directory = budget.place / compression
@@ -114,10 +125,12 @@ def threads(budget: Budget) -> str:
 
 
 PARTS = [
-    Part("model", 0.45, crash_model),
+    Part("model", 0.35, crash_model),
     Part("fuzz", 0.1, kernel_fuzz),
-    Part("kill", 0.2, kills),
-    Part("power", 0.15, power_cuts),
+    Part("kill", 0.15, kills),
+    Part("power", 0.1, power_cuts),
+    Part("queue-kill", 0.15, queue_kills),
+    Part("queue-power", 0.1, queue_power_cuts),
     Part("threads", 0.1, threads),
     Part("million", 0.1, million),
 ]
@@ -172,12 +185,12 @@ def _run(part: Part, seconds: float, seed: int) -> tuple[str, bool]:
         done = part.run(Budget(place, seconds, seed, _reporter(part.name)))
     except Skipped as skipped:
         shutil.rmtree(place)
-        return f"NOT RUN {part.name:8} {skipped}", True
+        return f"NOT RUN {part.name:11} {skipped}", True
     except Exception:
         traceback.print_exc()
-        return f"FAILED  {part.name:8} see above; what it left is in {place}", False
+        return f"FAILED  {part.name:11} see above; what it left is in {place}", False
     shutil.rmtree(place)
-    return f"passed  {part.name:8} {done} in {time.monotonic() - begun:.0f} s", True
+    return f"passed  {part.name:11} {done} in {time.monotonic() - begun:.0f} s", True
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -37,6 +37,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     is_auto: bool = False
     is_paused: bool = False
     switch: Switch | None = None
+    is_deleted: bool = False
+    """its logs are going; the record goes behind them"""
 
 
 class GroupRecord(msgspec.Struct, frozen=True):
@@ -59,12 +61,24 @@ class TemplateRecord(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
 
 
-Record = QueueRecord | GroupRecord | TemplateRecord
-_KINDS: dict[str, type[QueueRecord] | type[GroupRecord] | type[TemplateRecord]] = {
+class NumbersRecord(msgspec.Struct, frozen=True):
+    """The next ones to be given away. Those of deleted queues and groups are never used again: ids of messages and
+    records of state logs carry them."""
+
+    incarnation: int
+    group: int
+
+
+Record = QueueRecord | GroupRecord | TemplateRecord | NumbersRecord
+_KINDS: dict[str, type[QueueRecord] | type[GroupRecord] | type[TemplateRecord] | type[NumbersRecord]] = {
+    "numbers": NumbersRecord,
     "queue": QueueRecord,
     "group": GroupRecord,
     "template": TemplateRecord,
 }
+
+
+NUMBERS_KEY = "numbers:"
 
 
 def queue_key(incarnation: int) -> str:

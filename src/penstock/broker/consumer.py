@@ -113,4 +113,5 @@ class Consumer:
         if given:
             hold.given(given, now)
             group.watch_clock(self, hold)
+            group.watch_due(unit, cursor)
         return given

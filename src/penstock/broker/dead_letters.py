@@ -14,6 +14,7 @@ from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
 from penstock.log.batch import Row
 from penstock.log.shard import Part
+from penstock.queues.cursor import Cursor
 from penstock.queues.deadletter import DeadLetter, Reason, columns_for_move
 from penstock.queues.names import MessageId
 
@@ -41,7 +42,8 @@ class DeadLetters:
         for offset in offsets:
             row = await _read(unit, offset)
             if row is None:
-                group.cursor(unit).settle(offset, offset + 1)
+                if offset in group.cursor(unit).leaving:
+                    group.cursor(unit).settle(offset, offset + 1)
                 continue
             pending.append((row, self._facts(group, unit, offset, reason, detail)))
             size += len(row.value) + len(row.properties or b"")
@@ -53,13 +55,13 @@ class DeadLetters:
     async def _move(
         self, group: Group, unit: Unit, target: Queue | None, letters: list[tuple[Row, DeadLetter]]
     ) -> None:
-        parts: list[Part] = []
-        if target is not None and letters:
-            placed = target.place(columns_for_move(letters), self._publisher)
-            parts = [((await target.unit(partition)).data, columns) for partition, columns in placed]
         cursor = group.cursor(unit)
+        parts = [] if target is None else await self._parts(cursor, target, letters)
+        letters = _leaving(cursor, letters)
         for row, _ in letters:
             cursor.settle(row.offset, row.offset + 1)
+        if not letters:
+            return
         if target is None:
             cursor.tally.dropped += len(letters)
             logger.warning("%d messages given up and dropped queue=%s group=%s", len(letters), unit.queue, group.name)
@@ -67,8 +69,17 @@ class DeadLetters:
             return
         await self._ledger.commit(parts, [unit])
         cursor.tally.dead_lettered += len(letters)
-        if letters:
-            self._alerts.tell(group.queue, target.name, [facts for _, facts in letters])
+        self._alerts.tell(group.queue, target.name, [facts for _, facts in letters])
+
+    async def _parts(self, cursor: Cursor, target: Queue, letters: list[tuple[Row, DeadLetter]]) -> list[Part]:
+        """Of those that are not settled otherwise once every partition is there."""
+        while letters := _leaving(cursor, letters):
+            placed = target.place(columns_for_move(letters), self._publisher)
+            if all(partition in target.units for partition, _ in placed):
+                return [(target.units[partition].data, columns) for partition, columns in placed]
+            for partition, _ in placed:
+                await target.unit(partition)
+        return []
 
     def _facts(self, group: Group, unit: Unit, offset: int, reason: Reason, detail: str) -> DeadLetter:
         entry = group.cursor(unit).window.entry(offset)
@@ -85,6 +96,11 @@ class DeadLetters:
             failures=entry.failures if entry is not None else 0,
             first_failed_ms=entry.first if entry is not None and entry.failures else 0,
         )
+
+
+def _leaving(cursor: Cursor, letters: list[tuple[Row, DeadLetter]]) -> list[tuple[Row, DeadLetter]]:
+    """A commit, a purge or a seek may have settled them while the move was prepared."""
+    return [(row, facts) for row, facts in letters if row.offset in cursor.leaving]
 
 
 async def _read(unit: Unit, offset: int) -> Row | None:

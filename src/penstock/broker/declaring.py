@@ -10,8 +10,10 @@ import msgspec
 
 from penstock.broker.alarms import Alarms
 from penstock.broker.configuration import (
+    NUMBERS_KEY,
     Configuration,
     GroupRecord,
+    NumbersRecord,
     QueueRecord,
     Record,
     Switch,
@@ -25,7 +27,7 @@ from penstock.broker.ledger import Ledger
 from penstock.broker.queue import Queue, state_settings
 from penstock.broker.start import Start
 from penstock.broker.unit import Unit
-from penstock.core.errors import InvalidArgument, NoSuchQueue, QueueExists
+from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
 from penstock.queues.names import GroupName, canonical_queue, is_dead_letter_queue, subscription_address
@@ -90,7 +92,7 @@ class Declaring:
                 self._next_incarnation, queue_json(settings), self._now(), settings.partitions, is_auto
             )
             self._next_incarnation += 1
-            await self._configuration.write((queue_key(record.incarnation), record))
+            await self._configuration.write((queue_key(record.incarnation), record), self._numbers())
             queue = self.adopt(settings, record)
             if below := [
                 name
@@ -150,9 +152,17 @@ class Declaring:
         self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
         return queue
 
+    def adopt_numbers(self, record: NumbersRecord) -> None:
+        self._next_incarnation = max(self._next_incarnation, record.incarnation)
+        self._next_group = max(self._next_group, record.group)
+
+    def _numbers(self) -> tuple[str, NumbersRecord]:
+        return NUMBERS_KEY, NumbersRecord(self._next_incarnation, self._next_group)
+
     async def change(self, queue: Queue, changes: Mapping[str, object]) -> None:
         """InvalidSetting for what cannot change while the queue lives."""
         async with self._lock((queue.namespace, queue.name)):
+            _refuse_deleted(queue)
             settings = change(queue.settings, changes)
             record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
             if settings.partitions > queue.settings.partitions:
@@ -184,6 +194,7 @@ class Declaring:
             group.look_at_switch(self._now())
 
     async def pause(self, queue: Queue, is_paused: bool) -> None:
+        _refuse_deleted(queue)
         record = msgspec.structs.replace(queue.record, is_paused=is_paused)
         queue.record, queue.is_paused = record, is_paused
         await self._configuration.write((queue_key(queue.incarnation), record))
@@ -193,8 +204,7 @@ class Declaring:
     async def delete(self, queue: Queue) -> None:
         """With its groups and all messages."""
         async with self._lock((queue.namespace, queue.name)):
-            if queue.is_deleted:
-                raise NoSuchQueue(queue.name)
+            _refuse_deleted(queue)
             queue.is_deleted = True
             del self.queues[queue.namespace, queue.name]
             del self.by_incarnation[queue.incarnation]
@@ -206,10 +216,12 @@ class Declaring:
             gone: list[tuple[str, Record | None]] = [
                 (group_key(queue.incarnation, group.number), None) for group in groups
             ]
-            await self._configuration.write((queue_key(queue.incarnation), None), *gone)
+            record = msgspec.structs.replace(queue.record, is_deleted=True)
+            await self._configuration.write((queue_key(queue.incarnation), record), *gone)
             for unit in queue.units.values():
                 await self._delete_logs(unit)
             queue.units.clear()
+            await self._configuration.write((queue_key(queue.incarnation), None))
 
     async def _delete_logs(self, unit: Unit) -> None:
         unit.data.on_commit = None
@@ -227,6 +239,7 @@ class Declaring:
             unit.forget_batches()
             for group in queue.groups.values():
                 group.cursor(unit).settle_below(unit.start)
+                self.failures.after_dropping(group, unit)
             await self._ledger.flush([unit])
         return gone
 
@@ -242,6 +255,7 @@ class Declaring:
         async with self._lock((queue.namespace, queue.name)):
             if (found := queue.groups.get(key)) is not None:
                 return found
+            _refuse_deleted(queue)
             starts = await self._starts(queue, start)
             record = GroupRecord(
                 queue.incarnation,
@@ -254,7 +268,7 @@ class Declaring:
                 is_permanent=is_permanent,
             )
             self._next_group += 1
-            await self._configuration.write((group_key(queue.incarnation, record.number), record))
+            await self._configuration.write((group_key(queue.incarnation, record.number), record), self._numbers())
             return self.adopt_group(queue, record)
 
     def adopt_group(self, queue: Queue, record: GroupRecord) -> Group:
@@ -274,6 +288,7 @@ class Declaring:
         await self._configuration.write((group_key(queue.incarnation, group.number), None))
 
     async def pause_group(self, group: Group, is_paused: bool) -> None:
+        _refuse_deleted_group(group)
         group.record = msgspec.structs.replace(group.record, is_paused=is_paused)
         await self._configuration.write((group_key(group.queue.incarnation, group.number), group.record))
         for partition in group.queue.units:
@@ -281,8 +296,10 @@ class Declaring:
 
     async def seek(self, group: Group, start: Start, partitions: Sequence[int] | None = None) -> None:
         """Begin anew: what it had settled or held counts no more. Offsets are those of Start."""
+        _refuse_deleted_group(group)
         starts = await self._starts(group.queue, start)
-        units = [unit for unit in group.queue.units.values() if partitions is None or unit.partition in partitions]
+        wanted = starts.keys() if partitions is None else starts.keys() & set(partitions)
+        units = [group.queue.units[partition] for partition in wanted]
         for unit in units:
             group.cursor(unit).place(*starts[unit.partition])
             group.forget_holds(unit.partition)
@@ -319,6 +336,17 @@ class Declaring:
 
     def _lock(self, key: QueueName) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
+
+
+def _refuse_deleted(queue: Queue) -> None:
+    """Whoever still has it in hand must not bring it back."""
+    if queue.is_deleted:
+        raise NoSuchQueue(queue.name)
+
+
+def _refuse_deleted_group(group: Group) -> None:
+    if group.queue.groups.get(group.key) is not group:
+        raise NoSuchGroup(group.queue.name, group.name)
 
 
 def _dismiss(group: Group) -> None:

@@ -39,6 +39,8 @@ class Failures(Protocol):
 
     def note(self, unit: Unit) -> None: ...
 
+    def after_dropping(self, group: Group, unit: Unit) -> None: ...
+
 
 class Group:
     """Used from the loop."""
@@ -114,9 +116,10 @@ class Group:
 
     def forget_holds(self, partition: int) -> None:
         """The cursor there begins anew: nothing is held of it."""
-        for consumer in self.consumers.values():
+        for consumer in list(self.consumers.values()):
             if (hold := consumer.holds.get(partition)) is not None:
                 hold.held = 0
+                self.released(consumer, hold)
                 consumer.wake()
 
     def look_at_members(self, now: int) -> None:
@@ -319,7 +322,7 @@ class Group:
             cursor = self.cursor(delivery.unit)
             cursor.give_back_some(delivery.offsets, consumer.number, self.now())
             if (hold := consumer.holds.get(delivery.unit.partition)) is not None:
-                hold.held = cursor.window.held_by(consumer.number)
+                hold.held = cursor.held_by(consumer.number)
             self.notify(delivery.unit.partition)
 
     def watch_clock(self, consumer: Consumer, hold: Hold, due: int | None = None) -> None:
@@ -330,18 +333,22 @@ class Group:
 
     def _clock_ran_out(self, consumer: Consumer, hold: Hold, now: int) -> None:
         """The oldest message has failed, the others return uncounted."""
-        if consumer.holds.get(hold.partition) is not hold or not hold.held:
+        current = consumer.holds.get(hold.partition)
+        if current is None or not current.held:
             return
-        unit = self.queue.units[hold.partition]
+        # The partition may have been taken away and given again, and an earlier alarm stands for both times.
+        hold, unit = current, self.queue.units[hold.partition]
         cursor, number = self.cursor(unit), consumer.number
         due = hold.deadline(cursor, number, self.queue.settings.performance.delivery_timeout_ms)
         if now < due:
             self.watch_clock(consumer, hold, due)
             return
-        oldest = array("q", [cursor.window.oldest_held(number)])
-        spent = cursor.fail(oldest, None, number, now, None, self.limits)
+        oldest = cursor.oldest_in_flight(number)
+        if oldest < 0:
+            return
+        spent = cursor.fail(array("q", [oldest]), None, number, now, None, self.limits)
         cursor.give_back(number, False, self.limits, now)
-        hold.held = cursor.window.held_by(number)
+        hold.held = cursor.held_by(number)
         self._failures.note(unit)
         if spent:
             self._failures.dead_letter(self, unit, spent, Reason.MAX_RETRIES)
@@ -362,7 +369,7 @@ class Group:
         if cursor is None:
             start = max(self.record.starts.get(unit.partition, (0, 0))[1], unit.start)
             return end - start - unit.missing(start)
-        return cursor.depth(end, unit.missing(cursor.window.next))
+        return cursor.depth(end, unit.missing(max(cursor.window.next, cursor.history_end)))
 
 
 def hold_key(consumer: Consumer, hold: Hold) -> tuple[int, int]:

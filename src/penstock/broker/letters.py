@@ -48,6 +48,13 @@ class Selection:
     def is_everything(self) -> bool:
         return not (self.ids or self.groups or self.reasons or self.sources)
 
+    def may_match(self, message: Browsed) -> bool:
+        """A quick look, before the facts are read: one letter may be asked for among very many."""
+        if not self.ids or str(message.id) in self.ids:
+            return True
+        properties = message.row.properties or b""
+        return any(identity.encode() in properties for identity in self.ids)
+
     def matches(self, letter: Letter) -> bool:
         if self.ids and not self.ids & letter.ids:
             return False
@@ -73,8 +80,9 @@ async def letters(
     async for message in browse(broker, queue):
         if limit is not None and given >= limit:
             return
-        letter = Letter.of(message)
-        if not is_settled(queue, message) and selection.matches(letter):
+        if is_settled(queue, message) or not selection.may_match(message):
+            continue
+        if selection.matches(letter := Letter.of(message)):
             given += 1
             yield letter
 
@@ -108,19 +116,15 @@ def dead_letter_queues(broker: Broker) -> list[Queue]:
     return sorted(found, key=lambda queue: (queue.namespace, queue.name))
 
 
-def dead_letter_queue_of(broker: Broker, name: str, namespace: str = "default") -> Queue:
-    """`name` is its own name, or that of a queue whose dead letters it takes."""
+def dead_letter_queue_of(broker: Broker, name: str, namespace: str = "default") -> Queue | None:
+    """`name` is its own name, or that of a queue whose dead letters it takes; None before the first one came.
+    InvalidArgument for a queue that keeps none."""
     queue = broker.queue(name, namespace)
     if queue in dead_letter_queues(broker):
         return queue
-    target = _named_by(broker, queue)
-    if target is None:
-        raise InvalidArgument(
-            f"queue {queue.name!r} has no dead letters: none of its messages was given up"
-            if queue.settings.dead_letter_queue
-            else f"queue {queue.name!r} keeps no dead letters: dlq_config.enabled is off"
-        )
-    return target
+    if queue.settings.dead_letter_queue is None:
+        raise InvalidArgument(f"queue {queue.name!r} keeps no dead letters: dlq_config.enabled is off")
+    return _named_by(broker, queue)
 
 
 def _named_by(broker: Broker, queue: Queue) -> Queue | None:

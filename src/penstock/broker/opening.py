@@ -5,7 +5,14 @@ from __future__ import annotations
 from array import array
 
 from penstock.broker import snapshots
-from penstock.broker.configuration import Configuration, GroupRecord, QueueRecord, TemplateRecord
+from penstock.broker.configuration import (
+    Configuration,
+    GroupRecord,
+    NumbersRecord,
+    QueueRecord,
+    TemplateRecord,
+    queue_key,
+)
 from penstock.broker.declaring import Declaring
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue, state_settings
@@ -20,17 +27,38 @@ from penstock.queues.templates import Template
 
 async def restore(shard: Shard, configuration: Configuration, declaring: Declaring, now: int) -> None:
     logs = {log.name: log for log in shard.logs}
+    groups: list[GroupRecord] = []
     for record in configuration.read().values():
         if isinstance(record, TemplateRecord):
             declaring.templates[record.match] = Template(record.match, record.settings)
+        elif isinstance(record, NumbersRecord):
+            declaring.adopt_numbers(record)
+        elif isinstance(record, QueueRecord) and record.is_deleted:
+            await _finish_deletion(shard, configuration, record, logs)
         elif isinstance(record, QueueRecord):
             queue = declaring.adopt(parse_queue(record.settings), record)
             await _find_units(shard, queue, logs)
-        elif isinstance(record, GroupRecord) and (queue := declaring.by_incarnation[record.incarnation]):
-            declaring.adopt_group(queue, record)
+        else:
+            groups.append(record)
+    # Compaction leaves the newest record of a key: that of a queue that was changed lies behind those of its groups.
+    for group in groups:
+        if (owner := declaring.by_incarnation.get(group.incarnation)) is not None:
+            declaring.adopt_group(owner, group)
     for queue in declaring.queues.values():
         for unit in queue.units.values():
             await _restore_unit(shard, queue, unit, now)
+
+
+async def _finish_deletion(
+    shard: Shard, configuration: Configuration, record: QueueRecord, logs: dict[LogName, Log]
+) -> None:
+    settings = parse_queue(record.settings)
+    for partition in range(settings.partitions):
+        for name in (data_log, state_log, snapshots_log):
+            log = logs.get(name(settings.namespace, settings.name, partition))
+            if log is not None:
+                await shard.delete(log)
+    await configuration.write((queue_key(record.incarnation), None))
 
 
 async def _find_units(shard: Shard, queue: Queue, logs: dict[LogName, Log]) -> None:
@@ -54,13 +82,18 @@ async def _restore_unit(shard: Shard, queue: Queue, unit: Unit, now: int) -> Non
     for group in groups.values():
         group.cursor(unit)
     snapshots.restore(shard, unit, now)
+    # All before anything is awaited: a commit for one group drains the others too.
+    spent = {
+        number: cursor.restored(unit.start, groups[number].limits.max_returns)
+        for number, cursor in unit.cursors.items()
+    }
     for number, cursor in list(unit.cursors.items()):
         group = groups[number]
-        spent = cursor.restored(unit.start, group.limits.max_returns)
         await _restore_keys(queue, unit, group)
         group.look_at_due(unit, cursor, now)
-        if spent:
-            group.give_up(unit, spent)
+        group.watch_due(unit, cursor)
+        if spent[number]:
+            group.give_up(unit, spent[number])
 
 
 async def _restore_keys(queue: Queue, unit: Unit, group: Group) -> None:

@@ -67,6 +67,7 @@ class Publishing:
     ) -> Published:
         """Into one queue, whatever its bindings."""
         if producer is not None:
+            queue.check(columns)
             return await self._put_once(queue, columns, publisher, partition, producer)
         parts, placed = await self.accept(queue, columns, publisher, partition)
         offsets = await self._shard.commit(parts)
@@ -78,7 +79,10 @@ class Publishing:
         topics that feed no queue are passed over."""
         found: list[tuple[Queue, list[tuple[int, Columns]]]] = []
         parts: list[Part] = []
-        for queue, mine in (await self._routed(columns, namespace)).items():
+        routed = await self._routed(columns, namespace)
+        for queue, mine in routed.items():
+            self.refuse(queue, mine)
+        for queue, mine in routed.items():
             some, placed = await self.accept(queue, mine, publisher, None)
             parts += some
             found.append((queue, placed))
@@ -111,17 +115,19 @@ class Publishing:
                 wanted.setdefault(queue, bytearray(len(topics.starts)))[number] = 1
         return {queue: _rows_of(columns, columns.topic_index, marks) for queue, marks in wanted.items()}
 
+    def refuse(self, queue: Queue, columns: Columns) -> None:
+        """Raise what the queue refuses them with. Changes nothing, so that all queues can be asked first."""
+        queue.check(columns)
+        if not queue.has_room(columns.count):
+            raise queue.full()
+
     async def accept(
         self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None
     ) -> tuple[list[Part], list[tuple[int, Columns]]]:
-        """The parts of the frame; raises what the queue refuses."""
-        if queue.is_deleted:
-            raise NoSuchQueue(queue.name)
-        queue.check(columns)
+        """The parts of the frame, for which room was made; raises what the queue refuses."""
+        self.refuse(queue, columns)
         queue.used_ms = self._now()
         if not queue.admit(columns.count):
-            if not queue.drops_oldest:
-                raise queue.full()
             await drop_oldest(queue, columns.count, self._settling)
         placed = queue.place(columns, publisher, partition)
         units = queue.units
@@ -130,8 +136,11 @@ class Publishing:
     async def _put_once(
         self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None, producer: ProducerCall
     ) -> Published:
-        parts, placed = await self.accept(queue, columns, publisher, partition)
         unit = await queue.unit(queue.producer_partition(producer.producer))
+        known = unit.producers.check(*producer, columns.count)
+        if isinstance(known, Duplicate):
+            return await self._rest(queue, columns, publisher, partition, producer, known)
+        parts, placed = await self.accept(queue, columns, publisher, partition)
         numbers = _partitions_of(queue, columns, placed, publisher.partition(queue))
 
         def late() -> Sequence[Part]:

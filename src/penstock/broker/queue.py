@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.broker.configuration import QueueRecord
 from penstock.broker.group import Group
 from penstock.broker.unit import Unit
-from penstock.core.errors import InvalidArgument, NoSuchGroup, QueueFull, TooLarge
+from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
 from penstock.kernels import hashing, rows
 from penstock.log.columns import Columns
 from penstock.log.records import LogSettings
@@ -145,7 +145,9 @@ class Queue:
     # Publishing
 
     def check(self, columns: Columns) -> None:
-        """TooLarge for a message over the limit; InvalidArgument for none."""
+        """NoSuchQueue once it is deleted; TooLarge for a message over the limit; InvalidArgument for none."""
+        if self.is_deleted:
+            raise NoSuchQueue(self.name)
         if columns.count < 1:
             raise InvalidArgument(f"nothing to publish to queue {self.name!r}")
         limit = self.settings.limits.max_message_size_bytes
@@ -177,6 +179,13 @@ class Queue:
         if self._allowance < 0:
             self._allowance = limit - self.depth() - count
         return self._allowance >= 0
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many messages will be taken, after others were dropped for them if need be."""
+        limit = self.settings.limits.max_queue_depth
+        if limit is None or not self.groups or count <= self._allowance:
+            return True
+        return count <= limit if self.drops_oldest else self.depth() + count <= limit
 
     def full(self) -> QueueFull:
         self.refused += 1

@@ -209,11 +209,12 @@ class _Run:
 
     def _chosen(self, found: Sequence[Delivery]) -> list[_Chosen]:
         chosen: list[_Chosen] = []
+        wanted = self._options.selection
         for delivery in found:
             place = self._queue.name, self._queue.incarnation, delivery.unit.partition
             for row in delivery.stored.messages(delivery.rows):
-                letter = Letter.of(Browsed(MessageId(*place, row.offset), row))
-                if self._options.selection.matches(letter):
+                message = Browsed(MessageId(*place, row.offset), row)
+                if wanted.may_match(message) and wanted.matches(letter := Letter.of(message)):
                     chosen.append(_Chosen(letter, delivery))
         self._report.seen += sum([len(delivery) for delivery in found])
         return chosen

@@ -99,10 +99,12 @@ class Settling:
         detail: str = "",
     ) -> Settled:
         """Never to be done: to the dead letters."""
-        held = group.cursor(unit).held(offsets, deliveries, consumer)
+        cursor = group.cursor(unit)
+        held = cursor.held(offsets, deliveries, consumer)
         if held:
+            cursor.set_aside(held)
             await self._letters.move(group, unit, held, Reason.REJECTED, detail)
-            self._after(group, unit, group.cursor(unit), consumer)
+            self._after(group, unit, cursor, consumer)
         return Settled(len(held), len(offsets) - len(held))
 
     async def extend(
@@ -183,7 +185,7 @@ class Settling:
         """The same, where any consumer may have lost what it held."""
         for consumer in list(group.consumers.values()):
             if (hold := consumer.holds.get(unit.partition)) is not None and hold.held:
-                hold.held = cursor.window.held_by(consumer.number)
+                hold.held = cursor.held_by(consumer.number)
                 group.released(consumer, hold)
                 consumer.wake()
         self._after_any(group, unit, cursor)
@@ -191,5 +193,7 @@ class Settling:
     def _after_any(self, group: Group, unit: Unit, cursor: Cursor) -> None:
         if group.switch is not None:
             group.look_at_switch(group.now())
+        # What waited behind a settled message of its key may have a time of its own to wait for.
+        group.watch_due(unit, cursor)
         if cursor.window.ready:
             group.notify(unit.partition)

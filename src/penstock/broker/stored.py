@@ -19,7 +19,7 @@ ONE_KEY = 1
 class StoredBatch:
     """Never changed after it was made. Its rows are the messages at `offsets`."""
 
-    __slots__ = ("_hashes", "batch", "end", "first", "is_redriven", "offsets")
+    __slots__ = ("_hashes", "_redriven_to", "batch", "end", "first", "is_redriven", "offsets")
 
     def __init__(self, data: Buffer) -> None:
         """The checksum was looked at when it was read, or it has not left this process yet."""
@@ -28,6 +28,7 @@ class StoredBatch:
         self.offsets = self.batch.offsets()
         self.is_redriven = self.batch.header.producer_id == REDRIVEN
         self._hashes: array[int] | None = None
+        self._redriven_to: list[bytes | None] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -105,7 +106,9 @@ class StoredBatch:
 
     def mark_redriven(self, group: bytes, out: bytearray) -> None:
         """A mark for each row that was redriven to another group than this one."""
-        for row in range(len(self.offsets)):
-            wanted = user_property(self.batch.properties(row) or b"", REDRIVE_GROUP.encode())
+        if self._redriven_to is None:
+            name, properties = REDRIVE_GROUP.encode(), self.batch.properties
+            self._redriven_to = [user_property(properties(row) or b"", name) for row in range(len(self.offsets))]
+        for row, wanted in enumerate(self._redriven_to):
             if wanted is not None and wanted != group:
                 out[row] = 1

@@ -62,6 +62,8 @@ class Transaction:
         parts: list[Part] = []
         places: list[list[tuple[int, Columns]]] = []
         for put in self._puts:
+            self._publishing.refuse(put.queue, put.columns)
+        for put in self._puts:
             some, placed = await self._publishing.accept(put.queue, put.columns, self._publisher, put.partition)
             parts += some
             places.append(placed)

@@ -141,7 +141,7 @@ async def append_lines(request: AppendRequest, descriptor: int, report: Callable
     async with await Shard.open(request.directory, request.options) as shard:
         log = await _prepared_log(shard, request)
         lines = LineReader(descriptor)
-        interrupted = _stop_on_signal(lines)
+        interrupted = stop_on_signal(lines)
         await _Appending(shard, log, request, report).run(lines)
     return INTERRUPTED if signal.SIGINT in interrupted else 0
 
@@ -211,7 +211,7 @@ async def _prepared_log(shard: Shard, request: AppendRequest) -> Log:
     return log
 
 
-def _stop_on_signal(lines: LineReader) -> list[signal.Signals]:
+def stop_on_signal(lines: LineReader) -> list[signal.Signals]:
     """The signals that came, as they come."""
     came: list[signal.Signals] = []
 

@@ -13,6 +13,9 @@ from penstock.cli.lazy import LazyCommand, LazyGroup
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 COMMANDS = {
+    "queue": LazyCommand("queue", "queue", "Declare, show, fill, browse and change queues."),
+    "group": LazyCommand("group", "group", "Show, create, move and delete consumer groups."),
+    "dlq": LazyCommand("dlq", "dlq", "Look at dead letters, redrive or drop them."),
     "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
     "backup": LazyCommand("backup", "backup", "Copy a data directory while its broker goes on."),
     "restore": LazyCommand("backup", "restore", "Make a data directory from a backup, and check all of it."),
@@ -36,6 +39,8 @@ def penstock(log_level: str, log_format: str) -> None:
 
     \b
     Examples:
+      penstock queue create ./data orders
+      seq 1000 | penstock queue put ./data orders
       seq 1000 | penstock log append ./data --log numbers
       penstock log stat ./data
       penstock log cat ./data --log numbers --from 990

@@ -173,8 +173,8 @@ class DirectoryInUse(PenstockError):
 
     def __init__(self, directory: str, holder: str) -> None:
         super().__init__(
-            f"{directory} is held by {holder}: "
-            f"stop it, or read with the commands that need no lock (log cat, stat, verify)"
+            f"{directory} is held by {holder}: stop it, share the directory between processes with `penstock serve`, "
+            f"or read with the commands that need no lock (log cat, stat, verify)"
         )
         self.directory, self.holder = directory, holder
 

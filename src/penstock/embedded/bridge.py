@@ -23,7 +23,7 @@ P = ParamSpec("P")
 Work = Coroutine[object, None, T]
 
 _MAX_THREADS = 4
-_CLOSED = "the directory was closed: open it again to go on"
+CLOSED = "the directory was closed: open it again to go on"
 
 
 class Caller(Protocol[Answer]):
@@ -38,21 +38,24 @@ class Bridge:
     """Starts with start(), ends with stop(). run(), wait() and post() may be called from any other thread."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._inbox: deque[_Job] = deque()
         self._is_woken = False
         self._ended: Closed | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None] | None] = set()
         self._outboxes = threading.local()
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
 
     def start(self) -> None:
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
 
     def stop(self) -> None:
         """Work under way is cancelled; returns when the thread has ended. Calling it again does nothing."""
-        if self._ended is None:
+        try:
             self._loop.call_soon_threadsafe(self._loop.stop)
+        except RuntimeError:
+            logger.debug("the loop has ended before")
         self._thread.join()
 
     def run(self, work: Work[T]) -> T:
@@ -63,14 +66,24 @@ class Bridge:
 
     async def wait(self, work: Work[T]) -> T:
         """The result of the work; the calling task waits. Cancelling the wait does not stop the work."""
+        return await self.ask_and_wait(lambda caller: self.post(work, caller))
+
+    def ask(self, question: Callable[[Caller[T]], None]) -> T:
+        """What is told to the caller that the question is given; the calling thread waits."""
+        caller = _WaitingThread[T]()
+        question(caller)
+        return caller.wait()
+
+    async def ask_and_wait(self, question: Callable[[Caller[T]], None]) -> T:
+        """The same, and the calling task waits."""
         outbox = self._outbox()
         future: asyncio.Future[T] = outbox.loop.create_future()
-        self.post(work, _WaitingTask(outbox, future))
+        question(_WaitingTask(outbox, future))
         return await future
 
     def post(self, work: Work[T], caller: Caller[T]) -> None:
         """Begin the work, behind that of earlier calls; the caller is told of its end."""
-        self._inbox.append(_Job(_told(work, caller), work, caller))
+        self._inbox.append(_Job(self._tell(work, caller), work, caller))
         if not self._is_woken:
             self._is_woken = True
             self._wake()
@@ -87,9 +100,21 @@ class Bridge:
         # First: who comes after the last look wakes the loop again.
         self._is_woken = False
         while self._inbox:
-            task = self._loop.create_task(self._inbox.popleft().telling)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.add(self._loop.create_task(self._inbox.popleft().telling))
+
+    async def _tell(self, work: Work[T], caller: Caller[T]) -> None:
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            caller.failed(Closed(CLOSED))
+        except Exception as error:
+            caller.failed(error)
+        except BaseException as error:
+            caller.failed(error)
+            raise  # it ends the loop: see _end()
+        else:
+            caller.done(result)
+        self._tasks.discard(asyncio.current_task())
 
     def _outbox(self) -> _Outbox:
         """Of the running loop; a thread mostly has one."""
@@ -102,7 +127,7 @@ class Bridge:
     def _live(self) -> None:
         executor = _Threads(_MAX_THREADS, thread_name_prefix="penstock")
         self._loop.set_default_executor(executor)
-        reason = _CLOSED
+        reason = CLOSED
         try:
             self._loop.run_forever()
         except BaseException as error:
@@ -119,6 +144,9 @@ class Bridge:
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.wait(tasks))
+        for broken in self._tasks:
+            if broken is not None and not broken.cancelled():
+                broken.exception()  # its caller was told
         self._refuse_all(reason)
 
     def _refuse_all(self, reason: Closed) -> None:
@@ -141,19 +169,6 @@ class _Job:
         self.telling.close()
         self._close()
         self._failed(reason)
-
-
-async def _told(work: Work[T], caller: Caller[T]) -> None:
-    try:
-        result = await work
-    except asyncio.CancelledError:
-        caller.failed(Closed(_CLOSED))
-    except BaseException as error:
-        caller.failed(error)
-        if not isinstance(error, Exception):
-            raise
-    else:
-        caller.done(result)
 
 
 class Ignored:

@@ -138,8 +138,7 @@ class Shard:
             return await self._commit_in_turn(parts, purpose, late)
         self._refuse(purpose)
         future: asyncio.Future[None] = self._loop.create_future()
-        every = parts if late is None else [*parts, *late()]
-        offsets = self._engine.stage(every, partial(_resolve, future), purpose)
+        offsets = self._stage(parts, purpose, late, None, future)
         self._storage.bell.ring()
         await future
         return offsets
@@ -156,14 +155,28 @@ class Shard:
                 await asyncio.wait(before)
             encoded = await self._loop.run_in_executor(None, _encode, parts) if _is_heavy(parts) else None
             self._refuse(purpose)
-            every = parts if late is None else [*parts, *late()]
-            offsets = self._engine.stage(every, partial(_resolve, future), purpose, encoded)
+            offsets = self._stage(parts, purpose, late, encoded, future)
         finally:
             turn.set_result(None)
             self._turns = {number: last for number, last in self._turns.items() if last is not turn}
         self._storage.bell.ring()
         await future
         return offsets
+
+    def _stage(
+        self,
+        parts: Sequence[Part],
+        purpose: Purpose,
+        late: Callable[[], Sequence[Part]] | None,
+        encoded: list[bytearray] | None,
+        future: asyncio.Future[None],
+    ) -> list[Offset]:
+        """What `late` gives has taken effect for whoever it asked: nothing may be refused behind it."""
+        if late is None:
+            return self._engine.stage(parts, partial(_resolve, future), purpose, encoded)
+        encoded = _encode(parts) if encoded is None else encoded
+        self._engine.refuse_large(sum(map(len, encoded)))
+        return self._engine.stage([*parts, *late()], partial(_resolve, future), purpose, encoded)
 
     async def append_raw(self, log: Log, data: Buffer, purpose: Purpose = Purpose.PUBLISH) -> None:
         """Append a batch that carries its own offsets and epoch, as a follower does."""

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from penstock.kernels import rows
-from penstock.kernels.window import EntryState, Window
+from penstock.kernels.window import NEVER_MS, EntryState, Window
 from penstock.queues import records
 from penstock.queues.records import Entry, Kind, State, StateRecord, entries_of, ranges_of
 
@@ -64,6 +64,8 @@ class Cursor:
         self._settled_ranges = array("q")
         self._touched: set[int] = set()
         self._is_placed = False
+        self.leaving: set[int] = set()
+        """on their way to the dead letters: they stay held, and nothing that is said of them counts"""
 
     # Handing out
 
@@ -82,8 +84,13 @@ class Cursor:
         out_rows: array[int],
     ) -> int:
         """New messages from a stored batch, see Window.deliver."""
-        given = self.window.deliver(offsets, keys, skip, row, stop_row, consumer, room, now, deadline, limit, out_rows)
+        window, parked = self.window, self.window.parked
+        given = window.deliver(offsets, keys, skip, row, stop_row, consumer, room, now, deadline, limit, out_rows)
         self.tally.delivered += given
+        if window.parked > parked:
+            # Never handed out: the ranges in the state log would say otherwise.
+            passed = offsets[row : window.stopped_row]
+            self._touched.update(offset for offset in passed if window.state_of(offset) == EntryState.PARKED)
         if deadline != NO_DEADLINE:
             self._touched.update(offsets[out_rows[i]] for i in range(given))
         return given
@@ -110,6 +117,7 @@ class Cursor:
         """How many were settled; the others are stale."""
         if not rows.rises(offsets):
             offsets, deliveries = _sorted(offsets, deliveries)
+        offsets, deliveries = self._staying(offsets, deliveries)
         out = array("q", bytes(8 * len(offsets)))
         count = self.window.ack(offsets, deliveries, consumer, out)
         self.tally.acked += count
@@ -124,6 +132,7 @@ class Cursor:
             entry = self.window.entry(offset)
             if (
                 entry is not None
+                and offset not in self.leaving
                 and entry.state in HELD
                 and consumer in (ANY_CONSUMER, entry.consumer)
                 and (deliveries is None or deliveries[i] in (_LATEST, entry.deliveries))
@@ -132,9 +141,16 @@ class Cursor:
         self.tally.stale += len(offsets) - len(current)
         return current
 
+    def set_aside(self, offsets: array[int]) -> None:
+        """What is held is on its way to the dead letters, until settle()."""
+        self.window.extend(offsets, None, ANY_CONSUMER, NEVER_MS)
+        self.leaving.update(offsets)
+
     def settle(self, first: int, stop: int) -> int:
         """Whatever waits or is held in first..stop - 1 is done with; how many these were."""
         before = self.window.pending
+        if self.leaving:
+            self.leaving = {offset for offset in self.leaving if not first <= offset < stop}
         self.window.settle_range(first, stop)
         self._settled_ranges.extend((first, min(stop, self._logged_next)) if first < self._logged_next else ())
         return before - self.window.pending
@@ -155,26 +171,71 @@ class Cursor:
     def fail(
         self, offsets: array[int], deliveries: array[int] | None, consumer: int, now: int, delay: int | None, of: Limits
     ) -> array[int]:
-        """They failed and come again after their backoff. Those that failed once too often stay held and are
+        """They failed and come again after their backoff. Those that failed once too often are set aside and
         returned, to be moved to the dead letters."""
+        offsets, deliveries = self._staying(offsets, deliveries)
         failed, exhausted = array("q", bytes(8 * len(offsets))), array("q", bytes(8 * len(offsets)))
         wait = _BY_POLICY if delay is None else delay
         age = of.total_timeout_ms
-        count = self.window.nack(offsets, deliveries, consumer, now, wait, of.backoff_ms, age, failed, exhausted)
-        spent = self.window.exhausted_last
+        window, held = self.window, self.window.held
+        count = window.nack(offsets, deliveries, consumer, now, wait, of.backoff_ms, age, failed, exhausted)
+        spent = window.exhausted_last
+        if held - window.held > count:
+            # Taken back, which counts as nothing: neither as a lease that ran out nor as a return by a restart.
+            self._touched.update(window.offsets(EntryState.PARKED))
         self.tally.failed += count + spent
         self.tally.stale += len(offsets) - count - spent
         self._touched.update(failed[:count])
+        if spent:
+            self.set_aside(exhausted[:spent])
         return exhausted[:spent]
 
     def give_back(self, consumer: int, counted: bool, of: Limits, now: int) -> array[int]:
-        """All that a consumer holds waits for the next one. Those that came back too often stay held and are given."""
-        room = self.window.held_by(consumer)
+        """All that a consumer holds waits for the next one. Those that came back too often are set aside and given."""
+        window, room = self.window, self.window.held_by(consumer)
         returned, exhausted = array("q", bytes(8 * room)), array("q", bytes(8 * room))
-        count = self.window.give_back(consumer, counted, of.max_returns, now, returned, exhausted)
+        if self.leaving:
+            mine = self._in_flight(consumer)
+            count = window.give_back_some(mine, consumer, counted, of.max_returns, now, returned, exhausted)
+        else:
+            count = window.give_back(consumer, counted, of.max_returns, now, returned, exhausted)
         self.tally.returned += count
         self._touched.update(returned[:count])
-        return exhausted[: self.window.exhausted_last]
+        spent = exhausted[: window.exhausted_last]
+        if spent:
+            self.set_aside(spent)
+        return spent
+
+    def held_by(self, consumer: int) -> int:
+        """Without those that are leaving: they are not the consumer's any more."""
+        count = self.window.held_by(consumer)
+        if count and self.leaving:
+            entries = filter(None, map(self.window.entry, self.leaving))
+            count -= sum(1 for entry in entries if entry.consumer == consumer)
+        return count
+
+    def oldest_in_flight(self, consumer: int) -> int:
+        """The lowest offset that a consumer has; -1 if there is none."""
+        if self.leaving:
+            return min(self._in_flight(consumer), default=-1)
+        return self.window.oldest_held(consumer)
+
+    def _in_flight(self, consumer: int) -> array[int]:
+        found = array("q")
+        for offset in self.window.offsets(EntryState.INFLIGHT):
+            entry = self.window.entry(offset)
+            if entry is not None and entry.consumer == consumer and offset not in self.leaving:
+                found.append(offset)
+        return found
+
+    def _staying(self, offsets: array[int], deliveries: array[int] | None) -> tuple[array[int], array[int] | None]:
+        """Without those that are leaving, which count as stale."""
+        if not self.leaving or self.leaving.isdisjoint(offsets):
+            return offsets, deliveries
+        kept = [i for i, offset in enumerate(offsets) if offset not in self.leaving]
+        self.tally.stale += len(offsets) - len(kept)
+        counts = None if deliveries is None else array("i", [deliveries[i] for i in kept])
+        return array("q", [offsets[i] for i in kept]), counts
 
     def give_back_some(self, offsets: array[int], consumer: int, now: int) -> None:
         """Messages that never reached the consumer they were taken for: nothing counts."""
@@ -182,6 +243,7 @@ class Cursor:
         self.window.give_back_some(offsets, consumer, False, 0, now, returned, exhausted)
 
     def extend(self, offsets: array[int], deliveries: array[int] | None, consumer: int, deadline: int) -> int:
+        offsets, deliveries = self._staying(offsets, deliveries)
         count = self.window.extend(offsets, deliveries, consumer, deadline)
         self._touched.update(offsets)
         return count
@@ -194,7 +256,8 @@ class Cursor:
     # Numbers
 
     def depth(self, end: int, missing: int) -> int:
-        """What the group has not settled of messages that came after it; `missing` offsets up to `end` name none."""
+        """What the group has not settled of messages that came after it; `missing` offsets of those not
+        handed out yet, up to `end`, name none."""
         window = self.window
         if window.floor >= self.history_end:
             return end - window.next - missing + window.pending
@@ -218,6 +281,7 @@ class Cursor:
         self.window, self.history_end, self._logged_next = Window(start), history_end, start
         self._settled, self._settled_ranges = array("q"), array("q")
         self._touched.clear()
+        self.leaving.clear()
         self._is_placed = True
 
     def drain(self) -> list[StateRecord]:
@@ -278,18 +342,26 @@ class Cursor:
         for offset in window.offsets():
             if offset not in self._touched and (found := window.entry(offset)) is not None:
                 window.restore(offset, State.READY, 0, found.deliveries, found.failures, found.returns + 1, found.first)
+        spent = array("q")
+        for entry in filter(None, map(window.entry, window.offsets())):
+            if entry.returns > max_returns:
+                counts = entry.deliveries, entry.failures, entry.returns
+                window.restore(entry.offset, State.LEASED, NEVER_MS, *counts, entry.first)
+                spent.append(entry.offset)
         window.rebuild()
         self._touched = set(window.offsets())
-        self._logged_next, self._is_placed = window.next, False
-        entries = map(window.entry, window.offsets())
-        return array("q", [entry.offset for entry in entries if entry is not None and entry.returns > max_returns])
+        self._logged_next, self._is_placed, self.leaving = window.next, False, set(spent)
+        return spent
 
     def _entry(self, offset: int) -> Entry | None:
         found = self.window.entry(offset)
         if found is None:
             return None
-        state = _STATES[EntryState(found.state)]
-        return Entry(offset, state, found.time, found.deliveries, found.failures, found.returns, found.first)
+        state, time = _STATES[EntryState(found.state)], found.time
+        if offset in self.leaving:
+            # A broker that opens now takes its time for over, and gives up on it again.
+            state, time = State.LEASED, 0
+        return Entry(offset, state, time, found.deliveries, found.failures, found.returns, found.first)
 
     def _note_settled(self, offsets: array[int]) -> None:
         if not offsets or offsets[0] >= self._logged_next:

@@ -1,0 +1,1 @@
+"""Penstock against what people use instead, on the same machine and disk."""

@@ -1,0 +1,197 @@
+"""Consuming: iterate, or take one or many; leaving gives back what was not settled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+
+from penstock.broker.settling import Settled
+from penstock.core.errors import Closed
+from penstock.embedded.bridge import Ignored, Work
+from penstock.embedded.feed import Feed
+from penstock.embedded.message import AsyncMessage, Message, MessageBatch, deliveries_of
+from penstock.embedded.runtime import Runtime
+
+# Taken at once where the caller asks for one: crossing to the broker's thread costs as much for all of them. The clock
+# of a message runs from here on, so it is no more than is handled soon.
+_TAKEN_AT_ONCE = 100
+
+
+class Consumer:
+    """A member of a group, for threads; several may share one, each message goes to one of them. Iteration ends when it
+    is closed or stopped, or when nothing came for `idle_s`."""
+
+    def __init__(self, feed: Feed, idle_s: float | None = None) -> None:
+        self._feed, self._idle_s = feed, idle_s
+        self._fetching = threading.Lock()
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Consumer:
+        return self
+
+    def __next__(self) -> Message:
+        message = self.get(self._idle_s)
+        if message is None:
+            raise StopIteration
+        return message
+
+    def get(self, timeout: float | None = None) -> Message | None:
+        """The next message; None if there is none within `timeout` seconds (None: for ever) or when stopped."""
+        taken = self._feed.take_one()
+        until = None if timeout is None else time.monotonic() + timeout
+        while taken is None and self._fetch(_TAKEN_AT_ONCE, until):
+            taken = self._feed.take_one()
+        return None if taken is None else Message(self._feed, *taken)
+
+    def get_many(self, limit: int, timeout: float | None = None) -> MessageBatch[Message]:
+        """Up to `limit` messages, as soon as there are any; none after `timeout` seconds or when stopped."""
+        taken = self._feed.take_many(limit)
+        until = None if timeout is None else time.monotonic() + timeout
+        while not taken and self._fetch(limit, until):
+            taken = self._feed.take_many(limit)
+        return MessageBatch(self._feed, Message, taken)
+
+    def ack_many(self, messages: Iterable[Message]) -> Settled:
+        """How many are done with, and how many were stale: taken back, or settled before. Durable when it returns."""
+        return self._feed.runtime.run(self._feed.ack_many(deliveries_of(messages)))
+
+    def stop(self) -> None:
+        """Whoever waits for messages gets none; those at hand can be settled until close()."""
+        self._feed.runtime.run(self._feed.stop())
+
+    def close(self) -> None:
+        """What was not settled is free for others at once."""
+        with suppress(Closed):  # the directory was closed before it, and everything with it
+            self._feed.runtime.run(self._feed.close())
+
+    def _fetch(self, limit: int, until: float | None) -> bool:
+        """False when there is nothing to look for any more. Of several threads one goes, for all of them."""
+        wait_s = _left(until)
+        if not self._fetching.acquire(timeout=-1 if wait_s is None else wait_s):
+            return False
+        try:
+            return self._feed.has_messages or self._feed.runtime.run(self._feed.receive(limit, _left(until)))
+        except BaseException:
+            # A signal handler may raise anything: what the broker goes on to bring would be held for nobody.
+            self._feed.runtime.post(self._feed.interrupt(), Ignored())
+            raise
+        finally:
+            self._fetching.release()
+
+
+class AsyncConsumer:
+    """As Consumer, for the tasks of one loop, whichever. The group is joined when it is entered or first asked."""
+
+    def __init__(self, runtime: Runtime, opening: Callable[[], Work[Feed]], idle_s: float | None = None) -> None:
+        self._runtime, self._opening, self._idle_s = runtime, opening, idle_s
+        self._feed: Feed | None = None
+        self._is_closed = False
+        self._joining, self._fetching = asyncio.Lock(), asyncio.Lock()
+
+    async def __aenter__(self) -> AsyncConsumer:
+        await self._opened()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncConsumer:
+        return self
+
+    async def __anext__(self) -> AsyncMessage:
+        message = await self.get(self._idle_s)
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def get(self, timeout: float | None = None) -> AsyncMessage | None:  # noqa: ASYNC109  # as the plain face
+        until = None if timeout is None else time.monotonic() + timeout
+        feed = self._feed or await self._opened()
+        taken = feed.take_one()
+        while taken is None and await self._fetch(feed, _TAKEN_AT_ONCE, until):
+            taken = feed.take_one()
+        return None if taken is None else AsyncMessage(feed, *taken)
+
+    async def get_many(
+        self,
+        limit: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # as the plain face has it
+    ) -> MessageBatch[AsyncMessage]:
+        until = None if timeout is None else time.monotonic() + timeout
+        feed = self._feed or await self._opened()
+        taken = feed.take_many(limit)
+        while not taken and await self._fetch(feed, limit, until):
+            taken = feed.take_many(limit)
+        return MessageBatch(feed, AsyncMessage, taken)
+
+    async def ack_many(self, messages: Iterable[AsyncMessage]) -> Settled:
+        feed = self._feed or await self._opened()
+        return await self._runtime.wait(feed.ack_many(deliveries_of(messages)))
+
+    async def stop(self) -> None:
+        await self._runtime.wait((await self._opened()).stop())
+
+    async def close(self) -> None:
+        with suppress(Closed):  # the directory was closed before it, and everything with it
+            await self._runtime.wait(self._leave())
+
+    async def _fetch(self, feed: Feed, limit: int, until: float | None) -> bool:
+        """As Consumer's."""
+        if not await self._has_turn(until):
+            return False
+        try:
+            return feed.has_messages or await self._runtime.wait(feed.receive(limit, _left(until)))
+        except asyncio.CancelledError:
+            # Begun before anybody else gets the lock, so it ends this call and no later one.
+            self._runtime.post(feed.interrupt(), Ignored())
+            raise
+        finally:
+            self._fetching.release()
+
+    async def _has_turn(self, until: float | None) -> bool:
+        try:
+            async with asyncio.timeout(_left(until) if self._fetching.locked() else None):
+                return await self._fetching.acquire()
+        except TimeoutError:
+            return False
+
+    async def _opened(self) -> Feed:
+        async with self._joining:
+            if self._feed is not None:
+                return self._feed
+            try:
+                return await self._runtime.wait(self._join())
+            except asyncio.CancelledError:
+                self._runtime.post(self._leave(), Ignored())
+                raise
+
+    # On the broker's loop
+
+    async def _join(self) -> Feed:
+        self._feed = feed = await self._opening()
+        if self._is_closed:
+            await feed.close()
+        return feed
+
+    async def _leave(self) -> None:
+        self._is_closed = True
+        if self._feed is not None:
+            await self._feed.close()
+
+
+def _left(until: float | None) -> float | None:
+    """Seconds; None: for ever."""
+    return None if until is None else max(until - time.monotonic(), 0.0)

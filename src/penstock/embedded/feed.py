@@ -1,0 +1,265 @@
+"""What a consumer was handed and nobody has looked at yet, and what is said of its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
+
+from penstock.broker.consumer import Consumer as Member
+from penstock.broker.delivery import Delivery
+from penstock.broker.settling import Settled
+from penstock.broker.start import Start
+from penstock.core.errors import Closed, StaleSettlement
+from penstock.embedded.bridge import CLOSED, Caller
+from penstock.embedded.gathering import Gatherer
+from penstock.embedded.message import DeliveredMessage, deliveries_of, part_of
+from penstock.embedded.runtime import Runtime
+from penstock.log.columns import Columns
+from penstock.queues.cursor import HELD
+from penstock.queues.names import group_name
+from penstock.queues.settings import Ordering
+
+
+class Feed:
+    """Coroutines run on the broker's loop. take() and what is not a coroutine may be called from any thread."""
+
+    def __init__(self, runtime: Runtime, member: Member) -> None:
+        self.runtime, self._member = runtime, member
+        self.group, self.queue = member.group, member.group.queue
+        self.is_stopped = False
+        self._deliveries: deque[Delivery] = deque()
+        self._place = 0
+        """the first message of the first delivery that nobody has looked at"""
+        self._lock = threading.Lock()
+        self._acks = Gatherer[Ack](runtime, self._ack_together)
+        self._sleeper: asyncio.Task[object] | None = None
+
+    @classmethod
+    async def open(
+        cls, runtime: Runtime, queue: str, group: str, topic_filter: str | None, start: str, prefetch: int | None
+    ) -> Feed:
+        """The group is made, to begin at `start`, if there is none."""
+        broker = runtime.broker
+        key, place = group_name(group, topic_filter), Start.parse(start)
+        found = await broker.group(await runtime.ensure(queue), key, place)
+        return cls(runtime, broker.join(found, prefetch))
+
+    @property
+    def ordering(self) -> Ordering:
+        return self.queue.settings.ordering
+
+    # Taking
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether there is one that nobody has looked at."""
+        return bool(self._deliveries) and not self.is_stopped
+
+    def take_one(self) -> tuple[Delivery, int] | None:
+        """The next message that is here already."""
+        with self._lock:
+            if not self._deliveries or self.is_stopped:
+                return None
+            delivery, place = self._deliveries[0], self._place
+            self._place += 1
+            if self._place == len(delivery):
+                self._drop_first()
+            return delivery, place
+
+    def take_many(self, limit: int) -> list[Delivery]:
+        """Up to so many messages that are here already."""
+        found: list[Delivery] = []
+        with self._lock:
+            while self._deliveries and limit > 0 and not self.is_stopped:
+                delivery, place = self._deliveries[0], self._place
+                stop = min(len(delivery), place + limit)
+                found.append(part_of(delivery, place, stop))
+                limit -= stop - place
+                self._place = stop
+                if stop == len(delivery):
+                    self._drop_first()
+        return found
+
+    def _drop_first(self) -> None:
+        self._deliveries.popleft()
+        self._place = 0
+
+    async def receive(self, limit: int, wait_s: float | None) -> bool:
+        """Have up to so many messages here, as soon as there are any; False if none came in time, or when interrupted.
+        A call ends an earlier one, whose caller has given up; what that one brings is here all the same."""
+        await self.interrupt()
+        until = None if wait_s is None else asyncio.get_running_loop().time() + wait_s
+        while not self.is_stopped:
+            found = await self._member.receive(limit)
+            with self._lock:
+                self._deliveries.extend(found)
+            if self._deliveries:
+                return True
+            if not await self._is_woken(until):
+                return False
+        return False
+
+    async def _is_woken(self, until: float | None) -> bool:
+        """Only here it can be interrupted: between, messages may be on their way from a file."""
+        self._sleeper = asyncio.current_task()
+        try:
+            async with asyncio.timeout_at(until):
+                await self._member.wait()
+        except (TimeoutError, asyncio.CancelledError):
+            return False
+        finally:
+            self._sleeper = None
+        return True
+
+    async def interrupt(self) -> None:
+        """Who waits for messages is told that there are none."""
+        if self._sleeper is not None:
+            self._sleeper.cancel()
+
+    async def stop(self) -> None:
+        """Nothing more is received."""
+        self.is_stopped = True
+        await self.interrupt()
+
+    async def close(self, counted: bool | None = None) -> None:
+        """What was not settled is free for others at once; what nobody has looked at is as if it had not been handed
+        out. Calling it again does nothing."""
+        await self.stop()
+        with self._lock:
+            unseen = sum([len(delivery) for delivery in self._deliveries]) - self._place
+            self._deliveries.clear()
+            self._place = 0
+        self.group.leave(self._member, self._member.held > unseen if counted is None else counted)
+
+    # Settling
+
+    def ack_one(self, message: DeliveredMessage) -> Callable[[Caller[None]], None]:
+        """For any thread: the question that is answered when the message is done with."""
+        return lambda caller: self._acks.add(Ack(message, caller))
+
+    async def _ack_together(self, acks: list[Ack]) -> None:
+        groups: dict[int, list[Ack]] = {}
+        for ack in acks:
+            groups.setdefault(ack.message.partition, []).append(ack)
+        await asyncio.gather(*[self._ack_in_partition(group) for group in groups.values()])
+
+    async def _ack_in_partition(self, acks: list[Ack]) -> None:
+        """Only the first of several for one message is not stale."""
+        first: dict[int, Ack] = {}
+        if len(acks) == 1:
+            first[0] = acks[0]
+        else:
+            for ack in acks:
+                if self.is_held(ack.message):
+                    first.setdefault(ack.message.offset, ack)
+        held = list(first.values())
+        try:
+            settled = await self.ack_many(deliveries_of([ack.message for ack in held]))
+        except BaseException as error:
+            for ack in acks:
+                ack.fail(Closed(CLOSED) if isinstance(error, asyncio.CancelledError) else copy(error))
+            if not isinstance(error, Exception):
+                raise
+            return
+        for ack in acks:
+            ack.tell(stale=settled.stale > 0 or ack not in held)
+
+    async def ack_many(self, deliveries: Sequence[Delivery]) -> Settled:
+        done = stale = 0
+        for settled in await asyncio.gather(*[self._ack(delivery) for delivery in deliveries]):
+            done += settled.done
+            stale += settled.stale
+        return Settled(done, stale)
+
+    async def retry(self, message: DeliveredMessage, delay: float | None, reason: str) -> None:
+        delay_ms = None if delay is None else int(delay * 1000)
+        delivery = message.delivery
+        work = self.runtime.broker.settling.fail(
+            delivery.group, delivery.unit, delivery.offsets, counts_of(delivery), delivery.consumer, delay_ms, reason
+        )
+        failing = asyncio.ensure_future(work)
+        # In its first step it takes back later messages of the key; those must not be looked at before it comes again.
+        await asyncio.sleep(0)
+        self._drop_taken_back()
+        self._look_at(message, await failing)
+
+    async def reject(self, message: DeliveredMessage, reason: str) -> None:
+        delivery = message.delivery
+        settled = await self.runtime.broker.settling.reject(
+            delivery.group, delivery.unit, delivery.offsets, counts_of(delivery), delivery.consumer, reason
+        )
+        self._look_at(message, settled)
+
+    def is_held(self, message: DeliveredMessage) -> bool:
+        """On the loop: whether it is still held as it was handed out."""
+        return len(self._still_held(message.delivery)) > 0
+
+    async def publish(self, columns: Columns) -> None:
+        runtime = self.runtime
+        await runtime.broker.publishing.publish(columns, runtime.publisher, runtime.namespace)
+
+    async def _ack(self, delivery: Delivery) -> Settled:
+        return await self.runtime.broker.settling.ack(
+            delivery.group, delivery.unit, delivery.offsets, counts_of(delivery), delivery.consumer
+        )
+
+    def _look_at(self, message: DeliveredMessage, settled: Settled) -> None:
+        message.is_settled = True
+        if settled.stale:
+            raise _stale(message)
+
+    def _drop_taken_back(self) -> None:
+        with self._lock:
+            kept = [
+                part_of(delivery, self._place if number == 0 else 0, len(delivery))
+                for number, delivery in enumerate(self._deliveries)
+            ]
+            self._place = 0
+            self._deliveries = deque(held for delivery in kept if len(held := self._still_held(delivery)))
+
+    def _still_held(self, delivery: Delivery) -> Delivery:
+        window, counts = delivery.group.cursor(delivery.unit).window, counts_of(delivery)
+        rows, held = array("i"), array("i")
+        for row, offset, count in zip(delivery.rows, delivery.offsets, counts, strict=True):
+            entry = window.entry(offset)
+            if entry is None or entry.state not in HELD or entry.consumer != delivery.consumer:
+                continue
+            if entry.deliveries == count:
+                rows.append(row)
+                held.append(count)
+        return replace(delivery, rows=rows, deliveries=held)
+
+
+class Ack:
+    """One call of ack()."""
+
+    __slots__ = ("_caller", "message")
+    bytes = 16
+    """in the commit, about"""
+
+    def __init__(self, message: DeliveredMessage, caller: Caller[None]) -> None:
+        self.message, self._caller = message, caller
+
+    def fail(self, error: BaseException) -> None:
+        self._caller.failed(error)
+
+    def tell(self, stale: bool) -> None:
+        self.message.is_settled = True
+        if stale:
+            self._caller.failed(_stale(self.message))
+        else:
+            self._caller.done(None)
+
+
+def _stale(message: DeliveredMessage) -> StaleSettlement:
+    return StaleSettlement(message.id, "it was taken back, settled before, or its time was over")
+
+
+def counts_of(delivery: Delivery) -> array[int]:
+    """How often each was handed out: a settlement names that, so that one of an earlier delivery is found stale."""
+    return array("i", [1]) * len(delivery) if delivery.deliveries is None else delivery.deliveries

@@ -1,0 +1,97 @@
+"""What both faces ask of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.broker.group import Group
+from penstock.broker.publisher import Publisher
+from penstock.broker.queue import Placed
+from penstock.broker.start import Start
+from penstock.core.errors import InvalidArgument
+from penstock.embedded.bridge import Caller
+from penstock.embedded.describing import GroupDescription, QueueDescription, describe_group, describe_queue
+from penstock.embedded.outgoing import Parts
+from penstock.embedded.putting import Inlet, Put
+from penstock.embedded.runtime import Runtime
+from penstock.log.columns import Columns
+from penstock.queues.names import parse_group_name
+
+
+class Operations:
+    """Coroutines run on the broker's loop; each returns when what it changed is durable as the queue asks."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._inlets: dict[str, Inlet] = {}
+
+    # Publishing
+
+    def put(self, queue: str, parts: Parts, partition: int | None) -> Callable[[Caller[str]], None]:
+        """For any thread: the question whose answer is the id of the message."""
+        publisher, inlet = self._runtime.publisher, self._inlets.get(queue)
+        if inlet is None:
+            inlet = self._inlets.setdefault(queue, Inlet(self._runtime, queue))
+        return lambda caller: inlet.put(Put(parts, publisher, partition, caller))
+
+    async def put_many(self, queue: str, columns: Columns, publisher: Publisher, partition: int | None) -> list[Placed]:
+        found = await self._runtime.ensure(queue)
+        return (await self._runtime.broker.publishing.put(found, columns, publisher, partition)).placed
+
+    async def publish(self, columns: Columns, publisher: Publisher) -> list[str]:
+        """The queues that took it."""
+        runtime = self._runtime
+        found = await runtime.broker.publishing.publish(columns, publisher, runtime.namespace)
+        return [published.queue.name for published in found]
+
+    # Groups
+
+    def _group(self, queue: str, group: str) -> Group:
+        return self._runtime.find(queue).group(parse_group_name(group))
+
+    async def commit(self, queue: str, group: str, partition: int, offset: int) -> int:
+        found = self._group(queue, group)
+        unit = found.queue.units.get(partition)
+        if unit is None:
+            if not 0 <= partition < found.queue.settings.partitions:
+                raise InvalidArgument(f"queue {queue!r} has no partition {partition}")
+            return 0
+        return await self._runtime.broker.settling.commit(found, unit, offset)
+
+    async def replay(self, queue: str, group: str, start: str) -> None:
+        found = await self._runtime.broker.group(self._runtime.find(queue), parse_group_name(group))
+        await self._runtime.broker.declaring.seek(found, Start.parse(start))
+
+    # Administration
+
+    async def declare(self, queue: str, settings: Mapping[str, object]) -> str:
+        return (await self._runtime.declare(queue, settings)).name
+
+    async def change(self, queue: str, settings: Mapping[str, object]) -> None:
+        await self._runtime.broker.declaring.change(self._runtime.find(queue), settings)
+
+    async def pause(self, queue: str, group: str | None, is_paused: bool) -> None:
+        declaring = self._runtime.broker.declaring
+        if group is None:
+            await declaring.pause(self._runtime.find(queue), is_paused)
+        else:
+            await declaring.pause_group(self._group(queue, group), is_paused)
+
+    async def purge(self, queue: str) -> int:
+        return await self._runtime.broker.declaring.purge(self._runtime.find(queue))
+
+    async def delete(self, queue: str, group: str | None) -> None:
+        declaring = self._runtime.broker.declaring
+        if group is None:
+            await declaring.delete(self._runtime.find(queue))
+        else:
+            await declaring.delete_group(self._group(queue, group))
+
+    async def describe(self, queue: str) -> QueueDescription:
+        return describe_queue(self._runtime.find(queue))
+
+    async def queues(self) -> list[str]:
+        return sorted(queue.name for queue in self._runtime.broker.queues if queue.namespace == self._runtime.namespace)
+
+    async def groups(self, queue: str) -> list[GroupDescription]:
+        return [describe_group(group) for group in self._runtime.find(queue).groups.values()]

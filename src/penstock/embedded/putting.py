@@ -1,0 +1,131 @@
+"""Single messages on their way into a queue."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import copy
+
+from penstock.broker.publisher import Publisher
+from penstock.broker.queue import Queue
+from penstock.core.errors import Closed, JournalFailed, OutcomeUnknown, PenstockError
+from penstock.embedded.bridge import CLOSED, Caller
+from penstock.embedded.gathering import Gatherer
+from penstock.embedded.outgoing import Parts, columns_of
+from penstock.embedded.runtime import Runtime
+from penstock.log.columns import Columns
+from penstock.log.shard import Part
+from penstock.queues.settings import Unkeyed
+
+# After these it is not worth, or not safe, to try the messages one by one.
+_FINAL = (OutcomeUnknown, JournalFailed, Closed)
+
+
+class Put:
+    """One call of put(); its answer is the id of the message."""
+
+    __slots__ = ("caller", "partition", "parts", "publisher")
+
+    def __init__(self, parts: Parts, publisher: Publisher, partition: int | None, caller: Caller[str]) -> None:
+        self.parts, self.publisher, self.partition, self.caller = parts, publisher, partition, caller
+
+    @property
+    def bytes(self) -> int:
+        parts = self.parts
+        return len(parts.value) + len(parts.key or b"") + len(parts.properties or b"") + 64
+
+    def fail(self, error: BaseException) -> None:
+        self.caller.failed(error)
+
+    def place(self, queue: Queue) -> int | None:
+        """The partition it goes to; None where its key decides."""
+        if self.partition is not None or self.parts.key:
+            return self.partition
+        spread = queue.settings.unkeyed is Unkeyed.SPREAD
+        return self.publisher.next_partition(queue) if spread else self.publisher.partition(queue)
+
+
+class Inlet:
+    """Of one queue."""
+
+    def __init__(self, runtime: Runtime, queue: str) -> None:
+        self._runtime, self._queue = runtime, queue
+        self._gatherer = Gatherer[Put](runtime, self._together)
+
+    def put(self, put: Put) -> None:
+        """For any thread."""
+        self._gatherer.add(put)
+
+    async def _together(self, puts: list[Put]) -> None:
+        try:
+            queue = await self._runtime.ensure(self._queue)
+        except BaseException as error:
+            _fail(puts, error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        groups: dict[int | None, list[Put]] = {}
+        for put in puts:
+            groups.setdefault(put.place(queue), []).append(put)
+        await self._store(queue, groups)
+
+    async def _store(self, queue: Queue, groups: dict[int | None, list[Put]]) -> None:
+        """In one commit, partition by partition."""
+        puts = [put for group in groups.values() for put in group]
+        try:
+            ids = await self._commit(queue, groups)
+        except _FINAL as error:
+            _fail(puts, error)
+        except PenstockError as error:
+            # One of them is refused: those that are not to blame are stored all the same.
+            if len(puts) == 1:
+                _fail(puts, error)
+            else:
+                for partition, group in groups.items():
+                    for put in group:
+                        await self._store(queue, {partition: [put]})
+        except BaseException as error:
+            _fail(puts, error)
+            raise
+        else:
+            for put, message_id in zip(puts, ids, strict=True):
+                put.caller.done(message_id)
+
+    async def _commit(self, queue: Queue, groups: dict[int | None, list[Put]]) -> list[str]:
+        broker, parts, taken = self._runtime.broker, list[Part](), list[tuple[Columns, list[int]]]()
+        partitions = queue.settings.partitions
+        for partition, puts in groups.items():
+            columns = columns_of([put.parts for put in puts])
+            some, placed = await broker.publishing.accept(queue, columns, puts[0].publisher, partition)
+            parts += some
+            taken.append((columns, [number for number, _ in placed]))
+        offsets = iter(await broker.shard.commit(parts))
+        queue.published += sum([columns.count for columns, _ in taken])
+        return [
+            message_id
+            for columns, numbers in taken
+            for message_id in _ids(queue, columns, partitions, {number: next(offsets) for number in numbers})
+        ]
+
+
+def _fail(puts: list[Put], error: BaseException) -> None:
+    """Each gets an error of its own: threads add to it where they raise it."""
+    told = Closed(CLOSED) if isinstance(error, asyncio.CancelledError) else error
+    for put in puts:
+        put.caller.failed(copy(told))
+
+
+def _ids(queue: Queue, columns: Columns, partitions: int, following: dict[int, int]) -> list[str]:
+    """Of each row, from the first offset in each partition. `partitions` is how many the queue had before; it may have
+    grown meanwhile."""
+    if len(following) == 1:
+        [(partition, first)] = following.items()
+        prefix = queue.message_id_prefix(partition)
+        return [f"{prefix}{first + row}" for row in range(columns.count)]
+    numbers = columns.partitions(partitions)
+    if set(numbers) != following.keys():
+        numbers = columns.partitions(queue.settings.partitions)
+    found = []
+    for partition in numbers:
+        found.append(f"{queue.message_id_prefix(partition)}{following[partition]}")
+        following[partition] += 1
+    return found

@@ -1,0 +1,174 @@
+"""A data directory open in this process: the broker with its thread, which goes when the process does."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from penstock.broker.broker import Broker, BrokerOptions
+from penstock.broker.publisher import Publisher
+from penstock.broker.queue import Queue
+from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, NoSuchQueue, QueueExists
+from penstock.embedded.bridge import Bridge, Caller, T, Work
+from penstock.log.threads import SWITCH_INTERVAL_S
+from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
+from penstock.queues.settings import change, parse_queue
+
+
+class Runtime:
+    """run(), wait(), post() and close() are for any thread but the broker's; coroutines run on the broker's loop."""
+
+    def __init__(
+        self,
+        directory: Path | str,
+        durability: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        options: BrokerOptions | None = None,
+    ) -> None:
+        self.directory, self.namespace = Path(directory), namespace
+        self._defaults: dict[str, object] = {} if durability is None else {"durability": durability}
+        parse_queue({"name": "any", **self._defaults})  # a default that no queue can have is refused here
+        self._options = options or BrokerOptions()
+        self._bridge = Bridge(f"penstock {self.directory}")
+        self._pid = os.getpid()
+        self._closing = threading.Lock()
+        self._is_closed = False
+        self._threads = threading.local()
+        self.before_closing: list[Callable[[], Awaitable[None]]] = []
+        """called on the loop"""
+        self.broker: Broker
+
+    # The thread
+
+    def start(self) -> None:
+        """Before open() is run. A finished sync is noticed late at Python's own switch interval."""
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
+        self._bridge.start()
+
+    async def open(self) -> None:
+        self.broker = await Broker.open(self.directory, self._options)
+        _opened.add(self)
+
+    def abandon(self) -> None:
+        """open() failed."""
+        self._is_closed = True
+        self._bridge.stop()
+
+    def run(self, work: Work[T]) -> T:
+        self._refuse_fork(work)
+        return self._bridge.run(work)
+
+    async def wait(self, work: Work[T]) -> T:
+        self._refuse_fork(work)
+        return await self._bridge.wait(work)
+
+    def ask(self, question: Callable[[Caller[T]], None]) -> T:
+        """As run(), for a question that somebody else will answer to the caller."""
+        self._refuse_fork()
+        return self._bridge.ask(question)
+
+    async def ask_and_wait(self, question: Callable[[Caller[T]], None]) -> T:
+        self._refuse_fork()
+        return await self._bridge.ask_and_wait(question)
+
+    def post(self, work: Work[T], caller: Caller[T]) -> None:
+        self._refuse_fork(work)
+        self._bridge.post(work, caller)
+
+    def close(self) -> None:
+        """Finish what is under way and let go of the directory. Calling it again, or in a fork, does nothing."""
+        if os.getpid() != self._pid:
+            return
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                self._bridge.run(self._close())
+            finally:
+                self._bridge.stop()
+                _opened.discard(self)
+
+    async def _close(self) -> None:
+        try:
+            for hook in self.before_closing:
+                await hook()
+        finally:
+            await self.broker.close()
+
+    def _refuse_fork(self, work: Work[T] | None = None) -> None:
+        if os.getpid() != self._pid:
+            if work is not None:
+                work.close()
+            raise DirectoryInUse(
+                str(self.directory),
+                f"process {self._pid}, and this process ({os.getpid()}) was forked from it. "
+                f"Open directories after forking, each in one process",
+            )
+
+    # Queues
+
+    @property
+    def publisher(self) -> Publisher:
+        """Of the calling thread: messages without a key keep the order in which one thread sends them."""
+        found: Publisher | None = getattr(self._threads, "publisher", None)
+        if found is None:
+            found = self._threads.publisher = self.broker.publisher()
+        return found
+
+    def find(self, name: str) -> Queue:
+        """NoSuchQueue if there is none."""
+        return self.broker.queue(name, self.namespace)
+
+    async def ensure(self, name: str) -> Queue:
+        """The queue of that name, made if need be and allowed."""
+        declaring = self.broker.declaring
+        found = declaring.queues.get((self.namespace, canonical_queue(name)))
+        if found is not None:
+            return found
+        if not self.broker.options.auto_create:
+            raise NoSuchQueue(name)
+        return await declaring.declared(declaring.settings_for(name, self._explicit({})), is_auto=True)
+
+    async def declare(self, name: str, settings: Mapping[str, object]) -> Queue:
+        """A queue that is there already is as good if it has these settings, else QueueExists."""
+        declaring = self.broker.declaring
+        found = declaring.queues.get((self.namespace, canonical_queue(name)))
+        if found is None:
+            return await declaring.declared(declaring.settings_for(name, self._explicit(settings)))
+        try:
+            is_same = change(found.settings, {**settings, "name": found.name}) == found.settings
+        except InvalidSetting as error:
+            raise QueueExists(found.name) from error
+        if not is_same:
+            raise QueueExists(found.name)
+        return found
+
+    def _explicit(self, settings: Mapping[str, object]) -> dict[str, object]:
+        return {"namespace": self.namespace, **self._defaults, **settings}
+
+
+def named_settings(queue: str | Mapping[str, object], settings: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """Of a queue declared by name and keywords, or by a mapping with its name in it."""
+    if isinstance(queue, str):
+        return queue, dict(settings)
+    merged = {**queue, **settings}
+    name = merged.pop("name", None)
+    if not isinstance(name, str):
+        raise InvalidArgument("a queue needs a name: declare('orders') or declare({'name': 'orders'})")
+    return name, merged
+
+
+_opened: set[Runtime] = set()
+
+
+def _close_forgotten() -> None:
+    for runtime in list(_opened):
+        runtime.close()
+
+
+atexit.register(_close_forgotten)
