@@ -40,7 +40,10 @@ class Passage:
     @classmethod
     async def open(cls, broker: Broker, name: str, columns: Columns, **settings: object) -> Passage:
         declared = {"name": name, "limits": {"max_queue_depth": 10 * _MAX_DEPTH}, "max_in_flight": 20_000, **settings}
-        queue = await broker.declare(declared)
+        return await cls.of(broker, await broker.declare(declared), columns)
+
+    @classmethod
+    async def of(cls, broker: Broker, queue: Queue, columns: Columns) -> Passage:
         consumer = broker.join(await broker.group(queue, "bench"))
         publishers = [broker.publisher() for _ in range(queue.settings.partitions)]
         passage = cls(broker, queue, consumer, columns, publishers)

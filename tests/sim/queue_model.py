@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-TIMEOUT_MS = 30_000
+# Not a round number: clocks and revocations (30 s) do not run out at one moment, of which either might come first.
+TIMEOUT_MS = 29_993
 MAX_RESTARTS = 10
 
 
@@ -44,6 +45,24 @@ class Policy:
     total_timeout_ms: int
     is_strict: bool
 
+    def settings(self) -> dict[str, object]:
+        """Of a queue that follows it, without bounds that are not in the model."""
+        backoff = f"{self.backoff_ms}ms"
+        return {
+            "ordering": "strict" if self.is_strict else "partition",
+            "retry_policy": {
+                "max_retries": self.max_retries,
+                "initial_backoff": backoff,
+                "max_backoff": backoff,
+                "total_timeout": f"{self.total_timeout_ms}ms" if self.total_timeout_ms else 0,
+            },
+            "performance": {"delivery_timeout": f"{TIMEOUT_MS}ms"},
+            "limits": {"message_ttl": 0, "max_queue_depth": 0},
+            "retention": {"time": 0},
+            "max_deliveries": self.max_returns,
+            "group_expiry": 0,
+        }
+
 
 @dataclass
 class GroupModel:
@@ -65,9 +84,7 @@ class GroupModel:
             yield from messages.values()
 
     def held_by(self, holder: int, partition: int | None = None) -> list[Message]:
-        return [
-            m for m in self.all() if m.holder == holder and (partition is None or m.partition == partition)
-        ]
+        return [m for m in self.all() if m.holder == holder and (partition is None or m.partition == partition)]
 
     # What may be given to whom
 
@@ -179,7 +196,7 @@ class GroupModel:
     # Numbers
 
     def is_floor(self, partition: int, offset: int) -> bool:
-        """Whether everything below is settled, and nothing that is settled lies between it and the first that is not."""
+        """Whether everything below is settled, and no message lies between it and the first that is not."""
         messages = self.messages.get(partition, {}).values()
         first = next((m.offset for m in messages if not m.is_settled), None)
         if first is not None and first < offset:
@@ -187,9 +204,7 @@ class GroupModel:
         return not any(m.offset >= offset and (first is None or m.offset < first) for m in messages)
 
     def depth(self) -> int:
-        return sum(
-            not m.is_settled and m.offset >= self.history_ends.get(m.partition, 0) for m in self.all()
-        )
+        return sum(not m.is_settled and m.offset >= self.history_ends.get(m.partition, 0) for m in self.all())
 
     def restarted(self) -> None:
         """What connections held is free, and counts as returned; leases go on."""

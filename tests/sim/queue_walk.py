@@ -49,13 +49,19 @@ class QueueWalk:
         self.is_strict = draw.random() < 0.25
         self.partitions = 1 if self.is_strict else draw.choice([1, 2, 3])
         self.policy = Policy(
-            draw.choice([1, 3, 20]), draw.choice([1_000, 10_000]), draw.choice([2, 1000]), 0, self.is_strict
+            draw.choice([1, 3, 20]),
+            draw.choice([1_000, 10_000]),
+            draw.choice([2, 1000]),
+            draw.choice([0, 0, 600_000]),
+            self.is_strict,
         )
         self.durability = draw.choice(["memory", "memory", "interval", "commit"])
         self.place, self.lives = directory, 0
         self.stage = Stage(directory / "0")
         self.groups: dict[str, GroupModel] = {}
         self.values = 0
+        self.history: list[tuple[int, int, bytes, bytes]] = []
+        """partition, offset, key and value of every message"""
         self.publishers: list[Publisher] = []
         self.consumers: list[Consumer] = []
         self.seen: list[Seen] = []
@@ -74,26 +80,8 @@ class QueueWalk:
             await self.stage.broker.close()
 
     async def _declare(self) -> None:
-        policy = self.policy
-        backoff = f"{policy.backoff_ms}ms"
-        await self.stage.broker.declare(
-            {
-                "name": NAME,
-                "partitions": self.partitions,
-                "ordering": "strict" if self.is_strict else "partition",
-                "retry_policy": {
-                    "max_retries": policy.max_retries,
-                    "initial_backoff": backoff,
-                    "max_backoff": backoff,
-                    "total_timeout": 0,
-                },
-                "limits": {"message_ttl": 0, "max_queue_depth": 0},
-                "retention": {"time": 0},
-                "max_deliveries": policy.max_returns,
-                "durability": self.durability,
-                "group_expiry": 0,
-            }
-        )
+        settings = self.policy.settings() | {"partitions": self.partitions, "durability": self.durability}
+        await self.stage.broker.declare({"name": NAME, **settings})
         self.publishers = [self.stage.broker.publisher() for _ in range(3)]
 
     async def _step(self) -> None:
@@ -160,12 +148,6 @@ class QueueWalk:
             self.history.append((number, following[number], key, value))
             following[number] += 1
         self.say(f"publish {list(zip(numbers, keys, strict=True))}")
-
-    @property
-    def history(self) -> list[tuple[int, int, bytes, bytes]]:
-        if not hasattr(self, "_history"):
-            self._history: list[tuple[int, int, bytes, bytes]] = []
-        return self._history
 
     # Consuming
 
@@ -367,7 +349,7 @@ class QueueWalk:
 
     async def _advance(self) -> None:
         """No further than to what is due next: what comes first at one moment is nobody's business."""
-        wanted = self.now + self.random.choice([1, 400, 1_000, 10_000, 40_000, 3_600_000])
+        wanted = self.now + self.random.choice([10, 400, 1_000, 10_000, 40_000, 3_600_000])
         dues = [due for model in self.groups.values() if (due := model.next_due()) is not None]
         dues += [time + REVOCATION_MS for time in self.revoked_ms.values()]
         due = max(min([wanted, *dues]), self.now + 1)
@@ -414,6 +396,7 @@ class QueueWalk:
         before, self.stage.directory = self.stage.directory, copy
         await self.stage.restart()
         shutil.rmtree(before)
+        await self.stage.quiet()
         for name, model in self.groups.items():
             self._adopt_counts(self.group(name), model, is_noted)
         self._begin_anew()
@@ -423,7 +406,12 @@ class QueueWalk:
         for message in model.all():
             if message.is_settled:
                 continue
-            entry = group.cursor(self.queue.units[message.partition]).window.entry(message.offset)
+            window = group.cursor(self.queue.units[message.partition]).window
+            entry = window.entry(message.offset)
+            if entry is None and message.offset < window.next:
+                assert message.returns >= self.policy.max_returns, f"{message} is gone"
+                model.bury(message)
+                continue
             is_leased = entry is not None and entry.state == EntryState.LEASED
             known = (entry.deliveries, entry.failures, entry.returns) if entry is not None else (0, 0, 0)
             assert known[0] <= message.deliveries and known[1] == message.failures, f"{message} {entry}"
@@ -434,6 +422,7 @@ class QueueWalk:
             if not is_leased:
                 message.holder = message.lease = None
             message.deliveries, _, message.returns = known
+            message.first_ms = entry.first if entry is not None else 0
 
     def _begin_anew(self) -> None:
         self.consumers, self.revoked_ms = [], {}

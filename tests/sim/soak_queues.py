@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.sim.queue_walk import QueueWalk
 
-TRACE_LINES = 400
+TRACE_LINES = 60
 PROGRESS_S = 10.0
 
 

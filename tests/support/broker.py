@@ -115,9 +115,7 @@ class Stage:
         group, unit = consumer.group, self.unit_of(consumer.group.queue, messages)
         return await self.broker.settling.ack(group, unit, _offsets(messages), _counts(messages), consumer.number)
 
-    async def fail(
-        self, consumer: Consumer, *messages: Got, delay_ms: int | None = None, detail: str = ""
-    ) -> Settled:
+    async def fail(self, consumer: Consumer, *messages: Got, delay_ms: int | None = None, detail: str = "") -> Settled:
         group, unit = consumer.group, self.unit_of(consumer.group.queue, messages)
         named = _offsets(messages), _counts(messages), consumer.number
         return await self.broker.settling.fail(group, unit, *named, delay_ms, detail)
@@ -167,9 +165,9 @@ def _counts(messages: Sequence[Got]) -> array[int]:
 
 @asynccontextmanager
 async def stage(
-    directory: Path, *, shard: ShardOptions = SMALL, clock: FakeClock | None = None, **options: int | bool
+    directory: Path, *, shard: ShardOptions = SMALL, auto_create: bool = True, max_auto_queues: int = 10_000
 ) -> AsyncIterator[Stage]:
-    made = Stage(directory, BrokerOptions(shard=shard, **options), clock or FakeClock())  # type: ignore[arg-type]
+    made = Stage(directory, BrokerOptions(shard=shard, auto_create=auto_create, max_auto_queues=max_auto_queues))
     await made.open()
     try:
         yield made

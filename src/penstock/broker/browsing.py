@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from penstock.broker.broker import Broker
@@ -24,6 +24,9 @@ class Browsed:
 
     id: MessageId
     row: Row
+    stored: StoredBatch
+    number: int
+    """of the row in the stored batch"""
 
     @property
     def partition(self) -> int:
@@ -63,7 +66,16 @@ async def find(broker: Broker, message: MessageId) -> Browsed:
             f"message {message} is not there: partition {unit.partition} of queue {queue.name!r} keeps "
             f"{unit.start} to {unit.end - 1}, without what was compacted"
         )
-    return Browsed(message, stored.message(row))
+    return Browsed(message, stored.message(row), stored, row)
+
+
+def browsed(queue: Queue, unit: Unit, stored: StoredBatch, numbers: Sequence[int]) -> list[Browsed]:
+    """Rows of a stored batch."""
+    place = queue.name, queue.incarnation, unit.partition
+    rows = stored.messages(numbers)
+    return [
+        Browsed(MessageId(*place, row.offset), row, stored, number) for number, row in zip(numbers, rows, strict=True)
+    ]
 
 
 class _Walk:
@@ -96,8 +108,7 @@ class _Walk:
             kept = [row for row, mark in zip(rows, marks, strict=True) if mark]
         else:
             kept = list(rows)
-        place = self._queue.name, self._queue.incarnation, self._unit.partition
-        return [Browsed(MessageId(*place, row.offset), row) for row in stored.messages(kept)]
+        return browsed(self._queue, self._unit, stored, kept)
 
 
 async def _begin(broker: Broker, queue: Queue, unit: Unit, start: Start, topic_filter: str | None) -> _Walk:

@@ -36,7 +36,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     first_partitions: int
     is_auto: bool = False
     is_paused: bool = False
-    switch: Switch | None = None
+    switches: tuple[Switch, ...] = ()
+    """those that a group may still have before it, oldest first"""
     is_deleted: bool = False
     """its logs are going; the record goes behind them"""
 

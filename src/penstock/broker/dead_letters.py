@@ -45,11 +45,12 @@ class DeadLetters:
                 if offset in group.cursor(unit).leaving:
                     group.cursor(unit).settle(offset, offset + 1)
                 continue
-            pending.append((row, self._facts(group, unit, offset, reason, detail)))
-            size += len(row.value) + len(row.properties or b"")
-            if size > _FRAME_BYTES:
+            row_bytes = len(row.value) + len(row.properties or b"")
+            if size + row_bytes > _FRAME_BYTES:
                 await self._move(group, unit, target, pending)
                 pending, size = [], 0
+            pending.append((row, self._facts(group, unit, offset, reason, detail)))
+            size += row_bytes
         await self._move(group, unit, target, pending)
 
     async def _move(
@@ -58,16 +59,20 @@ class DeadLetters:
         cursor = group.cursor(unit)
         parts = [] if target is None else await self._parts(cursor, target, letters)
         letters = _leaving(cursor, letters)
-        for row, _ in letters:
-            cursor.settle(row.offset, row.offset + 1)
         if not letters:
             return
+
+        def settle() -> None:
+            for row, _ in _leaving(cursor, letters):
+                cursor.settle(row.offset, row.offset + 1)
+
         if target is None:
+            settle()
             cursor.tally.dropped += len(letters)
             logger.warning("%d messages given up and dropped queue=%s group=%s", len(letters), unit.queue, group.name)
             await self._ledger.flush([unit])
             return
-        await self._ledger.commit(parts, [unit])
+        await self._ledger.commit(parts, [unit], settle)
         cursor.tally.dead_lettered += len(letters)
         self._alerts.tell(group.queue, target.name, [facts for _, facts in letters])
 

@@ -36,6 +36,9 @@ from penstock.queues.templates import Template, resolve
 
 logger = logging.getLogger("penstock.broker.declaring")
 
+# Each is passed after switch_timeout at the latest; nobody adds partitions that often.
+_SWITCHES_KEPT = 16
+
 QueueName = tuple[str, str]
 """namespace, name"""
 
@@ -108,11 +111,19 @@ class Declaring:
         """The queue of that name, made with these settings if there is none."""
         found = self.queues.get((settings.namespace, settings.name))
         if found is not None:
+            if not is_auto:
+                await self.keep(found)
             return found
         try:
             return await self.declare(settings, is_auto=is_auto)
         except QueueExists:
             return self.queue(settings.name, settings.namespace)
+
+    async def keep(self, queue: Queue) -> None:
+        """Somebody has declared it: it does not go away by itself any more."""
+        if queue.record.is_auto:
+            queue.record = msgspec.structs.replace(queue.record, is_auto=False)
+            await self._configuration.write((queue_key(queue.incarnation), queue.record))
 
     async def ensure(self, name: str, namespace: str = "default") -> Queue:
         """The queue of that name, made with the settings of its templates if there is none."""
@@ -163,15 +174,19 @@ class Declaring:
         """InvalidSetting for what cannot change while the queue lives."""
         async with self._lock((queue.namespace, queue.name)):
             _refuse_deleted(queue)
-            settings = change(queue.settings, changes)
+            settings, switch = change(queue.settings, changes), None
             record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
             if settings.partitions > queue.settings.partitions:
-                record = msgspec.structs.replace(record, switch=self._switch(queue, settings))
+                switch = self._switch(queue, settings)
+                record = msgspec.structs.replace(record, switches=(*record.switches[-_SWITCHES_KEPT + 1 :], switch))
             # The ends in the switch hold because nothing is awaited between reading them and staging the record.
             writing = asyncio.ensure_future(self._configuration.write((queue_key(queue.incarnation), record)))
             before = log_settings(queue.settings)
             queue.configure(settings, record)
-            self._begin_switch(queue, record.switch)
+            if switch is not None:
+                for group in queue.groups.values():
+                    group.begin_switch(switch)
+                    group.look_at_switch(self._now())
             await writing
             self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
             if (after := log_settings(settings)) != before:
@@ -185,13 +200,6 @@ class Declaring:
             for partition in range(queue.settings.partitions)
         }
         return Switch(ends, self._now() + settings.switch_timeout_ms)
-
-    def _begin_switch(self, queue: Queue, switch: Switch | None) -> None:
-        if switch is None:
-            return
-        for group in queue.groups.values():
-            group.begin_switch(switch)
-            group.look_at_switch(self._now())
 
     async def pause(self, queue: Queue, is_paused: bool) -> None:
         _refuse_deleted(queue)
@@ -275,8 +283,8 @@ class Declaring:
         group = Group(queue, record, self._alarms, self.failures, self._now)
         queue.groups[group.key] = group
         self._next_group = max(self._next_group, record.number + 1)
-        if queue.record.switch is not None:
-            group.begin_switch(queue.record.switch)
+        for switch in queue.record.switches:
+            group.begin_switch(switch)
         return group
 
     async def delete_group(self, group: Group) -> None:

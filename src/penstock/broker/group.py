@@ -56,7 +56,8 @@ class Group:
         self.members = Members(self.name, queue.settings.partitions)
         self.limits = limits_of(queue.settings)
         self._alarms, self._failures = alarms, failures
-        self.switch: Switch | None = None
+        self.switches: list[Switch] = []
+        """changes of the number of partitions that it has not gone past, oldest first"""
         self._pullers: set[asyncio.Event] = set()
 
     @property
@@ -224,37 +225,46 @@ class Group:
 
     def stop_at(self, unit: Unit) -> int:
         """Messages behind a change of the number of partitions wait until those before it are settled."""
-        if self.switch is None:
+        if not self.switches:
             return unit.end
-        return min(unit.end, self.switch.ends.get(unit.partition, 0))
+        return min(unit.end, self.switches[0].ends.get(unit.partition, 0))
 
     def begin_switch(self, switch: Switch) -> None:
-        self.switch = switch
-        self._alarms.set((self.queue.incarnation, self.number, "switch"), switch.deadline_ms, self.look_at_switch)
+        self.switches.append(switch)
+        self._watch_switch(switch)
 
     def look_at_switch(self, now: int) -> None:
         """Go past it when every older partition is settled up to it, or when that takes too long."""
-        switch = self.switch
-        if switch is None:
-            return
+        before = len(self.switches)
+        while self.switches:
+            switch = self.switches[0]
+            behind = self._behind(switch)
+            if behind and now < switch.deadline_ms:
+                self._watch_switch(switch)
+                break
+            if behind:
+                logger.warning(
+                    "group goes past a change of partitions with messages unsettled queue=%s group=%s partitions=%s",
+                    self.queue.name,
+                    self.name,
+                    behind,
+                )
+            del self.switches[0]
+        if len(self.switches) < before:
+            for partition in self.queue.units:
+                self.notify(partition)
+
+    def _behind(self, switch: Switch) -> list[int]:
+        """The partitions with something unsettled from before it."""
         units = self.queue.units
-        behind = [
+        return [
             partition
             for partition, end in switch.ends.items()
             if (unit := units.get(partition)) is not None and self.cursor(unit).window.floor < end
         ]
-        if behind and now < switch.deadline_ms:
-            return
-        if behind:
-            logger.warning(
-                "group goes past a change of partitions with messages unsettled queue=%s group=%s partitions=%s",
-                self.queue.name,
-                self.name,
-                behind,
-            )
-        self.switch = None
-        for partition in units:
-            self.notify(partition)
+
+    def _watch_switch(self, switch: Switch) -> None:
+        self._alarms.set((self.queue.incarnation, self.number, "switch"), switch.deadline_ms, self.look_at_switch)
 
     def keys(self, stored: StoredBatch) -> array[int] | None:
         ordering = self.queue.settings.ordering
@@ -313,6 +323,8 @@ class Group:
         if unit.cursors.get(self.number) is not cursor:
             return
         self.look_at_due(unit, cursor, now)
+        # What the alarm was set for may be settled, and something later have come meanwhile.
+        self.watch_due(unit, cursor)
         if cursor.window.ready:
             self.notify(unit.partition)
 

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from penstock.broker.unit import Unit
+from penstock.core.errors import PenstockError
 from penstock.core.types import Durability, Offset, Purpose
 from penstock.log.columns import Columns
 from penstock.log.partition import Log
 from penstock.log.shard import Part, Shard
-from penstock.queues.records import StateRecord, encode
+from penstock.queues.records import encode
 
 # Frames hold 16 MiB. A unit adds at most a few; the next ones wait for the next frame.
 _ENOUGH_BYTES = 4 << 20
@@ -51,17 +52,16 @@ class Ledger:
     async def commit(
         self,
         parts: Sequence[Part],
-        units: Iterable[Unit] = (),
-        extra: Sequence[tuple[Unit, StateRecord]] = (),
+        units: Iterable[Unit],
+        settle: Callable[[], None],
         purpose: Purpose = Purpose.SETTLE,
     ) -> list[Offset]:
-        """One frame: `parts`, what was noted of the units, and the extra records. The offsets of `parts`."""
+        """One frame: `parts`, what `settle` does at the moment at which it is staged, and what else was noted of the
+        units. The offsets of `parts`."""
 
         def late() -> list[Part]:
-            found = {unit: drained(unit) for unit in units}
-            for unit, record in extra:
-                found.setdefault(unit, []).append(encode(record))
-            return state_parts(found)
+            settle()
+            return state_parts({unit: drained(unit) for unit in units})
 
         return (await self._commit(parts, purpose, late))[: len(parts)]
 
@@ -71,11 +71,11 @@ class Ledger:
 
     def _start(self, level: Durability, future: asyncio.Future[None]) -> None:
         del self._flushed[level]
-        task = self._loop.create_task(self._flush(self._dirty.pop(level, {}), future))
+        task = self._loop.create_task(self._flush(level, self._dirty.pop(level, {}), future))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _flush(self, units: dict[Unit, None], future: asyncio.Future[None]) -> None:
+    async def _flush(self, level: Durability, units: dict[Unit, None], future: asyncio.Future[None]) -> None:
         def late() -> list[Part]:
             found = _enough(units)
             if not found:
@@ -86,9 +86,8 @@ class Ledger:
             while units:
                 await self._commit((), Purpose.SETTLE, late)
         except _NothingToSay:
-            # What was noted is in a frame that somebody else has staged.
-            if self._under_way:
-                await asyncio.wait(self._under_way)
+            # What was noted is in a frame that somebody else has staged: a move, a transaction, a snapshot.
+            await self._staged(level, future)
         except BaseException as error:
             if not future.done():
                 future.set_exception(error)
@@ -96,6 +95,15 @@ class Ledger:
                 raise
         if not future.done():
             future.set_result(None)
+
+    async def _staged(self, level: Durability, future: asyncio.Future[None]) -> None:
+        if level is Durability.MEMORY:
+            return
+        try:
+            await self._shard.drain()
+        except PenstockError as error:
+            if not future.done():
+                future.set_exception(error)
 
     async def _commit(
         self, parts: Sequence[Part], purpose: Purpose, late: Callable[[], Sequence[Part]]

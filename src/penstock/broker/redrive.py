@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.broker.broker import Broker
-from penstock.broker.browsing import Browsed
+from penstock.broker.browsing import browsed
 from penstock.broker.delivery import Delivery, Taking
 from penstock.broker.group import Group
 from penstock.broker.letters import ALL, REDRIVE, Letter, Selection, waiting
@@ -20,7 +20,7 @@ from penstock.core.errors import InvalidArgument, NoSuchQueue, QueueFull
 from penstock.log.batch import Row
 from penstock.queues.cursor import NO_DEADLINE
 from penstock.queues.deadletter import Edit, redrive_columns
-from penstock.queues.names import DEAD_LETTER_PREFIX, MessageId
+from penstock.queues.names import DEAD_LETTER_PREFIX
 
 _CHUNK_LETTERS = 500
 # Of what a frame holds: the rest is for keys, topics, and the settlements.
@@ -208,16 +208,14 @@ class _Run:
             await self._settle([one for one in self._chosen(found) if one.row.offset < stop], fate)
 
     def _chosen(self, found: Sequence[Delivery]) -> list[_Chosen]:
-        chosen: list[_Chosen] = []
         wanted = self._options.selection
-        for delivery in found:
-            place = self._queue.name, self._queue.incarnation, delivery.unit.partition
-            for row in delivery.stored.messages(delivery.rows):
-                message = Browsed(MessageId(*place, row.offset), row)
-                if wanted.may_match(message) and wanted.matches(letter := Letter.of(message)):
-                    chosen.append(_Chosen(letter, delivery))
         self._report.seen += sum([len(delivery) for delivery in found])
-        return chosen
+        return [
+            _Chosen(letter, delivery)
+            for delivery in found
+            for message in browsed(self._queue, delivery.unit, delivery.stored, delivery.rows)
+            if wanted.may_match(message) and wanted.matches(letter := Letter.of(message))
+        ]
 
     async def _settle(self, chosen: Sequence[_Chosen], fate: _Redriving | _Dropping) -> None:
         able: list[_Chosen] = []

@@ -191,7 +191,7 @@ class Settling:
         self._after_any(group, unit, cursor)
 
     def _after_any(self, group: Group, unit: Unit, cursor: Cursor) -> None:
-        if group.switch is not None:
+        if group.switches:
             group.look_at_switch(group.now())
         # What waited behind a settled message of its key may have a time of its own to wait for.
         group.watch_due(unit, cursor)

@@ -1,4 +1,4 @@
-"""`penstock tour`: what a log promises, shown on this machine."""
+"""`penstock tour`: what a log and a queue promise, shown on this machine."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from penstock.cli.failures import FAILED
 from penstock.cli.log_verify import check
 from penstock.cli.output import size_text
 from penstock.cli.tour_load import MESSAGE_BYTES, append_and_kill, append_messages
+from penstock.cli.tour_queue import QueueTour
 from penstock.cli.tour_stage import Stage
 from penstock.cli.tour_table import INSTALL, summarise
 from penstock.cli.view import DirectoryView
@@ -41,7 +42,8 @@ OPTIONS = ShardOptions(disk_reserve_bytes=0)
 )
 @click.option("--keep", is_flag=True, help="Leave the data there at the end.")
 def tour(messages: int, directory: Path | None, keep: bool) -> int:
-    """Append a million messages, kill a writer in the middle of a second million, and see what is left.
+    """Append a million messages, kill a writer in the middle of a second million, and see what is left. Then a queue:
+    producers, consumers, one that goes away, and a message that nobody can handle until it is redriven.
 
     \b
     Examples:
@@ -49,7 +51,11 @@ def tour(messages: int, directory: Path | None, keep: bool) -> int:
       penstock tour --messages 20000 --directory ./tour-data --keep
     """
     with _place(directory, keep) as place:
-        return 0 if Tour(place, messages, Stage()).run() else FAILED
+        stage, begun = Stage(), time.monotonic()
+        is_kept = Tour(place / "log", messages, stage).run()
+        is_handled = QueueTour(place / "queue", max(messages // 20, 1000), stage).run()
+        stage.say(f"Done in {time.monotonic() - begun:.1f} s.")
+        return 0 if is_kept and is_handled else FAILED
 
 
 @dataclass(slots=True)
@@ -62,13 +68,11 @@ class Tour:
 
     def run(self) -> bool:
         """Whether everything was as promised."""
-        begun = time.monotonic()
         self.append()
         acknowledged = self.kill_a_writer()
         end = self.reopen(acknowledged)
         is_good = self.verify()
         is_whole = self.read_as_table(end)
-        self.stage.say(f"Done in {time.monotonic() - begun:.1f} s.")
         return end > acknowledged and is_good and is_whole
 
     def append(self) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.core.types import Offset
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _LINES_PER_SCENE = 4
 
@@ -42,6 +47,31 @@ class Stage:
         else:
             yield self._lines(what, total, first)
 
+    @contextmanager
+    def watching(self, look: Callable[[], dict[str, str]]) -> Iterator[None]:
+        """What `look` sees, named, several times a second on a terminal, now and then elsewhere."""
+        over = threading.Event()
+        show = self._live_table if self._is_terminal else self._table_lines
+        watcher = threading.Thread(target=show, args=(look, over), name="tour-table")
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+    def _live_table(self, look: Callable[[], dict[str, str]], over: threading.Event) -> None:
+        from rich.live import Live
+
+        with Live(_table(look()), refresh_per_second=8) as live:
+            while not over.wait(0.15):
+                live.update(_table(look()))
+            live.update(_table(look()))
+
+    def _table_lines(self, look: Callable[[], dict[str, str]], over: threading.Event) -> None:
+        while not over.wait(0.5):
+            self.say("  ".join(f"{name} {value}" for name, value in look().items()))
+
     def _lines(self, what: str, total: int, first: int) -> Callable[[Offset], None]:
         step = max(1, total // _LINES_PER_SCENE)
         begun, next_at = time.monotonic(), step
@@ -55,6 +85,14 @@ class Stage:
                 self.say(f"{what}: {done:,} of {total:,}, {rate:,.0f}/s, durable offset {offset:,}")
 
         return report
+
+
+def _table(row: dict[str, str]) -> Table:
+    from rich.table import Table
+
+    table = Table(*row)
+    table.add_row(*row.values())
+    return table
 
 
 @contextmanager

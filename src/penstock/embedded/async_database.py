@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Unpack
 
 from penstock.broker.broker import BrokerOptions
+from penstock.broker.describing import GroupDescription, QueueDescription
 from penstock.broker.queue import Placed
+from penstock.broker.redrive import Report
 from penstock.embedded.browsing import PAGE, Browsing
 from penstock.embedded.consumer import AsyncConsumer
 from penstock.embedded.crew import Crew, Registration
-from penstock.embedded.describing import GroupDescription, QueueDescription
 from penstock.embedded.feed import Feed
 from penstock.embedded.message import StoredMessage
-from penstock.embedded.operations import Operations
+from penstock.embedded.operations import Operations, redrive_options
 from penstock.embedded.outgoing import (
     Carried,
     Headers,
@@ -216,6 +217,20 @@ class AsyncDatabase:
             for message in page:
                 yield message
             left = None if left is None else left - len(page)
+
+    async def redrive(
+        self,
+        queue: str,
+        *,
+        ids: Collection[str] = (),
+        group: str | None = None,
+        to: str | None = None,
+        to_all_groups: bool = False,
+        rate: float | None = None,
+        limit: int | None = None,
+    ) -> Report:
+        options = redrive_options(ids, group, to_all_groups, rate, limit)
+        return await self._runtime.wait(self._operations.redrive(queue, options, to))
 
     async def replay(self, queue: str, group: str = "default", start: str = "earliest") -> None:
         await self._runtime.wait(self._operations.replay(queue, group, start))

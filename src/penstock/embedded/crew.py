@@ -113,9 +113,18 @@ class Crew:
         for each in self._registered:
             for handler in each.handlers:
                 if not inspect.iscoroutinefunction(handler):
-                    worker = ThreadWorker(self._runtime, each.job, cast(PlainHandler, handler), self._wishes.put)
-                    worker.start()
-                    self._threads.append(worker)
+                    self._start_thread(
+                        ThreadWorker(self._runtime, each.job, cast(PlainHandler, handler), self._wishes.put)
+                    )
+
+    def _start_thread(self, worker: ThreadWorker) -> None:
+        # First: its function may ask to stop at once.
+        self._threads.append(worker)
+        try:
+            worker.start()
+        except BaseException:
+            self._threads.remove(worker)
+            raise
 
     def _end_threads(self) -> None:
         for task_worker in self._tasks:

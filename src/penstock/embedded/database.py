@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Unpack
 
 from penstock.broker.broker import BrokerOptions
+from penstock.broker.describing import GroupDescription, QueueDescription
 from penstock.broker.queue import Placed
+from penstock.broker.redrive import Report
 from penstock.embedded.browsing import PAGE, Browsing
 from penstock.embedded.consumer import Consumer
 from penstock.embedded.crew import Crew, Registration
-from penstock.embedded.describing import GroupDescription, QueueDescription
 from penstock.embedded.feed import Feed
 from penstock.embedded.message import StoredMessage
-from penstock.embedded.operations import Operations
+from penstock.embedded.operations import Operations, redrive_options
 from penstock.embedded.outgoing import (
     Carried,
     Headers,
@@ -212,6 +213,22 @@ class Database:
         while page := self._runtime.run(browsing.page(PAGE if left is None else min(left, PAGE))):
             yield from page
             left = None if left is None else left - len(page)
+
+    def redrive(
+        self,
+        queue: str,
+        *,
+        ids: Collection[str] = (),
+        group: str | None = None,
+        to: str | None = None,
+        to_all_groups: bool = False,
+        rate: float | None = None,
+        limit: int | None = None,
+    ) -> Report:
+        """Publish the dead letters of a queue again: those with these ids or of that group, else all; to the queue that
+        they came from and the group that gave them up, unless told otherwise; `rate` is messages a second."""
+        options = redrive_options(ids, group, to_all_groups, rate, limit)
+        return self._runtime.run(self._operations.redrive(queue, options, to))
 
     def replay(self, queue: str, group: str = "default", start: str = "earliest") -> None:
         """The group begins anew at that place: what it had settled comes again."""

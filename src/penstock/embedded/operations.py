@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
+from penstock.broker.describing import GroupDescription, QueueDescription, describe_group, describe_queue
 from penstock.broker.group import Group
+from penstock.broker.letters import Selection, dead_letter_queue_of
 from penstock.broker.publisher import Publisher
 from penstock.broker.queue import Placed
+from penstock.broker.redrive import RedriveOptions, Report, redrive
 from penstock.broker.start import Start
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.bridge import Caller
-from penstock.embedded.describing import GroupDescription, QueueDescription, describe_group, describe_queue
 from penstock.embedded.outgoing import Parts
 from penstock.embedded.putting import Inlet, Put
 from penstock.embedded.runtime import Runtime
@@ -88,10 +91,27 @@ class Operations:
             await declaring.delete_group(self._group(queue, group))
 
     async def describe(self, queue: str) -> QueueDescription:
-        return describe_queue(self._runtime.find(queue))
+        return await describe_queue(self._runtime.find(queue), self._runtime.broker.now())
 
     async def queues(self) -> list[str]:
         return sorted(queue.name for queue in self._runtime.broker.queues if queue.namespace == self._runtime.namespace)
 
     async def groups(self, queue: str) -> list[GroupDescription]:
-        return [describe_group(group) for group in self._runtime.find(queue).groups.values()]
+        now = self._runtime.broker.now()
+        return [await describe_group(group, now) for group in list(self._runtime.find(queue).groups.values())]
+
+    async def redrive(self, queue: str, options: RedriveOptions, to: str | None) -> Report:
+        """Of the dead letters of a queue, or of a queue of dead letters."""
+        broker, space = self._runtime.broker, self._runtime.namespace
+        letters = dead_letter_queue_of(broker, queue, space)
+        if letters is None:
+            return Report()
+        target = None if to is None else broker.queue(to, space)
+        return await redrive(broker, letters, replace(options, to=target))
+
+
+def redrive_options(
+    ids: Collection[str], group: str | None, to_all_groups: bool, rate: float | None, limit: int | None
+) -> RedriveOptions:
+    selection = Selection(ids=frozenset(ids), groups=frozenset(() if group is None else (group,)))
+    return RedriveOptions(selection=selection, is_to_all_groups=to_all_groups, rate=rate, limit=limit)

@@ -146,6 +146,7 @@ class Runtime:
             raise QueueExists(found.name) from error
         if not is_same:
             raise QueueExists(found.name)
+        await declaring.keep(found)
         return found
 
     def _explicit(self, settings: Mapping[str, object]) -> dict[str, object]:

@@ -216,8 +216,8 @@ class Engine:
     def refuse_large(self, batches_bytes: int) -> None:
         """TooLarge where a frame with so many bytes of batches would have no room for small parts beside them."""
         limit = self._options.journal.max_frame_bytes
-        if batches_bytes > limit - limit // 16:
-            raise TooLarge("the commit", batches_bytes, limit - limit // 16)
+        if batches_bytes > limit - limit // 256:
+            raise TooLarge("the commit", batches_bytes, limit - limit // 256)
 
     def _submit(self, entries: list[Entry], level: Durability, done: Done, purpose: Purpose) -> None:
         if self.commit.failure is not None:

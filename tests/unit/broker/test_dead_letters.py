@@ -31,7 +31,7 @@ async def letters(s: Stage, name: str = "$dlq/q") -> list[tuple[bytes, DeadLette
 
 
 async def one_message(s: Stage, **settings: object) -> tuple[Consumer, Got]:
-    queue = await s.queue(**settings)  # type: ignore[arg-type]  # settings are objects, partitions is not among them
+    queue = await s.broker.declare({"name": "q", "partitions": 1, **settings})
     consumer = await s.consumer(queue)
     await s.put(queue, b"v", keys=[b"k"], topics=[b"$queue/q/eu"])
     [message] = await s.receive(consumer)

@@ -406,3 +406,35 @@ def test_a_message_that_retention_took_is_passed_over_and_counted(tmp_path: Path
             assert await s.broker.settling.ack(consumer.group, unit, offsets(0), None, -1) == (0, 1)
 
     run(main())
+
+
+def test_compaction_keeps_offsets_and_order_for_those_who_consume(tmp_path: Path) -> None:
+    """What it took is passed over, also where it waited to come again."""
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(
+                compaction={"enabled": True, "lag": "0s", "interval": "1s"},
+                retention={"time": 0},
+                limits={"message_ttl": 0},
+                group_expiry=0,
+                retry_policy=retries(5, "10s", total_timeout=0),
+            )
+            for i in range(12):
+                await s.put(queue, b"%d" % i, keys=[b"%d" % (i % 3)])
+            waiting = await s.consumer(queue, "waiting")
+            await s.fail(waiting, (await s.receive(waiting, 1))[0])
+            await s.broker.shard.checkpoint()
+            s.clock.advance(8 * 24 * 3600)
+            await s.put(queue, b"last", keys=[b"other"])
+            await s.broker.shard.checkpoint()
+            await s.broker.shard.keep_house()
+            await s.restart()
+            for group in ("new", "waiting"):
+                consumer = await s.consumer(s.broker.queue("q"), group)
+                found = await s.receive(consumer)
+                assert [(m.offset, m.value) for m in found] == [(9, b"9"), (10, b"10"), (11, b"11"), (12, b"last")]
+                await s.ack(consumer, *found)
+                assert consumer.group.depth() == 0
+
+    run(main())

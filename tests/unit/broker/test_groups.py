@@ -8,6 +8,7 @@ import pytest
 from tests.support.broker import got, offsets, stage
 from tests.support.loop import run
 
+from penstock.broker.start import LATEST
 from penstock.core.errors import FencedMember
 
 
@@ -108,8 +109,6 @@ def test_a_silent_member_is_taken_for_gone_and_its_work_goes_to_others(tmp_path:
 
 def test_a_seek_lets_a_revoked_partition_go(tmp_path: Path) -> None:
     async def main() -> None:
-        from penstock.broker.start import LATEST
-
         async with stage(tmp_path) as s:
             queue = await s.queue(partitions=2)
             one = await s.consumer(queue)

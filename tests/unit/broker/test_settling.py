@@ -304,6 +304,24 @@ def test_each_lease_has_its_own_time(tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_lease_runs_out_though_an_earlier_one_was_settled_in_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(retry_policy=retries(5, "1s"))
+            group = await s.broker.group(queue, "g")
+            await s.put(queue, b"1", b"2")
+            [first] = await s.broker.pull(group, s.broker.session(), 1, lease_ms=5_000)
+            await s.broker.ack(first)
+            await s.advance(1)
+            await s.broker.pull(group, s.broker.session(), 1, lease_ms=5_000)
+            waiting = asyncio.ensure_future(s.broker.pull(group, s.broker.session(), 1, wait_s=60))
+            for _ in range(3):
+                await s.advance(4)
+            assert [(m.value, m.times) for m in got(await waiting)] == [(b"2", 2)]
+
+    run(main())
+
+
 def test_leases_go_on_over_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:

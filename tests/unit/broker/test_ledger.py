@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import asyncio
+from array import array
+from pathlib import Path
+
+import pytest
+from tests.support.broker import Stage, offsets, stage
+from tests.support.loop import run
+
+from penstock.broker.consumer import Consumer
+from penstock.broker.unit import Unit
+from penstock.core.errors import JournalFailed, PenstockError
+from penstock.log.batch import Batch
+from penstock.queues.records import Kind, decode
+
+
+async def held(s: Stage, count: int = 3) -> tuple[Consumer, Unit]:
+    queue = await s.queue()
+    consumer = await s.consumer(queue)
+    await s.put(queue, *[b"v"] * count)
+    await s.receive(consumer)
+    return consumer, queue.units[0]
+
+
+def kinds(s: Stage, unit: Unit) -> list[Kind]:
+    batches = s.broker.shard.reader.batches(unit.state, unit.state.start)
+    return [decode(row.value).kind for data in batches for row in Batch.parse(data)]
+
+
+def test_deliveries_ride_in_the_commit_of_a_settlement(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            consumer, unit = await held(s)
+            assert unit.state.end == 0
+            await s.broker.settling.ack(consumer.group, unit, offsets(1), None, consumer.number)
+            assert kinds(s, unit) == [Kind.DELIVERED], "the range leaves out what is settled"
+            await s.broker.settling.ack(consumer.group, unit, offsets(0), None, consumer.number)
+            assert kinds(s, unit) == [Kind.DELIVERED, Kind.SETTLED]
+
+    run(main())
+
+
+def test_a_settlement_whose_record_a_transaction_took_along_waits_for_that_frame(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"1", b"2")
+            [delivery] = await consumer.receive(10)
+            unit = queue.units[0]
+            acking = asyncio.ensure_future(s.broker.ack(delivery, array("i", [0])))
+            transaction = s.broker.transaction(s.publisher)
+            transaction.ack(delivery, offsets(1))
+            committing = asyncio.ensure_future(transaction.commit())
+            assert await acking == (1, 0)
+            assert unit.state.visible_end == unit.state.end == 1
+            assert await committing == []
+
+    run(main())
+
+
+def test_a_settlement_that_could_not_be_committed_is_not_acknowledged(tmp_path: Path) -> None:
+    async def main() -> None:
+        s = Stage(tmp_path)
+        await s.open()
+        consumer, unit = await held(s)
+        s.broker.shard._engine.commit.fail(JournalFailed("no disk"))
+        with pytest.raises(PenstockError):
+            await s.broker.settling.ack(consumer.group, unit, offsets(0), None, consumer.number)
+        await s.broker.close()
+        await s.open()
+        again = s.broker.join(s.group_of())
+        assert len(await s.receive(again)) == 3
+        await s.broker.close()
+
+    run(main())

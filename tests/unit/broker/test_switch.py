@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.broker import stage
+from tests.support.loop import run
+
+from penstock.core.errors import InvalidSetting
+from penstock.log.columns import Columns
+
+
+def key_that_moves(before: int, after: int) -> bytes:
+    """A key whose partition is another one when there are more."""
+    for i in range(1000):
+        columns = Columns.of([b""], keys=[b"k%d" % i])
+        if columns.partitions(before)[0] == 0 and columns.partitions(after)[0] >= before:
+            return b"k%d" % i
+    raise AssertionError("no key moves")
+
+
+def test_order_by_key_holds_across_a_change_of_partitions(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            key = key_that_moves(1, 4)
+            queue = await s.queue(partitions=1)
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"old", keys=[key])
+            await s.broker.declaring.change(queue, {"partitions": 4})
+            await s.put(queue, b"new", keys=[key])
+            assert consumer.partitions == [0, 1, 2, 3], "members are told of added partitions"
+            found = await s.receive(consumer)
+            assert [m.value for m in found] == [b"old"]
+            assert await s.receive(consumer) == [], "the key went to another partition, and waits"
+            await s.ack(consumer, *found)
+            [new] = await s.receive(consumer)
+            assert (new.value, new.partition >= 1) == (b"new", True)
+
+    run(main())
+
+
+def test_the_switch_stands_over_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            key = key_that_moves(1, 4)
+            queue = await s.queue(partitions=1)
+            await s.broker.group(queue, "g")
+            await s.put(queue, b"old", keys=[key])
+            await s.broker.declaring.change(queue, {"partitions": 4})
+            await s.put(queue, b"new", keys=[key])
+            await s.restart()
+            consumer = s.broker.join(s.group_of())
+            found = await s.receive(consumer)
+            assert [m.value for m in found] == [b"old"]
+            await s.ack(consumer, *found)
+            assert [m.value for m in await s.receive(consumer)] == [b"new"]
+
+    run(main())
+
+
+def test_a_group_that_cannot_pass_the_switch_goes_past_it_after_a_while_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            key = key_that_moves(1, 4)
+            queue = await s.queue(partitions=1, switch_timeout="60s", performance={"delivery_timeout": "1h"})
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"old", keys=[key])
+            await s.receive(consumer)
+            await s.broker.declaring.change(queue, {"partitions": 4})
+            await s.put(queue, b"new", keys=[key])
+            await s.advance(59)
+            assert await s.receive(consumer) == []
+            await s.advance(1)
+            assert [m.value for m in await s.receive(consumer)] == [b"new"]
+            assert "past a change of partitions" in caplog.text
+
+    run(main())
+
+
+def test_a_group_that_has_settled_everything_is_not_held_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1)
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"old")
+            await s.ack(consumer, *await s.receive(consumer))
+            await s.broker.declaring.change(queue, {"partitions": 2})
+            await s.put(queue, b"new", partition=1)
+            assert [m.value for m in await s.receive(consumer)] == [b"new"]
+
+    run(main())
+
+
+def test_two_changes_in_a_row_are_passed_one_after_the_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            key = key_that_moves(1, 2)
+            queue = await s.queue(partitions=1)
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"1", keys=[key])
+            await s.broker.declaring.change(queue, {"partitions": 2})
+            await s.put(queue, b"2", keys=[key])
+            await s.broker.declaring.change(queue, {"partitions": 3})
+            await s.put(queue, b"3", keys=[key])
+            for value in (b"1", b"2", b"3"):
+                found = await s.receive(consumer)
+                assert [m.value for m in found] == [value]
+                await s.ack(consumer, *found)
+
+    run(main())
+
+
+def test_partitions_are_added_never_taken_away(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=2)
+            with pytest.raises(InvalidSetting, match="cannot go down"):
+                await s.broker.declaring.change(queue, {"partitions": 1})
+
+    run(main())
