@@ -19,7 +19,7 @@ def test_the_tour_keeps_everything_acknowledged_and_cleans_up(tmp_path: Path) ->
 def test_what_is_kept_can_be_read_again(tmp_path: Path) -> None:
     place = tmp_path / "tour"
     penstock("tour", "--messages", "2000", "--directory", place, "--keep")
-    first = penstock("log", "cat", place, "--log", "tour/orders", "-n", "1").stdout
+    first = penstock("log", "cat", place / "log", "--log", "tour/orders", "-n", "1").stdout
     assert first.startswith(b"order 0 ")
 
 
