@@ -72,7 +72,7 @@ class DeadLetters:
             logger.warning("%d messages given up and dropped queue=%s group=%s", len(letters), unit.queue, group.name)
             await self._ledger.flush([unit])
             return
-        await self._ledger.commit(parts, [unit], settle)
+        await self._ledger.commit(parts, unit, group.number, settle)
         cursor.tally.dead_lettered += len(letters)
         self._alerts.tell(group.queue, target.name, [facts for _, facts in letters])
 

@@ -26,6 +26,7 @@ from penstock.broker.group import Failures, Group
 from penstock.broker.ledger import Ledger
 from penstock.broker.queue import Queue, state_settings
 from penstock.broker.start import Start
+from penstock.broker.stored import StoredCache
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
 from penstock.log.shard import Shard
@@ -65,6 +66,7 @@ class Declaring:
         self._next_incarnation = 1
         self._next_group = 1
         self._locks: dict[QueueName, asyncio.Lock] = {}
+        self._cache = StoredCache()
 
     # Finding
 
@@ -156,7 +158,7 @@ class Declaring:
         return await self.declared(self.settings_for(path, explicit))
 
     def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
-        queue = Queue(self._shard, settings, record)
+        queue = Queue(self._shard, self._cache, settings, record)
         self.queues[settings.namespace, settings.name] = queue
         self.by_incarnation[record.incarnation] = queue
         self._next_incarnation = max(self._next_incarnation, record.incarnation + 1)
@@ -174,25 +176,34 @@ class Declaring:
         """InvalidSetting for what cannot change while the queue lives."""
         async with self._lock((queue.namespace, queue.name)):
             _refuse_deleted(queue)
-            settings, switch = change(queue.settings, changes), None
-            record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
+            settings, before = change(queue.settings, changes), log_settings(queue.settings)
             if settings.partitions > queue.settings.partitions:
-                switch = self._switch(queue, settings)
-                record = msgspec.structs.replace(record, switches=(*record.switches[-_SWITCHES_KEPT + 1 :], switch))
-            # The ends in the switch hold because nothing is awaited between reading them and staging the record.
-            writing = asyncio.ensure_future(self._configuration.write((queue_key(queue.incarnation), record)))
-            before = log_settings(queue.settings)
-            queue.configure(settings, record)
-            if switch is not None:
-                for group in queue.groups.values():
-                    group.begin_switch(switch)
-                    group.look_at_switch(self._now())
-            await writing
+                await self._grow(queue, settings)
+            else:
+                record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
+                await self._configuration.write((queue_key(queue.incarnation), record))
+                queue.configure(settings, record)
             self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
             if (after := log_settings(settings)) != before:
                 for unit in queue.units.values():
                     await self._shard.change(unit.data, after)
                     await self._shard.change(unit.state, state_settings(after))
+
+    async def _grow(self, queue: Queue, settings: QueueSettings) -> None:
+        """No publish is under way between reading the ends of the old partitions and the commit of the switch."""
+        await queue.gate.close()
+        try:
+            switch = self._switch(queue, settings)
+            switches = (*queue.record.switches[-_SWITCHES_KEPT + 1 :], switch)
+            record = msgspec.structs.replace(queue.record, settings=queue_json(settings), switches=switches)
+            await self._configuration.write((queue_key(queue.incarnation), record))
+            for group in queue.groups.values():
+                group.begin_switch(switch)
+            queue.configure(settings, record)
+        finally:
+            queue.gate.open()
+        for group in queue.groups.values():
+            group.look_at_switch(self._now())
 
     def _switch(self, queue: Queue, settings: QueueSettings) -> Switch:
         ends = {

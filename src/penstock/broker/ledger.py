@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from penstock.broker.unit import Unit
 from penstock.core.errors import PenstockError
-from penstock.core.types import Durability, Offset, Purpose
+from penstock.core.types import Durability, Purpose
 from penstock.log.columns import Columns
 from penstock.log.partition import Log
 from penstock.log.shard import Part, Shard
@@ -49,21 +49,15 @@ class Ledger:
         if waiting:
             await asyncio.gather(*waiting)
 
-    async def commit(
-        self,
-        parts: Sequence[Part],
-        units: Iterable[Unit],
-        settle: Callable[[], None],
-        purpose: Purpose = Purpose.SETTLE,
-    ) -> list[Offset]:
+    async def commit(self, parts: Sequence[Part], unit: Unit, group: int, settle: Callable[[], None]) -> None:
         """One frame: `parts`, what `settle` does at the moment at which it is staged, and what else was noted of the
-        units. The offsets of `parts`."""
+        group there."""
 
         def late() -> list[Part]:
             settle()
-            return state_parts({unit: drained(unit) for unit in units})
+            return state_parts({unit: drained(unit, (group,))})
 
-        return (await self._commit(parts, purpose, late))[: len(parts)]
+        await self._commit(parts, late)
 
     async def drain(self) -> None:
         while waiting := [*self._tasks, *self._under_way]:
@@ -84,7 +78,7 @@ class Ledger:
 
         try:
             while units:
-                await self._commit((), Purpose.SETTLE, late)
+                await self._commit((), late)
         except _NothingToSay:
             # What was noted is in a frame that somebody else has staged: a move, a transaction, a snapshot.
             await self._staged(level, future)
@@ -105,23 +99,29 @@ class Ledger:
             if not future.done():
                 future.set_exception(error)
 
-    async def _commit(
-        self, parts: Sequence[Part], purpose: Purpose, late: Callable[[], Sequence[Part]]
-    ) -> list[Offset]:
+    async def _commit(self, parts: Sequence[Part], late: Callable[[], Sequence[Part]]) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
         self._under_way.add(done)
         try:
-            return await self._shard.commit(parts, purpose, late)
+            await self._shard.commit(parts, Purpose.SETTLE, late)
         finally:
             self._under_way.discard(done)
             done.set_result(None)
 
 
-def drained(unit: Unit) -> list[bytes]:
-    """The records of what was noted since the last call."""
-    found = [encode(record) for cursor in unit.cursors.values() if cursor.is_dirty for record in cursor.drain()]
+def drained(unit: Unit, groups: Collection[int] | None = None) -> list[bytes]:
+    """The records of what was noted since the last call, of these groups or of all; as many as a frame takes well, the
+    rest at the next call."""
+    found: list[bytes] = []
+    size = 0
+    for number, cursor in unit.cursors.items():
+        if size > _ENOUGH_BYTES or not cursor.is_dirty or (groups is not None and number not in groups):
+            continue
+        records = [encode(record) for record in cursor.drain()]
+        found += records
+        size += sum(map(len, records))
     unit.records_since_snapshot += len(found)
-    unit.bytes_since_snapshot += sum(map(len, found))
+    unit.bytes_since_snapshot += size
     return found
 
 

@@ -70,7 +70,7 @@ async def _find_units(shard: Shard, queue: Queue, logs: dict[LogName, Log]) -> N
         state = logs.get(state_log(space, name, partition))
         if state is None:
             state = await shard.create(state_log(space, name, partition), state_settings(log_settings(queue.settings)))
-        unit = Unit(shard, name, partition, data, state)
+        unit = Unit(shard, queue.cache, name, partition, data, state)
         unit.snapshots = logs.get(snapshots_log(space, name, partition))
         queue.adopt(unit)
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.configuration import QueueRecord
+from penstock.broker.gate import Gate
 from penstock.broker.group import Group
+from penstock.broker.stored import StoredCache
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
 from penstock.kernels import hashing, rows
@@ -32,14 +34,15 @@ class Placed(NamedTuple):
 class Queue:
     """Used from the loop."""
 
-    def __init__(self, shard: Shard, settings: QueueSettings, record: QueueRecord) -> None:
-        self.settings, self.record = settings, record
+    def __init__(self, shard: Shard, cache: StoredCache, settings: QueueSettings, record: QueueRecord) -> None:
+        self.cache, self.settings, self.record = cache, settings, record
         self.units: dict[int, Unit] = {}
         self.groups: dict[GroupName, Group] = {}
         self.listening: dict[Group, None] = {}
         """groups of which somebody waits for messages"""
         self.is_paused = record.is_paused
         self.is_deleted = False
+        self.gate = Gate()
         self.refused = 0
         self.published = 0
         self.used_ms = self.retained_ms = 0
@@ -102,7 +105,7 @@ class Queue:
                     (state_log(space, name, partition), state_settings(settings)),
                 ]
             )
-            unit = Unit(self._shard, name, partition, data, state)
+            unit = Unit(self._shard, self.cache, name, partition, data, state)
             self.adopt(unit)
             return unit
         finally:

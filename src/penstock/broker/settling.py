@@ -17,6 +17,8 @@ from penstock.queues.deadletter import Reason
 
 logger = logging.getLogger("penstock.broker.settling")
 
+_MOVE_AGAIN_S = 10.0
+
 
 class Settled(NamedTuple):
     """`stale` ones named a delivery that is no longer current: nothing changed for them."""
@@ -123,8 +125,11 @@ class Settling:
             await self._ledger.flush_soon(unit)
         return Settled(count, len(offsets) - count)
 
-    async def commit(self, group: Group, unit: Unit, offset: int) -> int:
-        """All below `offset` is done with, in retry or held by others included."""
+    async def commit(self, group: Group, unit: Unit, offset: int, fence: tuple[int, int] | None = None) -> int:
+        """All below `offset` is done with, in retry or held by others included. `fence` is a member's number and the
+        generation it knows: FencedMember if the partition is another's by now."""
+        if fence is not None:
+            group.members.check(fence[0], unit.partition, fence[1])
         cursor = group.cursor(unit)
         count = cursor.settle_below(min(offset, unit.end))
         if count:
@@ -161,7 +166,8 @@ class Settling:
             await self._letters.move(group, unit, offsets, reason, "")
             self._after_all(group, unit, group.cursor(unit))
         except Exception:
-            # They stay in the window, held by nobody's leave: the next time they come back, they are moved again.
+            # They stay set aside, and are tried again.
+            asyncio.get_running_loop().call_later(_MOVE_AGAIN_S, self.dead_letter, group, unit, offsets, reason)
             logger.exception(
                 "messages not moved to the dead letters queue=%s partition=%d group=%s",
                 unit.queue,

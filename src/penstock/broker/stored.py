@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 
 from penstock.core.ports import Buffer
@@ -112,3 +113,25 @@ class StoredBatch:
         for row, wanted in enumerate(self._redriven_to):
             if wanted is not None and wanted != group:
                 out[row] = 1
+
+
+class StoredCache:
+    """A bound in bytes over the batches that all partitions keep at hand: what came first goes first. Of one partition
+    the last few stay: its groups are mostly at its end, or go through it side by side."""
+
+    def __init__(self, limit_bytes: int = 64 << 20, each: int = 8) -> None:
+        self._limit_bytes, self._each, self._bytes = limit_bytes, each, 0
+        self._order: deque[tuple[list[StoredBatch], StoredBatch]] = deque()
+
+    def keep(self, cached: list[StoredBatch], stored: StoredBatch) -> StoredBatch:
+        """At the front of a partition's list."""
+        cached.insert(0, stored)
+        del cached[self._each :]
+        self._order.append((cached, stored))
+        self._bytes += len(stored.batch.body)
+        while self._bytes > self._limit_bytes and len(self._order) > 1:
+            other, oldest = self._order.popleft()
+            self._bytes -= len(oldest.batch.body)
+            if oldest in other:
+                other.remove(oldest)
+        return stored

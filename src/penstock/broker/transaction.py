@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from penstock.broker.delivery import Delivery
 from penstock.broker.ledger import Ledger, drained, state_parts
 from penstock.broker.publisher import Publisher
-from penstock.broker.publishing import Published, Publishing
+from penstock.broker.publishing import Published, Publishing, passing
 from penstock.broker.queue import Placed, Queue
 from penstock.broker.settling import Settling
+from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, StaleSettlement
 from penstock.core.types import Purpose
 from penstock.log.columns import Columns
@@ -61,16 +62,17 @@ class Transaction:
         self._is_done = True
         parts: list[Part] = []
         places: list[list[tuple[int, Columns]]] = []
-        for put in self._puts:
-            self._publishing.refuse(put.queue, put.columns)
-        for put in self._puts:
-            some, placed = await self._publishing.accept(put.queue, put.columns, self._publisher, put.partition)
-            parts += some
-            places.append(placed)
-        if not parts and not self._acks:
+        if not self._puts and not self._acks:
             return []
-        self._shard.refuse_publishes()
-        offsets = iter(await self._shard.commit(parts, Purpose.SETTLE, self._settle))
+        async with passing(put.queue for put in self._puts):
+            for put in self._puts:
+                self._publishing.refuse(put.queue, put.columns)
+            for put in self._puts:
+                some, placed = await self._publishing.accept(put.queue, put.columns, self._publisher, put.partition)
+                parts += some
+                places.append(placed)
+            self._shard.refuse_publishes()
+            offsets = iter(await self._shard.commit(parts, Purpose.SETTLE, self._settle))
         self._after()
         return [
             Published(put.queue, [Placed(number, next(offsets), mine.count) for number, mine in placed])
@@ -84,8 +86,10 @@ class Transaction:
         for ack in self._acks:
             delivery = ack.delivery
             delivery.group.cursor(delivery.unit).ack(ack.offsets, ack.deliveries, delivery.consumer)
-        units = {ack.delivery.unit: None for ack in self._acks}
-        return state_parts({unit: drained(unit) for unit in units})
+        cursors: dict[Unit, set[int]] = {}
+        for ack in self._acks:
+            cursors.setdefault(ack.delivery.unit, set()).add(ack.delivery.group.number)
+        return state_parts({unit: drained(unit, groups) for unit, groups in cursors.items()})
 
     def _refuse_stale(self, ack: _Ack) -> None:
         group, unit = ack.delivery.group, ack.delivery.unit

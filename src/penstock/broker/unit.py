@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from penstock.broker.stored import StoredBatch
+from penstock.broker.stored import StoredBatch, StoredCache
 from penstock.core.types import LogName
 from penstock.log.partition import Log, TailBatch
 from penstock.log.shard import Shard
 from penstock.queues.cursor import Cursor
 from penstock.queues.dedup import Producers
 
-# Groups of a partition are mostly at its end, or go through it side by side.
-_CACHED_BATCHES = 8
 _READ_BYTES = 1 << 20
+# Of what one reading brings.
+_READ_BATCHES = 8
 
 
 class Unit:
     """What belongs to one partition of a queue. Used from the loop."""
 
-    def __init__(self, shard: Shard, queue: str, partition: int, data: Log, state: Log) -> None:
+    def __init__(self, shard: Shard, cache: StoredCache, queue: str, partition: int, data: Log, state: Log) -> None:
         self.queue, self.partition, self.data, self.state = queue, partition, data, state
         self.snapshots: Log | None = None
         self.cursors: dict[int, Cursor] = {}
@@ -28,7 +28,7 @@ class Unit:
         self.last_snapshot_ms = 0
         self.snapshot_starts: list[tuple[int, int]] = []
         """of those kept, oldest first: offset of the first piece, and what they include of the state log"""
-        self._shard = shard
+        self._shard, self._cache = shard, cache
         self._cached: list[StoredBatch] = []
 
     @property
@@ -56,7 +56,7 @@ class Unit:
         read = await self._shard.read(self.data, offset, _READ_BYTES)
         if not read:
             return None
-        first, *others = [StoredBatch(data) for data in read[:_CACHED_BATCHES]]
+        first, *others = [StoredBatch(data) for data in read[:_READ_BATCHES]]
         for stored in reversed(others):
             self._keep(stored)
         return self._keep(first)
@@ -84,9 +84,7 @@ class Unit:
         self._cached.clear()
 
     def _keep(self, stored: StoredBatch) -> StoredBatch:
-        self._cached.insert(0, stored)
-        del self._cached[_CACHED_BATCHES:]
-        return stored
+        return self._cache.keep(self._cached, stored)
 
     @property
     def name(self) -> LogName:

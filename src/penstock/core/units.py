@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from penstock.core.errors import InvalidArgument
 
@@ -14,6 +15,7 @@ _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_00
 _NUMBER = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-zA-Z]*)\s*")
 
 
+@lru_cache(1024)
 def parse_size(text: str) -> int:
     """Bytes. `64MiB` is 67108864, `64MB` is 64000000, `64` is 64; a fraction of a byte is cut."""
     match = _NUMBER.fullmatch(text)
@@ -22,6 +24,7 @@ def parse_size(text: str) -> int:
     return int(Fraction(match[1]) * _SIZES[match[2].lower()])
 
 
+@lru_cache(1024)
 def parse_duration(text: str) -> float:
     """Seconds. `1h30m` is 5400; a number needs its unit."""
     if not text.strip():

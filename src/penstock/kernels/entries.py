@@ -18,8 +18,8 @@ _DEAD, _INFLIGHT, _LEASED, _BACKOFF, _READY, _PARKED = range(6)
 _NEVER = (1 << 63) - 1
 _MOST_COUNTED = 0xFFFF
 
-# What an empty window keeps: 36 KiB, a few bulks of deliveries.
-_KEPT_CAPACITY = 1024
+# What an empty window keeps, 4 KiB: there may be one for each of 100,000 partitions.
+_KEPT_CAPACITY = 128
 
 _CODES = "qqqiHHHb"
 _NO_WORDS, _NO_HASHES, _NO_INTS, _NO_SHORTS, _NO_BYTES = array("q"), array("Q"), array("i"), array("H"), array("b")

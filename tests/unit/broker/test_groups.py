@@ -237,3 +237,24 @@ def test_consumers_can_wait_while_partitions_move(tmp_path: Path) -> None:
             assert [len(got(await found)) for found in waiting] == [1, 1, 1, 1]
 
     run(main())
+
+
+def test_a_commit_by_a_member_that_lost_the_partition_is_fenced(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=2)
+            one = await s.consumer(queue)
+            for partition in (0, 1):
+                await s.put(queue, b"v", partition=partition)
+            group, known = one.group, one.group.members.generation
+            two = await s.consumer(queue)
+            await asyncio.sleep(0.01)
+            assert (one.partitions, two.partitions) == ([0], [1])
+            commit = s.broker.settling.commit
+            with pytest.raises(FencedMember):
+                await commit(group, queue.units[1], 1, (one.number, known))
+            assert group.cursor(queue.units[1]).window.floor == 0
+            assert await commit(group, queue.units[0], 1, (one.number, known)) == 1
+            assert await commit(group, queue.units[1], 1, (two.number, group.members.generation)) == 1
+
+    run(main())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -118,5 +119,24 @@ def test_partitions_are_added_never_taken_away(tmp_path: Path) -> None:
             queue = await s.queue(partitions=2)
             with pytest.raises(InvalidSetting, match="cannot go down"):
                 await s.broker.declaring.change(queue, {"partitions": 1})
+
+    run(main())
+
+
+def test_publishes_under_way_are_committed_before_partitions_are_added(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            key = key_that_moves(1, 4)
+            queue = await s.queue(partitions=1)
+            await s.put(queue, b"first", keys=[key])
+            puts = [asyncio.create_task(s.put(queue, b"%d" % i, keys=[key])) for i in range(20)]
+            await asyncio.sleep(0)
+            growing = asyncio.create_task(s.broker.declaring.change(queue, {"partitions": 4}))
+            await asyncio.sleep(0)
+            late = asyncio.create_task(s.put(queue, b"late", keys=[key]))
+            await asyncio.gather(*puts, growing, late)
+            [switch] = queue.record.switches
+            assert switch.ends == {0: 21}, "all that was placed by the old count lies below the switch"
+            assert queue.units[0].data.end == 21
 
     run(main())

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from penstock.broker.stored import StoredBatch, StoredCache
+from penstock.log.batch import encode, seal
+from penstock.log.columns import Columns
+
+
+def stored(offset: int, size: int = 1000) -> StoredBatch:
+    batch = encode(Columns.of([bytes(size)]))
+    seal(batch, offset, 1, 1000)
+    return StoredBatch(batch)
+
+
+def test_batches_at_hand_are_bounded_over_all_partitions() -> None:
+    cache = StoredCache(limit_bytes=10_000, each=8)
+    lists: list[list[StoredBatch]] = [[] for _ in range(20)]
+    for number, cached in enumerate(lists):
+        cache.keep(cached, stored(number))
+    kept = [batch for cached in lists for batch in cached]
+    assert sum(len(batch.batch.body) for batch in kept) <= 10_000
+    assert kept[-1].first == 19, "the last one stays"
+
+
+def test_of_one_partition_the_last_few_stay() -> None:
+    cache, cached = StoredCache(each=3), list[StoredBatch]()
+    for number in range(10):
+        cache.keep(cached, stored(number))
+    assert [batch.first for batch in cached] == [9, 8, 7]
+
+
+def test_one_batch_is_kept_however_large() -> None:
+    cache, cached = StoredCache(limit_bytes=10), list[StoredBatch]()
+    assert cache.keep(cached, stored(0)) in cached
