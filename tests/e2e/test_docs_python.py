@@ -1,4 +1,4 @@
-"""The Python on the pages of docs/howto runs, block after block, each page in a directory of its own."""
+"""The Python of README and docs/howto runs, block after block, each page in a directory of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-PAGES = sorted(Path(__file__).parents[2].glob("docs/howto/*.md"))
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/howto/*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
