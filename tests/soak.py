@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.crash.appends import many_messages
 from tests.crash.queue_rounds import queue_kill_rounds, queue_power_cut_rounds
 from tests.crash.rounds import Report, kill_rounds, power_cut_rounds
+from tests.sim.soak_queues import failure_of
 from tests.stress.threads import stress
 from tests.support.cli import ENVIRONMENT
 from tests.support.faults import REPOSITORY, why_no_mounts
@@ -29,6 +30,7 @@ ROUNDS_A_DIRECTORY = 25
 WALKS_CHUNK = 2_000
 FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
 MESSAGES = 1_000_000
+QUEUE_STEPS = 800
 STRESS_S = 20.0
 # No piece of a part takes nearly as long; one that does has hung.
 GRACE_S = 600.0
@@ -94,6 +96,16 @@ def power_cuts(budget: Budget) -> str:
     return _crashes(budget, power_cut_rounds, "power cuts")
 
 
+def queue_model(budget: Budget) -> str:
+    walks, seed = 0, budget.seed
+    while not (walks and budget.is_over):
+        failure = failure_of(seed, QUEUE_STEPS)
+        assert failure is None, failure
+        walks, seed = walks + 1, seed + 1
+        budget.report(f"{walks} walks")
+    return f"{walks} walks of {QUEUE_STEPS} steps through the rules of queues, seeds {budget.seed} to {seed - 1}"
+
+
 def queue_kills(budget: Budget) -> str:
     return _crashes(budget, queue_kill_rounds, "kill -9 while producing and consuming")
 
@@ -125,13 +137,14 @@ def threads(budget: Budget) -> str:
 
 
 PARTS = [
-    Part("model", 0.35, crash_model),
+    Part("model", 0.3, crash_model),
     Part("fuzz", 0.1, kernel_fuzz),
-    Part("kill", 0.15, kills),
-    Part("power", 0.1, power_cuts),
-    Part("queue-kill", 0.15, queue_kills),
-    Part("queue-power", 0.1, queue_power_cuts),
-    Part("threads", 0.1, threads),
+    Part("kill", 0.1, kills),
+    Part("power", 0.05, power_cuts),
+    Part("queue-model", 0.15, queue_model),
+    Part("queue-kill", 0.1, queue_kills),
+    Part("queue-power", 0.05, queue_power_cuts),
+    Part("threads", 0.05, threads),
     Part("million", 0.1, million),
 ]
 
