@@ -43,22 +43,6 @@ class ProgressDescription(msgspec.Struct, frozen=True):
     owner: int | None
 
 
-class CountsDescription(msgspec.Struct, frozen=True):
-    """Messages, since the directory was opened; see queues/cursor.py."""
-
-    delivered: int = 0
-    redelivered: int = 0
-    acked: int = 0
-    stale: int = 0
-    failed: int = 0
-    returned: int = 0
-    dead_lettered: int = 0
-    dropped: int = 0
-    expired: int = 0
-    filtered: int = 0
-    lost: int = 0
-
-
 class GroupDescription(msgspec.Struct, frozen=True):
     """`lag` counts every message that the group has not settled, `depth` only those that came after it was created or
     reset; `lag_s` is the age of the oldest one it has not settled."""
@@ -81,7 +65,7 @@ class GroupDescription(msgspec.Struct, frozen=True):
     waiting: int
     ready: int
     parked: int
-    counts: CountsDescription
+    counts: Tally
     partitions: list[ProgressDescription]
 
 
@@ -183,9 +167,9 @@ def _member(consumer: Consumer) -> MemberDescription:
     return MemberDescription(consumer.number, consumer.partitions, consumer.prefetch, consumer.held)
 
 
-def _counts(tallies: list[Tally]) -> CountsDescription:
-    fields = CountsDescription.__struct_fields__
-    return CountsDescription(**{field: sum([getattr(tally, field) for tally in tallies]) for field in fields})
+def _counts(tallies: list[Tally]) -> Tally:
+    fields = Tally.__struct_fields__
+    return Tally(**{field: sum([getattr(tally, field) for tally in tallies]) for field in fields})
 
 
 async def _oldest_unsettled_ms(group: Group, unit: Unit) -> int | None:

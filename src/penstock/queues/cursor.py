@@ -7,6 +7,8 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 
+import msgspec
+
 from penstock.kernels import rows
 from penstock.kernels.window import NEVER_MS, EntryState, Window
 from penstock.queues import records
@@ -20,8 +22,7 @@ _BY_POLICY = _LATEST = -1
 _DRAINED_ENTRIES, _DRAINED_OFFSETS = 50_000, 200_000
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     """Messages, since the broker was opened."""
 
     delivered: int = 0
