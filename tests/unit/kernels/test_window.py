@@ -419,7 +419,7 @@ def test_the_memory_of_a_crowd_with_keys_is_given_back(kernel: Kernel) -> None:
     deliver(window, range(5000), [1 + offset % 300 for offset in range(5000)])
     nack(window, 0, delay=0)
     window.settle_below(5000)
-    assert (window.pending, window.capacity) == (0, 1024)
+    assert (window.pending, window.capacity) == (0, 128)
     assert deliver(window, range(5000, 5002), [4, 4]) == [5000, 5001]
     nack(window, 5000)
     assert states(window) == {5000: "BACKOFF", 5001: "PARKED"}
