@@ -85,8 +85,13 @@ class Bridge:
         """Begin the work, behind that of earlier calls; the caller is told of its end."""
         self._inbox.append(_Job(self._tell(work, caller), work, caller))
         if not self._is_woken:
-            self._is_woken = True
-            self._wake()
+            try:
+                self._is_woken = True
+                self._wake()
+            except BaseException:
+                # A signal handler raised: the next one has to wake the loop.
+                self._is_woken = False
+                raise
         if self._ended is not None:
             self._refuse_all(self._ended)
 

@@ -59,9 +59,9 @@ class Columns:
         expiry: Sequence[int] | None = None,
     ) -> Columns:
         """For callers that hold an object per record: tools and tests, not the hot path."""
-        given = (values, keys, topics, properties, native, expiry)
-        if any(len(column) != len(values) for column in given if column is not None):
-            raise InvalidArgument("the columns of a batch differ in length")
+        for column in (keys, topics, properties, native, expiry):
+            if column is not None and len(column) != len(values):
+                raise InvalidArgument("the columns of a batch differ in length")
         parts: list[bytes] = []
         value = _append(parts, values)
         key = _append(parts, keys) if keys is not None else None
@@ -168,7 +168,8 @@ def _append(parts: list[bytes], entries: Sequence[bytes]) -> Spans:
     """Spans of the entries behind what `parts` holds already."""
     first = sum(map(len, parts))
     parts.append(b"".join(entries))
-    ends = array("i", accumulate(map(len, entries), initial=first))
+    # From a list: an array made from an iterator grows entry by entry.
+    ends = array("i", list(accumulate(map(len, entries), initial=first)))
     return Spans(ends[:-1], ends[1:])
 
 
