@@ -65,20 +65,41 @@ class Ledger:
 
     def _start(self, level: Durability, future: asyncio.Future[None]) -> None:
         del self._flushed[level]
-        task = self._loop.create_task(self._flush(level, self._dirty.pop(level, {}), future))
+        units = self._dirty.pop(level, {})
+        if self._is_staged_now(units, future):
+            return
+        task = self._loop.create_task(self._flush(level, units, future))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _flush(self, level: Durability, units: dict[Unit, None], future: asyncio.Future[None]) -> None:
-        def late() -> list[Part]:
-            found = _enough(units)
-            if not found:
-                raise _NothingToSay
-            return state_parts(found)
+    def _is_staged_now(self, units: dict[Unit, None], future: asyncio.Future[None]) -> bool:
+        """What is nearly always so: there is something to say, room for it, and one frame takes it all."""
+        under_way: asyncio.Future[None] = self._loop.create_future()
+
+        def done(error: PenstockError | None) -> None:
+            self._under_way.discard(under_way)
+            under_way.set_result(None)
+            if not units:
+                _tell(future, error)
 
         try:
+            if not self._shard.commit_now(lambda: _said(units), done):
+                return False
+        except _NothingToSay:
+            return False
+        except PenstockError as error:
+            _tell(future, error)
+            return True
+        if not under_way.done():
+            self._under_way.add(under_way)
+        return not units
+
+    async def _flush(self, level: Durability, units: dict[Unit, None], future: asyncio.Future[None]) -> None:
+        try:
+            if not units:
+                raise _NothingToSay
             while units:
-                await self._commit((), late)
+                await self._commit((), lambda: _said(units))
         except _NothingToSay:
             # What was noted is in a frame that somebody else has staged: a move, a transaction, a snapshot.
             await self._staged(level, future)
@@ -127,6 +148,22 @@ def drained(unit: Unit, groups: Collection[int] | None = None) -> list[bytes]:
 
 def state_parts(found: dict[Unit, list[bytes]]) -> list[tuple[Log, Columns]]:
     return [(unit.state, Columns.of(values)) for unit, values in found.items() if values]
+
+
+def _said(units: dict[Unit, None]) -> list[Part]:
+    found = _enough(units)
+    if not found:
+        raise _NothingToSay
+    return state_parts(found)
+
+
+def _tell(future: asyncio.Future[None], error: PenstockError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:

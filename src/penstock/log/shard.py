@@ -143,6 +143,16 @@ class Shard:
         await future
         return offsets
 
+    def commit_now(self, late: LateParts, done: Done) -> bool:
+        """Stage what `late` gives as a settlement, in this turn of the loop; `done` is called when it is committed, or
+        with what went wrong. False, and `late` was not asked, if it would have to wait for room."""
+        if self._turns or not self._is_let_in(Purpose.SETTLE, 0):
+            return False
+        self._refuse(Purpose.SETTLE)
+        self._engine.stage(late(), done, Purpose.SETTLE)
+        self._storage.bell.ring()
+        return True
+
     async def _commit_in_turn(self, parts: Sequence[Part], purpose: Purpose, late: LateParts | None) -> list[Offset]:
         """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that commits
         keep the order of calls."""
