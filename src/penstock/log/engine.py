@@ -105,14 +105,16 @@ class Engine:
         for number, (log, columns) in enumerate(parts):
             if log.fault is not None:
                 raise log.fault
-            ready = encoded is not None and number < len(encoded)
-            batch = encoded[number] if encoded and ready else batches.encode(columns, log.settings.compression)
+            if encoded is not None and number < len(encoded):
+                batch = encoded[number]
+            else:
+                batch = batches.encode(columns, log.settings.compression)
             first = ends.get(log.number, log.bounds.end)
             timestamp = max(now, log.last_timestamp)
             batches.seal(batch, first, log.bounds.epoch, timestamp)
             end = ends[log.number] = first + columns.count
             entries.append(Entry(log.number, batch, None, first, end, columns.count, timestamp, timestamp))
-        level = max(log.settings.durability for log, _ in parts)
+        level = max([log.settings.durability for log, _ in parts])
         self._submit(entries, level, done, purpose)
         return [Offset(entry.first) for entry in entries]
 
@@ -302,7 +304,8 @@ class Engine:
             if (log := self.logs.get(number)) is not None:
                 gone = log.written(written.sequence)
                 self.usage.tail -= sum([len(batch.data) for batch in gone])
-                self._recently.add(log, gone)
+                if log.on_commit is not None:
+                    self._recently.add(log, gone)
         for number, reason in written.stopped.items():
             self._poison(number, reason)
         self.room()

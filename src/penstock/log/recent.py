@@ -42,8 +42,12 @@ class RecentBatches:
         return self._batches[at]
 
 
+# Of single messages a bound in bytes would keep that many objects that the garbage collector has to look at.
+_MOST_BATCHES = 8192
+
+
 class Recently:
-    """A bound in bytes over all logs: what came first goes first."""
+    """A bound in bytes and in number over all logs: what came first goes first."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes, self._bytes = limit_bytes, 0
@@ -54,7 +58,7 @@ class Recently:
             log.recent.add(batch)
             self._order.append((log, batch))
             self._bytes += len(batch.data)
-        while self._bytes > self._limit_bytes:
+        while self._bytes > self._limit_bytes or len(self._order) > _MOST_BATCHES:
             other, oldest = self._order.popleft()
             other.recent.drop(oldest)
             self._bytes -= len(oldest.data)
