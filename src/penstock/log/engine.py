@@ -102,19 +102,21 @@ class Engine:
         now = self._clock.now_ms()
         ends: dict[LogNumber, int] = {}
         entries: list[Entry] = []
+        level = Durability.MEMORY
         for number, (log, columns) in enumerate(parts):
             if log.fault is not None:
                 raise log.fault
+            settings, bounds, count = log.settings, log.bounds, columns.count
             if encoded is not None and number < len(encoded):
                 batch = encoded[number]
             else:
-                batch = batches.encode(columns, log.settings.compression)
-            first = ends.get(log.number, log.bounds.end)
+                batch = batches.encode(columns, settings.compression)
+            first = ends.get(log.number, bounds.end)
             timestamp = max(now, log.last_timestamp)
-            batches.seal(batch, first, log.bounds.epoch, timestamp)
-            end = ends[log.number] = first + columns.count
-            entries.append(Entry(log.number, batch, None, first, end, columns.count, timestamp, timestamp))
-        level = max([log.settings.durability for log, _ in parts])
+            batches.seal(batch, first, bounds.epoch, timestamp)
+            end = ends[log.number] = first + count
+            entries.append(Entry(log.number, batch, None, first, end, count, timestamp, timestamp))
+            level = max(level, settings.durability)
         self._submit(entries, level, done, purpose)
         return [Offset(entry.first) for entry in entries]
 

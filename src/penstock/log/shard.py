@@ -138,7 +138,10 @@ class Shard:
             return await self._commit_in_turn(parts, purpose, late)
         self._refuse(purpose)
         future: asyncio.Future[None] = self._loop.create_future()
-        offsets = self._stage(parts, purpose, late, None, future)
+        if late is None:
+            offsets = self._engine.stage(parts, partial(_resolve, future), purpose)
+        else:
+            offsets = self._stage(parts, purpose, late, None, future)
         self._storage.bell.ring()
         await future
         return offsets
