@@ -11,7 +11,7 @@ import click
 
 from bench import noise
 from bench.against import embedded
-from bench.kernels import checksum, loops, topics, window
+from bench.kernels import checksum, loops, mqtt, topics, window
 from bench.measure import Benchmark, Comparison, Run
 from bench.path import (
     append,
@@ -52,6 +52,7 @@ BENCHMARKS = {
         loops,
         window,
         topics,
+        mqtt,
     )
 }
 

@@ -1,5 +1,5 @@
-"""Mutated batches and frames through the kernels, each placed against a page that must not be touched: a read outside
-the buffer ends the process. `python -m tests.fuzz.kernels_fuzz --count 1000000 --seed 1`"""
+"""Mutated batches, frames and packets through the kernels, each placed against a page that must not be touched: a read
+outside the buffer ends the process. `python -m tests.fuzz.kernels_fuzz --count 1000000 --seed 1`"""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import sys
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from tests.fuzz.packets import mutate_stream, seed_stream, some_limits, try_stream
 
 import penstock.kernels
 from penstock.core.errors import CorruptBatch, CorruptFrame
@@ -160,6 +162,15 @@ def try_entries(data: memoryview, rng: random.Random) -> None:
         assert 0 <= out[4 * row + 2] <= out[4 * row + 3] <= len(data)
 
 
+def once_packets(rng: random.Random, pages: GuardedPages, streams: list[tuple[int, bytes]], tally: Tally) -> None:
+    version, stream = rng.choice(streams)
+    placed = pages.place(mutate_stream(rng, stream), rng.random() < 0.7)
+    if reason := try_stream(placed, some_limits(rng, version)):
+        tally.refuse(f"packet {reason:#x}")
+    else:
+        tally.accepted += 1
+
+
 def once(rng: random.Random, pages: GuardedPages, seeds: list[bytes], tables: list[bytes], tally: Tally) -> None:
     at_end = rng.random() < 0.7
     mutant = with_right_lengths(rng, mutate(rng, rng.choice(seeds), 8 if rng.random() < 0.2 else HEADER_BYTES))
@@ -181,9 +192,11 @@ def run(count: int, seed: int) -> Tally:
     rng, pages, tally = random.Random(seed), GuardedPages(), Tally()
     seeds = [seed_batch(rng) for _ in range(200)]
     tables = [seed_entries(rng) for _ in range(50)]
+    streams = [seed_stream(rng) for _ in range(200)]
     for number in range(count):
         try:
             once(rng, pages, seeds, tables, tally)
+            once_packets(rng, pages, streams, tally)
         except Exception:
             print(f"failed at mutant {number} of --seed {seed}", file=sys.stderr)
             raise

@@ -208,6 +208,7 @@ class Broker:
     async def keep_up(self, now: int) -> None:
         """Groups and queues that nobody uses go, producers are forgotten, snapshots are written."""
         for queue in list(self.declaring.queues.values()):
+            await asyncio.sleep(0)
             try:
                 await self._keep_up_queue(queue, now)
             except PenstockError as error:
@@ -220,6 +221,8 @@ class Broker:
                 await self.declaring.delete_group(group)
         for unit in list(queue.units.values()):
             unit.producers.expire(now)
+            for cursor in unit.cursors.values():
+                cursor.rest()
             if snapshots.is_due(unit, now):
                 await snapshots.write(self.shard, queue, unit, now)
         if queue.record.is_auto and queue.is_unused(now, _AUTO_QUEUE_MS):

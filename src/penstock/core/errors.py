@@ -34,6 +34,8 @@ class ErrorCode(enum.Enum):
     OUT_OF_ORDER = "out-of-order"
     FENCED_PRODUCER = "fenced-producer"
     FENCED_MEMBER = "fenced-member"
+    MALFORMED_PACKET = "malformed-packet"
+    PROTOCOL_ERROR = "protocol-error"
 
 
 class PenstockError(Exception):

@@ -38,6 +38,7 @@ cdef class Entries:
     cdef int use_keys(self) except -1
     cdef int tidy(self) except -1
     cdef int clear(self) except -1
+    cpdef int give_memory_back(self) except -1
 
     @cython.locals(i=Py_ssize_t)
     cdef int clear_faults(self, Py_ssize_t start) except -1

@@ -65,6 +65,7 @@ class Cursor:
         self._settled_ranges = array("q")
         self._touched: set[int] = set()
         self._is_placed = False
+        self._rested_next = -1
         self.leaving: set[int] = set()
         """on their way to the dead letters: they stay held, and nothing that is said of them counts"""
 
@@ -253,6 +254,12 @@ class Cursor:
         """Let what waited long enough be handed out again; the leases that ran out, still held."""
         out = array("q", bytes(8 * self.window.held))
         return out[: self.window.expire(now, out)]
+
+    def rest(self) -> None:
+        """To be called now and then: a window that nobody used since the last time lets go of its memory."""
+        if self.window.next == self._rested_next:
+            self.window.give_memory_back()
+        self._rested_next = self.window.next
 
     # Numbers
 

@@ -419,7 +419,7 @@ def test_the_memory_of_a_crowd_with_keys_is_given_back(kernel: Kernel) -> None:
     deliver(window, range(5000), [1 + offset % 300 for offset in range(5000)])
     nack(window, 0, delay=0)
     window.settle_below(5000)
-    assert (window.pending, window.capacity) == (0, 128)
+    assert (window.pending, window.capacity) == (0, 1024)
     assert deliver(window, range(5000, 5002), [4, 4]) == [5000, 5001]
     nack(window, 5000)
     assert states(window) == {5000: "BACKOFF", 5001: "PARKED"}
@@ -492,3 +492,17 @@ def test_a_dump_restores_the_same_entries(kernel: Kernel) -> None:
 def test_an_entry_in_flight_cannot_be_restored(kernel: Kernel) -> None:
     with pytest.raises(InvalidArgument):
         kernel.Window(0).restore(0, EntryState.INFLIGHT, 0, 1, 0, 0, 0)
+
+
+@kernels
+def test_an_empty_window_that_rests_has_no_memory(kernel: Kernel) -> None:
+    window = kernel.Window(0)
+    deliver(window, range(300), [1 + offset % 7 for offset in range(300)])
+    window.give_memory_back()
+    assert window.pending == 300, "not while something is pending"
+    window.settle_below(300)
+    window.give_memory_back()
+    assert window.capacity == 0
+    assert deliver(window, range(300, 303), [4, 0, 4]) == [300, 301, 302]
+    ack(window, 300, 301, 302)
+    assert (window.pending, window.floor) == (0, 303)

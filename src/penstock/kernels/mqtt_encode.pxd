@@ -1,0 +1,62 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from penstock.kernels cimport memory
+
+cdef int _TOPIC, _TOPIC_END, _PROPERTIES, _PROPERTIES_END, _VALUE, _VALUE_END, _EXPIRES, _SPAN_WORDS, _LAST_ID
+
+
+@cython.locals(i=Py_ssize_t, size=int64_t, at=int64_t, head=int, out="unsigned char[::1]")
+cpdef bytearray encode_acks(int kind, const int[::1] packet_ids, const int[::1] reasons, int version)
+
+
+@cython.locals(place=Py_ssize_t, count=Py_ssize_t, candidate=int, _=int)
+cpdef int next_packet_ids(int first, const int[::1] used, int[::1] out) except -1
+
+
+@cython.locals(i=Py_ssize_t)
+cpdef int patch_packet_ids(unsigned char[::1] packets, const int[::1] positions, const int[::1] packet_ids) except -1
+
+
+@cython.locals(i=Py_ssize_t)
+cpdef int batch_spans(
+    const unsigned char[::1] body, const long long[::1] layout, const int[::1] rows, long long[::1] spans
+) except -1
+
+
+@cython.locals(i=Py_ssize_t, start=int64_t, end=int64_t)
+cdef int _put_spans(
+    const unsigned char[::1] body,
+    int64_t offsets_at,
+    int64_t bytes_at,
+    const int[::1] rows,
+    long long[::1] spans,
+    int64_t word,
+) except -1
+
+
+@cython.locals(i=Py_ssize_t, start=int64_t, end=int64_t, offsets_at=int64_t, bytes_at=int64_t, topic=int64_t)
+cdef int _put_topics(
+    const unsigned char[::1] body, const long long[::1] layout, const int[::1] rows, long long[::1] spans
+) except -1
+
+
+@cython.locals(i=Py_ssize_t, at=int64_t, row=int64_t)
+cpdef int column_spans(
+    const int[::1] topic_index,
+    const int[::1] topic_starts,
+    const int[::1] topic_ends,
+    const int[::1] property_starts,
+    const int[::1] property_ends,
+    const int[::1] value_starts,
+    const int[::1] value_ends,
+    const long long[::1] expiry,
+    const int[::1] rows,
+    long long[::1] spans,
+) except -1
+
+
+@cython.locals(i=Py_ssize_t, topic=int64_t, told=int)
+cpdef int mark_aliases(
+    const int[::1] topic_index, const int[::1] rows, int[::1] topic_aliases, int[::1] out
+) except -1

@@ -1,0 +1,162 @@
+"""Acknowledgements in bulk, packet ids, and what mqtt_publish needs to know of the messages it encodes.
+
+Packet ids are 1 to 65535, positions and row numbers below 2**31."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TypeAlias
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.ports import Buffer
+from penstock.kernels import memory
+
+Ints: TypeAlias = "array[int] | None"
+
+SPAN_WORDS = 7
+_TOPIC, _TOPIC_END, _PROPERTIES, _PROPERTIES_END, _VALUE, _VALUE_END, _EXPIRES, _SPAN_WORDS = range(8)
+_LAST_ID = 65535
+
+
+def encode_acks(kind: int, packet_ids: array[int], reasons: Ints, version: int) -> bytearray:
+    """PUBACK (4) to PUBCOMP (7), one for each id, in four bytes where the reason is 0. MQTT 3.1.1 (version 4) has no
+    reasons: InvalidArgument for one that is not 0."""
+    if kind < 4 or kind > 7 or (reasons is not None and len(reasons) < len(packet_ids)):
+        raise InvalidArgument("acknowledgements are of kind 4 to 7, with a reason for each packet id")
+    size = 4 * len(packet_ids)
+    if reasons is not None:
+        for i in range(len(packet_ids)):
+            size += reasons[i] != 0
+        if version < 5 and size > 4 * len(packet_ids):
+            raise InvalidArgument("MQTT 3.1.1 has no reasons to refuse a packet: close the connection")
+    whole = bytearray(size)
+    out = whole
+    head = kind << 4 | (2 if kind == 6 else 0)
+    at = 0
+    for i in range(len(packet_ids)):
+        if packet_ids[i] < 1 or packet_ids[i] > _LAST_ID:
+            raise InvalidArgument("a packet id is 1 to 65535")
+        out[at] = head
+        out[at + 1] = 2
+        out[at + 2] = packet_ids[i] >> 8
+        out[at + 3] = packet_ids[i] & 0xFF
+        at += 4
+        if reasons is not None and reasons[i] != 0:
+            out[at - 3] = 3
+            out[at] = reasons[i] & 0xFF
+            at += 1
+    return whole
+
+
+def next_packet_ids(first: int, used: array[int], out: array[int]) -> int:
+    """Ids from `first` on, behind 65535 from 1 on, to `out`, without those in `used` (rising). How many: all that `out`
+    has room for, or all that are free."""
+    if first < 1 or first > _LAST_ID:
+        raise InvalidArgument("a packet id is 1 to 65535")
+    place = 0
+    while place < len(used) and used[place] < first:
+        place += 1
+    count, candidate = 0, first
+    for _ in range(_LAST_ID):
+        if count == len(out):
+            break
+        if place < len(used) and used[place] == candidate:
+            place += 1
+        else:
+            out[count] = candidate
+            count += 1
+        candidate += 1
+        if candidate > _LAST_ID:
+            candidate, place = 1, 0
+    return count
+
+
+def patch_packet_ids(packets: bytearray, positions: array[int], packet_ids: array[int]) -> int:
+    """Other ids into encoded packets, at the positions that the encoder told; 0 is no position."""
+    if len(packet_ids) < len(positions):
+        raise InvalidArgument("there are fewer packet ids than packets")
+    for i in range(len(positions)):
+        if packet_ids[i] < 1 or packet_ids[i] > _LAST_ID or positions[i] < 0:
+            raise InvalidArgument("a packet id is 1 to 65535, its position not negative")
+        if positions[i]:
+            packets[positions[i]] = packet_ids[i] >> 8
+            packets[positions[i] + 1] = packet_ids[i] & 0xFF
+    return 0
+
+
+def batch_spans(body: Buffer, layout: array[int], rows: array[int], spans: array[int]) -> int:
+    """Where topic, properties and value of the given rows of a checked batch are, and when they expire: SPAN_WORDS
+    words ('q') a row. `layout` is that of log.batch.Batch."""
+    _put_topics(body, layout, rows, spans)
+    _put_spans(body, layout[9], layout[10], rows, spans, _PROPERTIES)
+    _put_spans(body, layout[13], layout[14], rows, spans, _VALUE)
+    for i in range(len(rows)):
+        spans[_SPAN_WORDS * i + _EXPIRES] = memory.load_i64(body, layout[2] + 8 * rows[i]) if layout[2] >= 0 else 0
+    return 0
+
+
+def _put_spans(body: Buffer, offsets_at: int, bytes_at: int, rows: array[int], spans: array[int], word: int) -> int:
+    """Start and end of each row's entry to two words of its spans."""
+    for i in range(len(rows)):
+        start = end = 0
+        if offsets_at >= 0:
+            start = bytes_at + memory.load_i32(body, offsets_at + 4 * rows[i])
+            end = bytes_at + memory.load_i32(body, offsets_at + 4 * rows[i] + 4)
+        spans[_SPAN_WORDS * i + word] = start
+        spans[_SPAN_WORDS * i + word + 1] = end
+    return 0
+
+
+def _put_topics(body: Buffer, layout: array[int], rows: array[int], spans: array[int]) -> int:
+    offsets_at, bytes_at = layout[5], layout[6]
+    for i in range(len(rows)):
+        start = end = 0
+        if layout[3] >= 0:
+            topic = memory.load_i32(body, layout[3] + 4 * rows[i])
+            start = bytes_at + memory.load_i32(body, offsets_at + 4 * topic)
+            end = bytes_at + memory.load_i32(body, offsets_at + 4 * topic + 4)
+        spans[_SPAN_WORDS * i + _TOPIC] = start
+        spans[_SPAN_WORDS * i + _TOPIC_END] = end
+    return 0
+
+
+def column_spans(
+    topic_index: Ints,
+    topic_starts: Ints,
+    topic_ends: Ints,
+    property_starts: Ints,
+    property_ends: Ints,
+    value_starts: array[int],
+    value_ends: array[int],
+    expiry: Ints,
+    rows: array[int],
+    spans: array[int],
+) -> int:
+    """The same for rows of log.columns.Columns: messages on their way in, which are handed on at once."""
+    for i in range(len(rows)):
+        at = _SPAN_WORDS * i
+        row = rows[i]
+        spans[at + _TOPIC] = spans[at + _TOPIC_END] = spans[at + _PROPERTIES] = spans[at + _PROPERTIES_END] = 0
+        if topic_index is not None and topic_starts is not None and topic_ends is not None:
+            spans[at + _TOPIC] = topic_starts[topic_index[row]]
+            spans[at + _TOPIC_END] = topic_ends[topic_index[row]]
+        if property_starts is not None and property_ends is not None:
+            spans[at + _PROPERTIES] = property_starts[row]
+            spans[at + _PROPERTIES_END] = property_ends[row]
+        spans[at + _VALUE] = value_starts[row]
+        spans[at + _VALUE_END] = value_ends[row]
+        spans[at + _EXPIRES] = 0 if expiry is None else expiry[row]
+    return 0
+
+
+def mark_aliases(topic_index: array[int], rows: array[int], topic_aliases: array[int], out: array[int]) -> int:
+    """What encode() takes as `aliases`: topic_aliases[t] is 0 if topic t has none, the alias if the client knows it
+    already, -alias if it is to be told, which happens in the first row; it is positive then. How many were told."""
+    told = 0
+    for i in range(len(rows)):
+        topic = topic_index[rows[i]]
+        out[i] = topic_aliases[topic]
+        if out[i] < 0:
+            topic_aliases[topic] = -out[i]
+            told += 1
+    return told
