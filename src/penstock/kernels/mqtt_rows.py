@@ -80,6 +80,8 @@ def group_topics(
                 number = distinct
                 table[slot] = number
                 table[room + number] = slot
+        else:
+            table[room + number] = -1
         if number == distinct:
             firsts[number] = i
             distinct += 1

@@ -63,6 +63,12 @@ def naive_groups(rows: list[tuple[bytes, int]]) -> tuple[list[int], list[int], l
 
 
 @BUILDS
+def test_an_alias_from_before_has_no_place_in_the_table(mqtt_rows: ModuleType) -> None:
+    rows = [(b"a", 0), (b"b", 0), (b"", 1), (b"", 0)]
+    assert grouped(mqtt_rows, rows, seed=1, scratch=2) == naive_groups(rows)
+
+
+@BUILDS
 @given(
     rows=st.lists(st.tuples(st.sampled_from(TOPICS), st.sampled_from([0, 0, 0, 1, 2, 7])), max_size=40),
     seed=st.integers(0, 2**64 - 1),
