@@ -145,7 +145,7 @@ class Broker:
         return Publisher(next(self._numbers))
 
     def transaction(self, publisher: Publisher) -> Transaction:
-        return Transaction(self.shard, self.publishing, self.settling, self.ledger, publisher)
+        return Transaction(self.shard, self.publishing, self.settling, publisher)
 
     # Consuming
 
@@ -238,7 +238,7 @@ class Broker:
 def _named(delivery: Delivery, places: array[int] | None) -> tuple[array[int], array[int] | None]:
     offsets, deliveries = delivery.offsets, delivery.deliveries
     if places is None:
-        return offsets, deliveries if deliveries is not None else None
+        return offsets, deliveries
     return (
         array("q", [offsets[place] for place in places]),
         None if deliveries is None else array("i", [deliveries[place] for place in places]),

@@ -92,8 +92,7 @@ class Consumer:
                 if hold is not None and not hold.is_revoked:
                     room -= await self._take_from(hold, room, found)
         except BaseException:
-            # Cancelled while a file was read: nobody will get what was taken so far.
-            self.group.take_back(self, found)
+            self.group.take_back(found)
             raise
         return found
 

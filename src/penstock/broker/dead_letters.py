@@ -10,6 +10,7 @@ from penstock.broker.alerts import Alerts
 from penstock.broker.group import Group
 from penstock.broker.ledger import Ledger
 from penstock.broker.publisher import Publisher
+from penstock.broker.publishing import passing
 from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
 from penstock.log.batch import Row
@@ -57,22 +58,26 @@ class DeadLetters:
         self, group: Group, unit: Unit, target: Queue | None, letters: list[tuple[Row, DeadLetter]]
     ) -> None:
         cursor = group.cursor(unit)
-        parts = [] if target is None else await self._parts(cursor, target, letters)
-        letters = _leaving(cursor, letters)
-        if not letters:
-            return
 
         def settle() -> None:
             for row, _ in _leaving(cursor, letters):
                 cursor.settle(row.offset, row.offset + 1)
 
         if target is None:
+            letters = _leaving(cursor, letters)
+            if not letters:
+                return
             settle()
             cursor.tally.dropped += len(letters)
             logger.warning("%d messages given up and dropped queue=%s group=%s", len(letters), unit.queue, group.name)
             await self._ledger.flush([unit])
             return
-        await self._ledger.commit(parts, unit, group.number, settle)
+        async with passing([target]):
+            parts = await self._parts(cursor, target, letters)
+            letters = _leaving(cursor, letters)
+            if not letters:
+                return
+            await self._ledger.commit(parts, unit, group.number, settle)
         cursor.tally.dead_lettered += len(letters)
         self._alerts.tell(group.queue, target.name, [facts for _, facts in letters])
 

@@ -212,15 +212,19 @@ class Group:
     async def _pull_once(self, number: int, limit: int, lease_ms: int) -> list[Delivery]:
         found: list[Delivery] = []
         self.last_used_ms = now = self.now()
-        for unit in self.queue.units_in_turn():
-            if limit <= 0 or self.is_paused:
-                break
-            cursor, before = self.cursor(unit), len(found)
-            self.look_at_due(unit, cursor, now)
-            await Taking(self, unit, cursor, number, now + lease_ms, lambda: True).take(limit, now, found)
-            if len(found) > before:
-                limit -= sum([len(delivery) for delivery in found[before:]])
-                self.watch_due(unit, cursor)
+        try:
+            for unit in self.queue.units_in_turn():
+                if limit <= 0 or self.is_paused:
+                    break
+                cursor, before = self.cursor(unit), len(found)
+                self.look_at_due(unit, cursor, now)
+                await Taking(self, unit, cursor, number, now + lease_ms, lambda: True).take(limit, now, found)
+                if len(found) > before:
+                    limit -= sum([len(delivery) for delivery in found[before:]])
+                    self.watch_due(unit, cursor)
+        except BaseException:
+            self.take_back(found)
+            raise
         return found
 
     def stop_at(self, unit: Unit) -> int:
@@ -328,14 +332,15 @@ class Group:
         if cursor.window.ready:
             self.notify(unit.partition)
 
-    def take_back(self, consumer: Consumer, found: list[Delivery]) -> None:
-        """What was taken for a consumer and never reached it."""
+    def take_back(self, found: list[Delivery]) -> None:
+        """What was taken and never reached anybody: whoever asked was cancelled while a file was read."""
         for delivery in found:
-            cursor = self.cursor(delivery.unit)
-            cursor.give_back_some(delivery.offsets, consumer.number, self.now())
-            if (hold := consumer.holds.get(delivery.unit.partition)) is not None:
-                hold.held = cursor.held_by(consumer.number)
-            self.notify(delivery.unit.partition)
+            cursor, partition = self.cursor(delivery.unit), delivery.unit.partition
+            cursor.give_back_some(delivery.offsets, delivery.consumer, self.now())
+            consumer = self.consumers.get(delivery.consumer)
+            if consumer is not None and (hold := consumer.holds.get(partition)) is not None:
+                hold.held = cursor.held_by(delivery.consumer)
+            self.notify(partition)
 
     def watch_clock(self, consumer: Consumer, hold: Hold, due: int | None = None) -> None:
         """It rings at the latest one timeout after something happened, and then looks at what is the oldest."""

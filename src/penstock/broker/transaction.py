@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.broker.delivery import Delivery
-from penstock.broker.ledger import Ledger, drained, state_parts
+from penstock.broker.ledger import drained, state_parts
 from penstock.broker.publisher import Publisher
 from penstock.broker.publishing import Published, Publishing, passing
 from penstock.broker.queue import Placed, Queue
@@ -37,11 +37,9 @@ class _Ack:
 class Transaction:
     """Gather with put() and ack(), then commit() once. Until then nothing has happened. Used from the loop."""
 
-    def __init__(
-        self, shard: Shard, publishing: Publishing, settling: Settling, ledger: Ledger, publisher: Publisher
-    ) -> None:
+    def __init__(self, shard: Shard, publishing: Publishing, settling: Settling, publisher: Publisher) -> None:
         self._shard, self._publishing, self._settling = shard, publishing, settling
-        self._ledger, self._publisher = ledger, publisher
+        self._publisher = publisher
         self._puts: list[_Put] = []
         self._acks: list[_Ack] = []
         self._is_done = False

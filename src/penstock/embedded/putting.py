@@ -92,19 +92,22 @@ class Inlet:
 
     async def _commit(self, queue: Queue, groups: dict[int | None, list[Put]]) -> list[str]:
         broker, parts, taken = self._runtime.broker, list[Part](), list[tuple[Columns, list[int]]]()
-        partitions = queue.settings.partitions
-        for partition, puts in groups.items():
-            columns = columns_of([put.parts for put in puts])
-            some, placed = await broker.publishing.accept(queue, columns, puts[0].publisher, partition)
-            parts += some
-            taken.append((columns, [number for number, _ in placed]))
-        offsets = iter(await broker.shard.commit(parts))
-        queue.published += sum([columns.count for columns, _ in taken])
-        return [
-            message_id
-            for columns, numbers in taken
-            for message_id in _ids(queue, columns, partitions, {number: next(offsets) for number in numbers})
-        ]
+        await queue.gate.enter()
+        try:
+            for partition, puts in groups.items():
+                columns = columns_of([put.parts for put in puts])
+                some, placed = await broker.publishing.accept(queue, columns, puts[0].publisher, partition)
+                parts += some
+                taken.append((columns, [number for number, _ in placed]))
+            offsets = iter(await broker.shard.commit(parts))
+            queue.published += sum([columns.count for columns, _ in taken])
+            return [
+                message_id
+                for columns, numbers in taken
+                for message_id in _ids(queue, columns, {number: next(offsets) for number in numbers})
+            ]
+        finally:
+            queue.gate.leave()
 
 
 def _fail(puts: list[Put], error: BaseException) -> None:
@@ -114,18 +117,14 @@ def _fail(puts: list[Put], error: BaseException) -> None:
         put.caller.failed(copy(told))
 
 
-def _ids(queue: Queue, columns: Columns, partitions: int, following: dict[int, int]) -> list[str]:
-    """Of each row, from the first offset in each partition. `partitions` is how many the queue had before; it may have
-    grown meanwhile."""
+def _ids(queue: Queue, columns: Columns, following: dict[int, int]) -> list[str]:
+    """Of each row, from the first offset in each partition."""
     if len(following) == 1:
         [(partition, first)] = following.items()
         prefix = queue.message_id_prefix(partition)
         return [f"{prefix}{first + row}" for row in range(columns.count)]
-    numbers = columns.partitions(partitions)
-    if set(numbers) != following.keys():
-        numbers = columns.partitions(queue.settings.partitions)
     found = []
-    for partition in numbers:
+    for partition in columns.partitions(queue.settings.partitions):
         found.append(f"{queue.message_id_prefix(partition)}{following[partition]}")
         following[partition] += 1
     return found

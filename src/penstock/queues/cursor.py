@@ -151,7 +151,9 @@ class Cursor:
     def settle(self, first: int, stop: int) -> int:
         """Whatever waits or is held in first..stop - 1 is done with; how many these were."""
         before = self.window.pending
-        if self.leaving:
+        if stop == first + 1:
+            self.leaving.discard(first)
+        elif self.leaving:
             self.leaving = {offset for offset in self.leaving if not first <= offset < stop}
         self.window.settle_range(first, stop)
         self._settled_ranges.extend((first, min(stop, self._logged_next)) if first < self._logged_next else ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,3 +72,30 @@ def test_a_call_that_is_taken_once_names_its_offsets_each_time(tmp_path: Path) -
 
 def _places(placed: Sequence[tuple[int, int, int]]) -> set[tuple[int, int]]:
     return {(partition, base + row) for partition, base, rows in placed for row in range(rows)}
+
+
+def test_a_pull_that_is_cancelled_while_it_reads_gives_back_what_it_took(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as on:
+            queue = await on.queue(partitions=2)
+            for partition in (0, 1):
+                await on.put(queue, b"v", partition=partition)
+            group, session, reading = await on.broker.group(queue, "g"), on.broker.session(), asyncio.Event()
+            unit = next(queue.units_in_turn())  # the last one of the next turn
+
+            async def hang(offset: int) -> StoredBatch | None:
+                reading.set()
+                await asyncio.Event().wait()
+                return None
+
+            unit.stored = hang  # type: ignore[method-assign]  # a disk that does not answer
+            unit.stored_near = lambda offset: None  # type: ignore[method-assign]  # as above
+            pull = asyncio.create_task(on.broker.pull(group, session, 10))
+            await reading.wait()
+            pull.cancel()
+            await asyncio.wait([pull])
+            windows = [group.cursor(each).window for each in queue.units.values()]
+            assert [window.held for window in windows] == [0, 0]
+            assert sum(window.ready for window in windows) == 1, "the one that was taken, and counts as nothing"
+
+    run(main())

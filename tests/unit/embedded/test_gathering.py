@@ -100,3 +100,23 @@ def test_closing_among_many_puts_answers_them_all_and_keeps_what_was_answered(di
         thread.join()
     with penstock.open(directory, options=SMALL) as again:
         assert {message.id for message in again.browse("orders")} >= set(ids)
+
+
+def test_a_put_waits_while_partitions_are_added(directory: Path) -> None:
+    with penstock.open(directory, options=SMALL) as db:
+        db.declare("orders", partitions=1)
+        db.put("orders", b"first", key=b"k")
+        queue = db._runtime.broker.queue("orders")
+        db._runtime.run(queue.gate.close())
+        put = threading.Thread(target=db.put, args=("orders", b"second", b"k"))
+        put.start()
+        put.join(0.2)
+        assert put.is_alive()
+        assert queue.units[0].data.end == 1
+
+        async def open_again() -> None:
+            queue.gate.open()
+
+        db._runtime.run(open_again())
+        put.join(10)
+        assert queue.units[0].data.end == 2
