@@ -31,7 +31,13 @@ from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
-from penstock.queues.names import GroupName, canonical_queue, is_dead_letter_queue, subscription_address
+from penstock.queues.names import (
+    GroupName,
+    SubscriptionAddress,
+    canonical_queue,
+    is_dead_letter_queue,
+    subscription_address,
+)
 from penstock.queues.settings import QueueSettings, change, log_settings, queue_json
 from penstock.queues.templates import Template, resolve
 
@@ -77,7 +83,10 @@ class Declaring:
         return found
 
     def bindings_of(self, namespace: str) -> Bindings:
-        return self.bindings.setdefault(namespace, Bindings())
+        found = self.bindings.get(namespace)
+        if found is None:
+            found = self.bindings[namespace] = Bindings()
+        return found
 
     # Queues
 
@@ -134,14 +143,17 @@ class Declaring:
             return found
         return await self.declared(self.settings_for(name, {"namespace": namespace}), is_auto=True)
 
+    def queue_of(self, address: SubscriptionAddress, namespace: str = "default") -> str | None:
+        """The declared queue that a subscription names, if it is there."""
+        return self.bindings_of(namespace).route(_address(address.path)).prefix_queue
+
     async def subscribed(self, topic_filter: str, namespace: str = "default") -> tuple[Queue, str | None]:
         """The queue that `$queue/…` names, and the filter on routing keys that is left. Where no queue is declared,
         `$queue/orders` and `$queue/orders/#` make one; paths with other wildcards never do."""
         address = subscription_address(topic_filter)
         if address is None:
             raise InvalidArgument(f"{topic_filter!r} names no queue: write $queue/<name>")
-        route = self.bindings_of(namespace).route(_address(address.path))
-        name = route.prefix_queue
+        name = self.queue_of(address, namespace)
         if name is None:
             if address.queue_to_create is None:
                 raise NoSuchQueue(address.path)

@@ -20,6 +20,13 @@ class Gate:
             await self._opened.wait()
         self._under_way += 1
 
+    def enter_now(self) -> bool:
+        """Whether it was open."""
+        if self._opened is not None:
+            return False
+        self._under_way += 1
+        return True
+
     def leave(self) -> None:
         self._under_way -= 1
         if self._empty is not None and not self._under_way:

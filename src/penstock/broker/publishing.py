@@ -6,6 +6,7 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from penstock.broker.declaring import Declaring
@@ -15,10 +16,11 @@ from penstock.broker.publisher import Publisher
 from penstock.broker.queue import Placed, Queue
 from penstock.broker.settling import Settling
 from penstock.broker.unit import Unit
-from penstock.core.errors import InvalidArgument, NoSuchQueue
+from penstock.core.errors import InvalidArgument, NoSuchQueue, PenstockError
 from penstock.core.types import Purpose
 from penstock.kernels import rows
 from penstock.log.columns import Columns
+from penstock.log.engine import Done
 from penstock.log.shard import Part, Shard
 from penstock.queues import dedup, records
 from penstock.queues.dedup import Call, Duplicate, Placement
@@ -82,24 +84,78 @@ class Publishing:
     async def publish(self, columns: Columns, publisher: Publisher, namespace: str = "default") -> list[Published]:
         """By the topics of the rows. NoSuchQueue for a `$queue/…` topic of no queue where none may be made; ordinary
         topics that feed no queue are passed over."""
+        routed = await self._routed(columns, namespace)
+        return await self.publish_into(list(routed.items()), publisher) if routed else []
+
+    async def publish_into(
+        self, wanted: Sequence[tuple[Queue, Columns]], publisher: Publisher, others: Sequence[Part] = ()
+    ) -> list[Published]:
+        """Into each queue its rows, and `others` into their logs, in one frame."""
         found: list[tuple[Queue, list[tuple[int, Columns]]]] = []
         parts: list[Part] = []
-        routed = await self._routed(columns, namespace)
-        if not routed:
-            return []
-        async with passing(routed):
-            for queue, mine in routed.items():
+        async with passing([queue for queue, _ in wanted]):
+            for queue, mine in wanted:
                 self.refuse(queue, mine)
-            for queue, mine in routed.items():
+            for queue, mine in wanted:
                 some, placed = await self.accept(queue, mine, publisher, None)
                 parts += some
                 found.append((queue, placed))
-            offsets = iter(await self._shard.commit(parts))
+            offsets = iter(await self._shard.commit([*parts, *others]))
         published = []
         for queue, placed in found:
             queue.published += sum([mine.count for _, mine in placed])
             published.append(Published(queue, [Placed(p, next(offsets), mine.count) for p, mine in placed]))
         return published
+
+    def publish_now(
+        self, wanted: Sequence[tuple[Queue, Columns]], publisher: Publisher, others: Sequence[Part], done: Done
+    ) -> bool:
+        """Into each queue its rows, and `others` into their logs, one frame, staged in this turn of the loop: what the
+        columns refer to may change afterwards. `done` is called when it is committed, or with what went wrong.
+        False if it would have to wait, PenstockError if a queue refuses: nothing was staged then."""
+        for queue, mine in wanted:
+            self.refuse(queue, mine)
+        entered: list[Queue] = []
+        is_staged = False
+        try:
+            parts = self._placed_now(wanted, publisher, entered)
+            if parts is not None:
+                is_staged = self._shard.stage_now([*parts, *others], partial(_leave, entered, done)) is not None
+        finally:
+            if not is_staged:
+                _leave(entered)
+        if is_staged:
+            for queue, mine in wanted:
+                queue.published += mine.count
+        return is_staged
+
+    def _placed_now(
+        self, wanted: Sequence[tuple[Queue, Columns]], publisher: Publisher, entered: list[Queue]
+    ) -> list[Part] | None:
+        """None if a gate is closed, room has to be made or a partition does not exist yet."""
+        parts: list[Part] = []
+        now = self._now()
+        for queue, mine in wanted:
+            if not queue.gate.enter_now():
+                return None
+            entered.append(queue)
+            queue.used_ms = now
+            if not queue.admit(mine.count):
+                return None
+            units = queue.units
+            for number, some in queue.place(mine, publisher):
+                unit = units.get(number)
+                if unit is None:
+                    return None
+                parts.append((unit.data, some))
+        return parts
+
+    def targets_now(self, topic: bytes, namespace: str = "default") -> list[Queue] | None:
+        """The queues that a topic feeds; None if it names one that would have to be made, or must not be."""
+        route = self._declaring.bindings_of(namespace).route(topic)
+        if route.prefix_queue is None and topic.startswith(b"$") and queue_of_publish_topic(topic.decode()) is not None:
+            return None
+        return [self._declaring.queue(name, namespace) for name in route.queues]
 
     async def targets(self, topic: bytes, namespace: str = "default") -> list[Queue]:
         """The queues that a topic feeds, one made if it names one that is not there."""
@@ -201,6 +257,13 @@ async def passing(queues: Iterable[Queue]) -> AsyncIterator[None]:
     finally:
         for queue in entered:
             queue.gate.leave()
+
+
+def _leave(queues: Sequence[Queue], done: Done | None = None, error: PenstockError | None = None) -> None:
+    for queue in queues:
+        queue.gate.leave()
+    if done is not None:
+        done(error)
 
 
 def _rows_of(columns: Columns, topic_index: array[int], marks: bytearray) -> Columns:

@@ -45,11 +45,20 @@ class Settling:
     ) -> Settled:
         """Done with. `deliveries` names for each how often it had been handed out then; None: the latest that the
         consumer got. A consumer of -1 stands for whoever holds them."""
+        settled = self.ack_now(group, unit, offsets, deliveries, consumer)
+        if settled.done:
+            await self._ledger.flush_soon(unit)
+        return settled
+
+    def ack_now(
+        self, group: Group, unit: Unit, offsets: array[int], deliveries: array[int] | None, consumer: int
+    ) -> Settled:
+        """The same for those whom nobody answers: it is committed with the next frame, within a turn of the loop."""
         cursor = group.cursor(unit)
         count = cursor.ack(offsets, deliveries, consumer)
         if count:
             self._after(group, unit, cursor, consumer)
-            await self._ledger.flush_soon(unit)
+            self._ledger.flush_soon(unit)
         return Settled(count, len(offsets) - count)
 
     async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:

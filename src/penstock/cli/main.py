@@ -13,9 +13,14 @@ from penstock.cli.lazy import LazyCommand, LazyGroup
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 COMMANDS = {
+    "serve": LazyCommand("serve", "serve", "Run the server: MQTT on queues and topics."),
+    "publish": LazyCommand("publish", "publish", "Publish messages to a topic or a queue of a server."),
+    "subscribe": LazyCommand("subscribe", "subscribe", "Print the messages of topics and queues of a server."),
     "queue": LazyCommand("queue", "queue", "Declare, show, fill, browse and change queues."),
     "group": LazyCommand("group", "group", "Show, create, move and delete consumer groups."),
     "dlq": LazyCommand("dlq", "dlq", "Look at dead letters, redrive or drop them."),
+    "user": LazyCommand("user", "user", "Add, list and remove users; set passwords and roles."),
+    "acl": LazyCommand("acl", "acl", "Rules: who may publish, subscribe, consume and administer what."),
     "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
     "backup": LazyCommand("backup", "backup", "Copy a data directory while its broker goes on."),
     "restore": LazyCommand("backup", "restore", "Make a data directory from a backup, and check all of it."),

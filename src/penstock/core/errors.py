@@ -36,6 +36,14 @@ class ErrorCode(enum.Enum):
     FENCED_MEMBER = "fenced-member"
     MALFORMED_PACKET = "malformed-packet"
     PROTOCOL_ERROR = "protocol-error"
+    CONNECTION_LOST = "connection-lost"  # of a client to a server
+    REFUSED = "refused"  # by a server, to its client
+    CANNOT_LISTEN = "cannot-listen"
+    BAD_CREDENTIALS = "bad-credentials"
+    NOT_AUTHORISED = "not-authorised"
+    TOO_MANY_ATTEMPTS = "too-many-attempts"
+    NO_SUCH_USER = "no-such-user"
+    USER_EXISTS = "user-exists"
 
 
 class PenstockError(Exception):
@@ -307,3 +315,63 @@ class FencedMember(PenstockError):
             f"join again and take the partitions given then; what was held came back to the group"
         )
         self.group, self.generation = group, generation
+
+
+class BadCredentials(PenstockError):
+    """Name or password, token or proof is wrong. The text does not say which, as it may reach whoever tried."""
+
+    code = ErrorCode.BAD_CREDENTIALS
+
+    def __init__(self, reason: str = "the user's name or the password is wrong") -> None:
+        super().__init__(f"login refused: {reason}; check the credentials, or ask whoever keeps the users")
+        self.reason = reason
+
+
+class NotAuthorised(PenstockError):
+    code = ErrorCode.NOT_AUTHORISED
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"not allowed: {what}; whoever keeps users and rules (`penstock user`, `penstock acl`) can allow it"
+        )
+        self.what = what
+
+
+class TooManyAttempts(PenstockError):
+    """`wait_s`: after so many seconds it is worth another try."""
+
+    code = ErrorCode.TOO_MANY_ATTEMPTS
+
+    def __init__(self, reason: str, wait_s: float) -> None:
+        super().__init__(f"login refused: {reason}; try again in {max(1, round(wait_s))} s")
+        self.reason, self.wait_s = reason, wait_s
+
+
+class NoSuchUser(PenstockError):
+    code = ErrorCode.NO_SUCH_USER
+
+    def __init__(self, user: str) -> None:
+        super().__init__(f"no user {user!r}: see those there are with `penstock user list DIR`")
+        self.user = user
+
+
+class UserExists(PenstockError):
+    code = ErrorCode.USER_EXISTS
+
+    def __init__(self, user: str) -> None:
+        super().__init__(
+            f"user {user!r} exists already: change the password with `penstock user passwd DIR {user}`, "
+            f"or remove the user first"
+        )
+        self.user = user
+
+
+class CannotListen(PenstockError):
+    code = ErrorCode.CANNOT_LISTEN
+
+    def __init__(self, listener: str, host: str, port: int, reason: str) -> None:
+        super().__init__(
+            f"listener {listener} cannot listen on {host}:{port} ({reason}): stop who uses the port, "
+            f"or set listeners.{listener}.host and port to others"
+        )
+        self.listener, self.host, self.port, self.reason = listener, host, port, reason

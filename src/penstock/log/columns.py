@@ -89,7 +89,7 @@ class Columns:
 
     def select(self, picked: array[int]) -> Columns:
         """The rows of the given numbers (int32), in that order, over the same source. Unused topics are dropped."""
-        gathered = self._gather(picked)
+        gathered = self.gather(picked)
         gathered._drop_unused_topics()
         return gathered
 
@@ -102,7 +102,7 @@ class Columns:
         numbers = self.partitions(partitions, unkeyed)
         counts, order = _int32s(partitions), _int32s(self.count)
         hashing.scatter(numbers, counts, order)
-        gathered = self._gather(order)
+        gathered = self.gather(order)
         return [
             (number, gathered._part(stop - count, stop))
             for number, (count, stop) in enumerate(zip(counts, accumulate(counts), strict=True))
@@ -118,7 +118,7 @@ class Columns:
         rows.set_where_empty(self.key.starts, self.key.ends, unkeyed, numbers)
         return numbers
 
-    def _gather(self, picked: array[int]) -> Columns:
+    def gather(self, picked: array[int]) -> Columns:
         """The rows of the given numbers, in that order, with all topics."""
         return Columns(
             len(picked),

@@ -156,6 +156,18 @@ class Shard:
         self._storage.bell.ring()
         return True
 
+    def stage_now(self, parts: Sequence[Part], done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[Offset] | None:
+        """As commit(), in this turn of the loop: what the parts refer to may change afterwards. `done` is called when
+        it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
+        if self._turns or not self._is_let_in(purpose, sum([columns.bytes for _, columns in parts])):
+            return None
+        if _is_heavy(parts):
+            return None
+        self._refuse(purpose)
+        offsets = self._engine.stage(parts, done, purpose)
+        self._storage.bell.ring()
+        return offsets
+
     async def _commit_in_turn(self, parts: Sequence[Part], purpose: Purpose, late: LateParts | None) -> list[Offset]:
         """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that commits
         keep the order of calls."""

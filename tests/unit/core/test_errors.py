@@ -5,13 +5,15 @@ import pickle
 
 import pytest
 
+from penstock.client import errors as client_errors
 from penstock.codecs.mqtt import errors as mqtt_errors
+from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core import errors
 from penstock.core.errors import ErrorCode, PenstockError
 
 CLASSES = [
     kind
-    for module in (errors, mqtt_errors)
+    for module in (errors, mqtt_errors, client_errors)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, PenstockError) and hasattr(kind, "code")
 ]
@@ -45,6 +47,14 @@ RAISED: list[PenstockError] = [
     errors.OutOfOrder("till-7", 12, 14),
     errors.FencedProducer("till-7", 3),
     errors.FencedMember("billing", 8),
+    errors.BadCredentials("the password is wrong"),
+    errors.NotAuthorised("queue orders"),
+    errors.TooManyAttempts("10 wrong passwords", 30),
+    errors.NoSuchUser("till-7"),
+    errors.UserExists("till-7"),
+    errors.CannotListen("mqtt", "127.0.0.1", 1883, "in use"),
+    client_errors.ConnectionLost("127.0.0.1:1883 closed the connection"),
+    client_errors.Refused("the login", ReasonCode.NOT_AUTHORIZED),
     mqtt_errors.MalformedPacket("the topic name is empty"),
     mqtt_errors.ProtocolError("the first packet is PUBLISH"),
 ]

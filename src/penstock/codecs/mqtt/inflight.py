@@ -98,6 +98,11 @@ class Outgoing:
         under_way = len(self._awaited) - self._requests - len(self._resends)
         return max(0, min(self._receive_maximum - under_way, MAX_PACKET_ID - len(self._awaited) + len(self._resends)))
 
+    @property
+    def has_resends(self) -> bool:
+        """Whether PUBLISHes of an earlier connection are still to be sent again, before any others."""
+        return bool(self._resends)
+
     def awaited(self) -> list[tuple[int, Awaits]]:
         """Every identifier of a message and what it waits for, in order: what `restore` takes."""
         return [(packet_id, awaits) for packet_id, awaits in self._awaited.items() if awaits not in _REQUESTS]

@@ -1,0 +1,256 @@
+"""The door: who may come in, and what they may do then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.broker.auth.attempts import Attempt, Attempts, LoginMetrics
+from penstock.broker.auth.certificates import name_in
+from penstock.broker.auth.identity import ADMIN_ROLE, ANONYMOUS, Certificate, Credentials, Identity
+from penstock.broker.auth.options import AuthOptions
+from penstock.broker.auth.passwords import Passwords, Verified
+from penstock.broker.auth.permissions import (
+    ADMIN_VERDICTS,
+    NO_VERDICTS,
+    AllPermissions,
+    Caches,
+    PassingPermissions,
+    Permissions,
+    Verdicts,
+)
+from penstock.broker.auth.scram import ScramServer
+from penstock.broker.auth.store import User
+from penstock.broker.auth.users import Users
+from penstock.core.clock import SystemClock
+from penstock.core.errors import BadCredentials, InvalidSetting, NotAuthorised, PenstockError
+from penstock.core.ports import Clock
+from penstock.log.shard import Shard
+
+if TYPE_CHECKING:
+    from penstock.broker.auth.tokens import Tokens
+
+_NEEDS_A_USER = frozenset({"password", "scram"})
+
+
+class Access:
+    """Use Access.open(), from one event loop; close() it."""
+
+    def __init__(self, users: Users, passwords: Passwords, options: AuthOptions, clock: Clock) -> None:
+        self.users, self._passwords, self._clock = users, passwords, clock
+        self._caches = Caches()
+        self._attempts = Attempts(options, clock)
+        self._verified = Verified(clock, options.verified_password_s)
+        self._options, self._tokens = options, _tokens(options)
+        users.configure(options.users, options.acl)
+        users.changed = self._caches.rules_changed
+
+    @classmethod
+    async def open(cls, shard: Shard, options: AuthOptions | None = None, clock: Clock | None = None) -> Access:
+        """On the shard of an open broker. InvalidSetting for a key of tokens that cannot be used."""
+        options, clock, passwords = options or AuthOptions(), clock or SystemClock(), Passwords()
+        try:
+            users = await Users.open(shard, passwords, clock, options.scram_iterations)
+            return cls(users, passwords, options, clock)
+        except BaseException:
+            passwords.close()
+            raise
+
+    @classmethod
+    def open_to_all(cls) -> Access:
+        """Development mode: everyone is an admin without login."""
+        return _OpenAccess()
+
+    @property
+    def metrics(self) -> LoginMetrics:
+        return self._attempts.metrics
+
+    @property
+    def version(self) -> int:
+        """Changes when an answer of any permissions may have changed, for caches elsewhere."""
+        return self._caches.version
+
+    def watch(self, called: Callable[[], None]) -> None:
+        """To be called whenever users or rules have changed, on the loop: sessions may have lost what their
+        subscriptions were granted with."""
+        self._caches.watchers.append(called)
+
+    def reload(self, options: AuthOptions) -> None:
+        """What of them counts at once: users and rules of the configuration, keys of tokens, anonymous logins, the name
+        in certificates. InvalidSetting, and nothing is changed, if a key cannot be used."""
+        tokens = _tokens(options)
+        self.users.configure(options.users, options.acl)
+        self._options, self._tokens = options, tokens
+
+    def close(self) -> None:
+        self._passwords.close()
+
+    async def login(self, credentials: Credentials) -> Identity:
+        """BadCredentials, NotAuthorised, TooManyAttempts. Takes some 20 ms beside the loop where a password is
+        hashed."""
+        attempt = Attempt(credentials.peer, credentials.username or "", credentials.is_loopback)
+        try:
+            identity = await self._login(credentials, attempt)
+        except PenstockError as error:
+            self._attempts.failed(attempt, error)
+            raise
+        self._attempts.succeeded()
+        return identity
+
+    def scram(self, peer: str = "", *, is_loopback: bool = False) -> ScramLogin:
+        """One exchange with a client at an IP address."""
+        return ScramLogin(self.users, self._attempts, peer, is_loopback)
+
+    def permissions(self, identity: Identity, client_id: str) -> Permissions:
+        """One for each session. They follow the rules as these change; a user that was removed may do nothing."""
+        find = partial(self._verdicts, identity, client_id)
+        if identity.expires_ms is None:
+            return Permissions(self._caches, find)
+        return PassingPermissions(self._caches, find, self._clock, identity.expires_ms)
+
+    async def _login(self, credentials: Credentials, attempt: Attempt) -> Identity:
+        if credentials.certificate_identity and credentials.certificate:
+            return self._by_certificate(credentials.certificate)
+        if credentials.username is None and credentials.password is None:
+            return self._without_name()
+        password = credentials.password or b""
+        if self._tokens is not None and self._tokens.is_one(password):
+            return self._by_token(self._tokens, password, credentials.username)
+        return await self._by_password(attempt, password)
+
+    def _without_name(self) -> Identity:
+        if not self._options.allow_anonymous:
+            raise NotAuthorised("a login needs a user name and a password here")
+        return Identity(ANONYMOUS, how="anonymous")
+
+    def _by_certificate(self, certificate: Certificate) -> Identity:
+        """The authority vouches for the name; there need not be such a user."""
+        name = name_in(certificate, self._options.certificate_name)
+        return replace(_identity_of(self.users.find(name) or User(name)), how="certificate")
+
+    def _by_token(self, tokens: Tokens, token: bytes, username: str | None) -> Identity:
+        """Whoever signed it vouches for the name. Attempts are not counted: a signature cannot be guessed."""
+        claimed = tokens.login(token, username)
+        user = self.users.find(claimed.name) or User(claimed.name)
+        return replace(
+            _identity_of(user),
+            how="jwt",
+            namespace=claimed.namespace or user.namespace,
+            expires_ms=claimed.expires_ms,
+            rules=claimed.rules,
+        )
+
+    async def _by_password(self, attempt: Attempt, password: bytes) -> Identity:
+        name = attempt.user
+        user = self.users.find(name)
+        password_hash = None if user is None else user.password_hash
+        if user is not None and password_hash is not None and self._verified.knows(name, password, password_hash):
+            return _identity_of(user)
+        self._attempts.check(attempt)
+        is_right = await self._passwords.run(partial(self._look, attempt, password, password_hash))
+        # Removed or changed while the password was looked at: the old one does not count any more.
+        if not is_right or user is None or password_hash is None or self.users.find(name) != user:
+            raise BadCredentials
+        self._verified.remember(name, password, password_hash)
+        return _identity_of(user)
+
+    def _look(self, attempt: Attempt, password: bytes, password_hash: str | None) -> bool:
+        """In a thread. A thousand guesses sent at once are not more than one after the other: each is counted before
+        the next is looked at."""
+        self._attempts.check(attempt)
+        is_right = self._passwords.matches(password, password_hash)
+        if not is_right:
+            self._attempts.guessed_wrong(attempt)
+        return is_right
+
+    def _verdicts(self, identity: Identity, client_id: str) -> Verdicts:
+        user = self.users.find(identity.name)
+        if user is None and identity.how in _NEEDS_A_USER:
+            return NO_VERDICTS
+        roles = () if user is None else user.roles
+        if ADMIN_ROLE in roles:
+            return ADMIN_VERDICTS
+        rules = self.users.rules_about(identity.name, roles, identity.namespace)
+        return Verdicts.of([*rules, *identity.rules], client_id, identity.name)
+
+
+class ScramLogin:
+    """SCRAM-SHA-256 for one client: first(), then final(). BadCredentials or TooManyAttempts ends it."""
+
+    def __init__(self, users: Users, attempts: Attempts, peer: str, is_loopback: bool) -> None:
+        self._users, self._attempts = users, attempts
+        self._exchange = ScramServer(users.scram_keys)
+        self._attempt = Attempt(peer, "", is_loopback)
+
+    def first(self, data: bytes) -> bytes:
+        """The answer to the client's first message."""
+        try:
+            answer = self._exchange.first(data)
+            self._attempt = replace(self._attempt, user=self._exchange.user)
+            self._attempts.check(self._attempt)
+        except PenstockError as error:
+            self._attempts.failed(self._attempt, error)
+            raise
+        return answer
+
+    def final(self, data: bytes) -> tuple[bytes, Identity]:
+        """The answer to the client's last message, and who it is."""
+        try:
+            answer, user = self._prove(data)
+        except PenstockError as error:
+            self._attempts.failed(self._attempt, error)
+            raise
+        self._attempts.succeeded()
+        return answer, replace(_identity_of(user), how="scram")
+
+    def _prove(self, data: bytes) -> tuple[bytes, User]:
+        self._attempts.check(self._attempt)
+        try:
+            answer = self._exchange.final(data)
+            if (user := self._users.find(self._attempt.user)) is None:
+                raise BadCredentials
+        except BadCredentials:
+            self._attempts.guessed_wrong(self._attempt)
+            raise
+        return answer, user
+
+
+class _OpenAccess(Access):
+    """Has no users: nothing is looked up."""
+
+    def __init__(self) -> None:
+        clock = SystemClock()
+        self._clock, self._caches, self._attempts = clock, Caches(), Attempts(AuthOptions(), clock)
+
+    async def login(self, credentials: Credentials) -> Identity:
+        self._attempts.succeeded()
+        return Identity(credentials.username or ANONYMOUS, is_admin=True, how="anonymous")
+
+    def scram(self, peer: str = "", *, is_loopback: bool = False) -> ScramLogin:
+        raise NotAuthorised("in development mode there are no users: connect without an authentication method")
+
+    def permissions(self, identity: Identity, client_id: str) -> Permissions:
+        return AllPermissions(self._caches, lambda: ADMIN_VERDICTS)
+
+    def reload(self, options: AuthOptions) -> None:
+        """Nothing of it counts here."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def _identity_of(user: User) -> Identity:
+    return Identity(user.name, user.namespace, ADMIN_ROLE in user.roles)
+
+
+def _tokens(options: AuthOptions) -> Tokens | None:
+    """What they are verified with is installed only where tokens are wanted."""
+    if options.jwt is None:
+        return None
+    try:
+        from penstock.broker.auth.tokens import Tokens
+    except ModuleNotFoundError as error:
+        raise InvalidSetting("auth.jwt", f"needs {error.name}: pip install 'penstock[jwt]'") from error
+    return Tokens(options.jwt)

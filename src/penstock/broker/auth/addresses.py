@@ -1,0 +1,87 @@
+"""What a topic or filter is about, in words of rules: an action, and the topics that have to be allowed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.broker.auth.patterns import TopicSet, consume_address, topic_set
+from penstock.broker.auth.rules import Action
+from penstock.core.errors import InvalidArgument
+from penstock.queues.names import DEAD_LETTER_PREFIX, QUEUE_PREFIX, check_filter, subscription_address
+
+ADMIN_PREFIX = "$admin/"
+SHARE_PREFIX = "$share/"
+SETTLEMENTS = frozenset({"$ack", "$nack", "$reject"})
+
+_QUEUE_PREFIXES = (QUEUE_PREFIX, DEAD_LETTER_PREFIX)
+_DEAD_LETTER_SUFFIX = ".dlq"
+# A topic of 65,535 bytes could be read in thousands of ways; no name of a queue is meant by such a one.
+_MAX_READINGS = 4
+
+
+class Wanted(NamedTuple):
+    """All topics of all sets must be allowed, and none denied. Without an action no rule can allow it."""
+
+    action: Action | None
+    topics: tuple[TopicSet, ...]
+
+
+_IMPOSSIBLE = Wanted(None, ())
+
+
+def wanted_to_publish(topic: str) -> Wanted:
+    """To settle is to consume: `$queue/orders/$ack` asks for the queue that the path before it names."""
+    if topic.startswith(ADMIN_PREFIX):
+        return Wanted(Action.ADMIN, (topic_set(topic),))
+    if topic.startswith(_QUEUE_PREFIXES):
+        path, _, last = topic.rpartition("/")
+        return _all_readings(Action.CONSUME, path) if last in SETTLEMENTS else _all_readings(Action.PUBLISH, topic)
+    return Wanted(Action.PUBLISH, (topic_set(topic),))
+
+
+def wanted_to_receive(topic: str) -> Wanted:
+    if topic.startswith(ADMIN_PREFIX):
+        return Wanted(Action.ADMIN, (topic_set(topic),))
+    if topic.startswith(_QUEUE_PREFIXES):
+        return _all_readings(Action.CONSUME, topic)
+    return Wanted(Action.SUBSCRIBE, (topic_set(topic),))
+
+
+def wanted_to_subscribe(topic_filter: str) -> Wanted:
+    """`$share/g/f` asks for what `f` asks for. A filter below `$queue/` asks for the queue with the name that its path
+    spells up to the first wildcard."""
+    if topic_filter.startswith(SHARE_PREFIX):
+        topic_filter = topic_filter.removeprefix(SHARE_PREFIX).partition("/")[2]
+    try:
+        check_filter(topic_filter)
+        address = subscription_address(topic_filter)
+    except InvalidArgument:
+        return _IMPOSSIBLE
+    if address is not None:
+        return _all_readings(Action.CONSUME, consume_address(address.path))
+    return Wanted(Action.ADMIN if _is_about_admin(topic_filter) else Action.SUBSCRIBE, (topic_set(topic_filter),))
+
+
+def wanted_to_consume(queue: str) -> Wanted:
+    return Wanted(Action.CONSUME, (topic_set(consume_address(queue)),))
+
+
+def _is_about_admin(topic_filter: str) -> bool:
+    return topic_filter.split("/", 1)[0] == ADMIN_PREFIX[:-1]
+
+
+def _all_readings(action: Action, topic: str) -> Wanted:
+    """A dead-letter queue can be written in several ways below `$queue/`, and only declared queues tell which one is
+    meant: a rule about any of them counts."""
+    found = [topic]
+    if topic.startswith(QUEUE_PREFIX):
+        levels = topic.removeprefix(QUEUE_PREFIX).split("/")
+        if levels[0] in ("dlq", "$dlq"):
+            found.append(DEAD_LETTER_PREFIX + "/".join(levels[1:]))
+        for place, level in enumerate(levels):
+            if level.endswith(_DEAD_LETTER_SUFFIX):
+                named = [*levels[:place], level.removesuffix(_DEAD_LETTER_SUFFIX), *levels[place + 1 :]]
+                found.append(DEAD_LETTER_PREFIX + "/".join(named))
+            if len(found) > _MAX_READINGS:
+                return _IMPOSSIBLE
+    return Wanted(action, tuple(map(topic_set, found)))

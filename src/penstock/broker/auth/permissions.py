@@ -1,0 +1,196 @@
+"""What one client may do: asked for each topic, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+from weakref import WeakSet
+
+from penstock.broker.auth import addresses
+from penstock.broker.auth.addresses import Wanted
+from penstock.broker.auth.patterns import TopicSet, fill_allowing, fill_denying, has_placeholder, pattern_set
+from penstock.broker.auth.rules import Action, Effect, Rule
+from penstock.core.ports import Clock
+
+# A session that publishes to more topics than that works them out again now and then, at some microseconds each.
+_CACHED_ANSWERS = 4096
+_CACHED_KEY_LENGTH = 256
+_ENTRY_BYTES = 120
+# Over all sessions. Whoever fills it with invented topics makes everyone work out theirs again, no more.
+_CACHED_BYTES = 64 << 20
+
+Key = TypeVar("Key", bytes, str)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The rules about one client, its names filled in. A deny always wins; what nothing allows is denied."""
+
+    is_admin: bool = False
+    allowed: dict[Action, tuple[TopicSet, ...]] = field(default_factory=dict)
+    denied: dict[Action, tuple[TopicSet, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rules: Iterable[Rule], client_id: str, user: str) -> Verdicts:
+        allowed: dict[Action, tuple[TopicSet, ...]] = {}
+        denied: dict[Action, tuple[TopicSet, ...]] = {}
+        for rule in rules:
+            filled = _fill(rule, client_id, user)
+            if filled is not None:
+                side = allowed if rule.effect is Effect.ALLOW else denied
+                for action in Action:
+                    if rule.is_about(action):
+                        side[action] = (*side.get(action, ()), filled)
+        return cls(False, allowed, denied)
+
+    def may(self, wanted: Wanted) -> bool:
+        if self.is_admin:
+            return True
+        if wanted.action is None:
+            return False
+        allowed = self.allowed.get(wanted.action, ())
+        denied = self.denied.get(wanted.action, ())
+        return all(
+            topics.is_within(allowed) and not any(topics.overlaps(refused) for refused in denied)
+            for topics in wanted.topics
+        )
+
+
+NO_VERDICTS = Verdicts()
+ADMIN_VERDICTS = Verdicts(is_admin=True)
+
+
+def _fill(rule: Rule, client_id: str, user: str) -> TopicSet | None:
+    if not has_placeholder(rule.pattern):
+        return pattern_set(rule.pattern)
+    fill = fill_allowing if rule.effect is Effect.ALLOW else fill_denying
+    return fill(rule.pattern, client_id, user)
+
+
+class Permissions:
+    """Of one session; used from the loop. Answers are remembered until rules change."""
+
+    __slots__ = ("__weakref__", "_caches", "_consume", "_find", "_publish", "_receive", "_verdicts")
+
+    def __init__(self, caches: Caches, find: Callable[[], Verdicts]) -> None:
+        """`find` works the rules out, as they are when it is called."""
+        self._caches, self._find = caches, find
+        self._verdicts: Verdicts | None = None
+        self._publish: dict[bytes, bool] = {}
+        self._receive: dict[bytes, bool] = {}
+        self._consume: dict[str, bool] = {}
+        caches.live.add(self)
+
+    def may_publish(self, topic: bytes) -> bool:
+        """Settlements (`$queue/orders/$ack`) are publishes that need the right to consume; where the path is longer
+        than the queue's name, ask may_consume() too, with the queue it names."""
+        known = self._publish.get(topic)
+        return self._decide(self._publish, topic, addresses.wanted_to_publish) if known is None else known
+
+    def may_receive(self, topic: bytes) -> bool:
+        """Of a retained or a live message that a subscription matched. Deliveries of queues need may_consume()."""
+        known = self._receive.get(topic)
+        return self._decide(self._receive, topic, addresses.wanted_to_receive) if known is None else known
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Every topic that the filter matches is allowed and none is denied. For `$queue/…` and `$dlq/…`: the queue
+        that the path spells may be consumed; where that is not the declared queue, ask may_consume() instead."""
+        return self._now().may(addresses.wanted_to_subscribe(topic_filter))
+
+    def may_consume(self, queue: str) -> bool:
+        known = self._consume.get(queue)
+        if known is None:
+            known = self._now().may(addresses.wanted_to_consume(queue))
+            self._caches.keep(self._consume, queue, known)
+        return known
+
+    def forget(self) -> None:
+        self._verdicts = None
+        self._publish, self._receive, self._consume = {}, {}, {}
+
+    def _now(self) -> Verdicts:
+        if self._verdicts is None:
+            self._verdicts = self._find()
+        return self._verdicts
+
+    def _decide(self, cache: dict[bytes, bool], topic: bytes, wanted: Callable[[str], Wanted]) -> bool:
+        try:
+            answer = self._now().may(wanted(topic.decode()))
+        except UnicodeDecodeError:
+            return False
+        self._caches.keep(cache, topic, answer)
+        return answer
+
+
+class PassingPermissions(Permissions):
+    """Of a login that ends: afterwards nothing is allowed."""
+
+    __slots__ = ("_clock", "_expires_ms")
+
+    def __init__(self, caches: Caches, find: Callable[[], Verdicts], clock: Clock, expires_ms: int) -> None:
+        super().__init__(caches, find)
+        self._clock, self._expires_ms = clock, expires_ms
+
+    def may_publish(self, topic: bytes) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_publish(topic)
+
+    def may_receive(self, topic: bytes) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_receive(topic)
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_subscribe(topic_filter)
+
+    def may_consume(self, queue: str) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_consume(queue)
+
+
+class AllPermissions(Permissions):
+    """Of development mode."""
+
+    __slots__ = ()
+
+    def may_publish(self, topic: bytes) -> bool:
+        return True
+
+    def may_receive(self, topic: bytes) -> bool:
+        return True
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        return True
+
+    def may_consume(self, queue: str) -> bool:
+        return True
+
+
+class Caches:
+    """The answers that all sessions remember, bounded together."""
+
+    def __init__(self, limit_bytes: int = _CACHED_BYTES) -> None:
+        self.version = 0
+        """changes when an answer may have changed, for caches elsewhere"""
+        self.live: WeakSet[Permissions] = WeakSet()
+        self.watchers: list[Callable[[], None]] = []
+        self._limit_bytes, self._bytes = limit_bytes, 0
+
+    def keep(self, cache: dict[Key, bool], key: Key, answer: bool) -> None:
+        """One more answer in the cache of a session. A full one is emptied, a full budget empties all."""
+        if len(key) > _CACHED_KEY_LENGTH:
+            return
+        if self._bytes + len(key) + _ENTRY_BYTES > self._limit_bytes:
+            self._empty()
+        if len(cache) >= _CACHED_ANSWERS:
+            cache.clear()
+        self._bytes += len(key) + _ENTRY_BYTES
+        cache[key] = answer
+
+    def rules_changed(self) -> None:
+        self.version += 1
+        self._empty()
+        for called in self.watchers:
+            called()
+
+    def _empty(self) -> None:
+        self._bytes = 0
+        for permissions in list(self.live):
+            permissions.forget()

@@ -1,0 +1,125 @@
+"""Users and rules, as records in one compacted log. The newest of a key is the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from penstock.broker.auth.rules import Rule
+from penstock.broker.auth.scram import ScramKeys
+from penstock.core.errors import NoSuchLog
+from penstock.core.ports import Buffer
+from penstock.core.types import LogName, Purpose
+from penstock.log.batch import Batch
+from penstock.log.columns import Columns
+from penstock.log.names import log_name
+from penstock.log.outside import DirectoryReader
+from penstock.log.partition import Log
+from penstock.log.records import Compaction, LogSettings
+from penstock.log.shard import Shard
+from penstock.queues.names import DEFAULT_NAMESPACE
+
+NAME: LogName = log_name("@auth")
+_SETTINGS = LogSettings(segment_bytes=4 << 20, compaction=Compaction(lag_s=60.0, tombstone_s=3600.0))
+_USER, _RULE, _SECRET = "user:", "rule:", "secret:"
+
+
+class User(msgspec.Struct, frozen=True):
+    """Without a hash there is no login by password; without keys none by SCRAM."""
+
+    name: str
+    password_hash: str | None = None
+    scram: ScramKeys | None = None
+    roles: tuple[str, ...] = ()
+    namespace: str = DEFAULT_NAMESPACE
+    created_ms: int = 0
+    changed_ms: int = 0
+
+    def __repr__(self) -> str:
+        """Without what a password could be guessed from."""
+        return f"User({self.name!r}, roles={self.roles!r}, namespace={self.namespace!r})"
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """From which salts of users are made that are not there."""
+
+    value: bytes
+
+
+Record = User | Rule | Secret
+_KINDS: dict[str, type[User] | type[Rule] | type[Secret]] = {"user": User, "rule": Rule, "secret": Secret}
+
+
+@dataclass(slots=True)
+class Stored:
+    """What stands. Rules in the order in which they came."""
+
+    users: dict[str, User] = field(default_factory=dict)
+    rules: dict[str, Rule] = field(default_factory=dict)
+    secret: Secret | None = None
+
+    def apply(self, key: str, record: Record | None) -> None:
+        if key.startswith(_USER):
+            self.users.pop(key.removeprefix(_USER), None)
+        elif record is None:
+            self.rules.pop(key, None)
+        if isinstance(record, User):
+            self.users[record.name] = record
+        elif isinstance(record, Rule):
+            self.rules[key] = record
+        elif isinstance(record, Secret):
+            self.secret = record
+
+    def fold(self, batches: Iterable[Buffer]) -> Stored:
+        for data in batches:
+            for row in Batch.parse(data):
+                if row.key is not None:
+                    key = row.key.decode()
+                    kind = _KINDS[key.partition(":")[0]]
+                    self.apply(key, msgspec.json.decode(row.value, type=kind) if row.value else None)
+        return self
+
+
+def key_of(record: Record) -> str:
+    """The same rule twice is one rule."""
+    if isinstance(record, User):
+        return _USER + record.name
+    return _RULE + msgspec.json.encode(record).decode() if isinstance(record, Rule) else _SECRET
+
+
+class Store:
+    """The log of a shard that is open. Used from the loop."""
+
+    def __init__(self, shard: Shard, log: Log) -> None:
+        self._shard, self._log = shard, log
+
+    @classmethod
+    async def open(cls, shard: Shard) -> Store:
+        found = next((log for log in shard.logs if log.name == NAME), None)
+        return cls(shard, found if found is not None else await shard.create(NAME, _SETTINGS))
+
+    def read(self) -> Stored:
+        return Stored().fold(self._shard.reader.batches(self._log, self._log.start))
+
+    async def write(self, changes: Iterable[tuple[str, Record | None]]) -> None:
+        """All in one commit; None deletes."""
+        pairs = list(changes)
+        values = [b"" if record is None else msgspec.json.encode(record) for _, record in pairs]
+        columns = Columns.of(values, keys=[key.encode() for key, _ in pairs])
+        await self._shard.append(self._log, columns, Purpose.SETTLE)
+
+
+def read_outside(directory: Path) -> Stored:
+    """Of a directory that another process may have open; takes no lock. DirectoryFormat if it is none."""
+    reader = DirectoryReader(directory)
+    try:
+        log = reader.log(NAME)
+    except NoSuchLog:
+        return Stored()
+    else:
+        return Stored().fold(reader.batches(log.number, log.start))
+    finally:
+        reader.close()

@@ -1,0 +1,210 @@
+"""Users and rules as the broker has them: those of the directory, which change, and those of the configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from penstock.broker.auth.identity import ADMIN_ROLE, ANONYMOUS
+from penstock.broker.auth.options import SCRAM_ITERATIONS, ConfiguredUser
+from penstock.broker.auth.passwords import Passwords, random_password
+from penstock.broker.auth.rules import Rule, RuleBook, check_name
+from penstock.broker.auth.scram import ScramKeys, prepared, pretended_keys, scram_keys
+from penstock.broker.auth.store import Record, Secret, Store, Stored, User, key_of
+from penstock.core.errors import InvalidArgument, NoSuchUser, UserExists
+from penstock.core.ports import Clock
+from penstock.log.shard import Shard
+from penstock.queues.names import DEFAULT_NAMESPACE, check_namespace
+
+logger = logging.getLogger("penstock.auth")
+
+FIRST_USER = "admin"
+Changes = dict[str, Record | None]
+"""by key; None deletes"""
+
+
+class Users:
+    """Use Users.open(), from one event loop. What is changed counts when it is on disk."""
+
+    def __init__(self, store: Store, stored: Stored, passwords: Passwords, clock: Clock, scram_iterations: int) -> None:
+        assert stored.secret is not None
+        self._store, self._stored, self._passwords, self._clock = store, stored, passwords, clock
+        self._secret, self._scram_iterations = stored.secret.value, scram_iterations
+        self._configured: dict[str, User] = {}
+        self._configured_rules: tuple[Rule, ...] = ()
+        self._book = RuleBook()
+        self._turn = asyncio.Lock()
+        self.changed: Callable[[], None] = lambda: None
+        """called after users or rules have changed"""
+        self._rebuild()
+
+    @classmethod
+    async def open(
+        cls, shard: Shard, passwords: Passwords, clock: Clock, scram_iterations: int = SCRAM_ITERATIONS
+    ) -> Users:
+        store = await Store.open(shard)
+        stored = store.read()
+        if stored.secret is None:
+            stored.secret = Secret(secrets.token_bytes(32))
+            await store.write([(key_of(stored.secret), stored.secret)])
+        return cls(store, stored, passwords, clock, scram_iterations)
+
+    def configure(self, users: Sequence[ConfiguredUser], rules: Iterable[Rule]) -> None:
+        """Those of the configuration, instead of the ones given before. They go before stored ones of that name."""
+        self._configured = {user.name: _user(user) for user in users}
+        own = [msgspec.structs.replace(rule, user=user.name, role=None) for user in users for rule in user.acl]
+        self._configured_rules = (*rules, *own)
+        for name in self._configured.keys() & self._stored.users.keys():
+            logger.warning("user is in the configuration and in the directory, the configuration counts user=%s", name)
+        self._rebuild()
+
+    def find(self, name: str) -> User | None:
+        return self._configured.get(name) or self._stored.users.get(name)
+
+    def all(self) -> list[User]:
+        """Sorted by name."""
+        found = {**self._stored.users, **self._configured}
+        return [found[name] for name in sorted(found)]
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [*self._stored.rules.values(), *self._configured_rules]
+
+    def rules_about(self, user: str, roles: Iterable[str], namespace: str) -> list[Rule]:
+        return self._book.about(user, roles, namespace)
+
+    def scram_keys(self, name: str) -> ScramKeys:
+        """Of somebody who is not there, or has none, such as look real."""
+        user = self.find(name)
+        if user is not None and user.scram is not None:
+            return user.scram
+        return pretended_keys(name, self._secret, self._scram_iterations)
+
+    async def add(
+        self,
+        name: str,
+        password: bytes | None,
+        roles: Iterable[str] = (),
+        namespace: str = DEFAULT_NAMESPACE,
+        *,
+        with_scram: bool = True,
+    ) -> User:
+        """Without a password the user logs in by certificate or token. UserExists."""
+        check_user_name(name)
+        check_namespace(namespace)
+        password_hash, scram = None, None
+        if password is not None:
+            password_hash, scram = await self._hashed(name, password, with_scram)
+        now_ms = self._clock.now_ms()
+        user = User(name, password_hash, scram, _roles(roles), namespace, now_ms, now_ms)
+
+        def decide() -> Changes:
+            if self.find(name) is not None:
+                raise UserExists(name)
+            return {key_of(user): user}
+
+        await self._change(decide)
+        return user
+
+    async def set_password(self, name: str, password: bytes, *, with_scram: bool = True) -> None:
+        """Sessions that are there stay."""
+        self._own(name)
+        password_hash, scram = await self._hashed(name, password, with_scram)
+        await self._replace(name, password_hash=password_hash, scram=scram)
+
+    async def set_roles(self, name: str, roles: Iterable[str]) -> None:
+        await self._replace(name, roles=_roles(roles))
+
+    async def remove(self, name: str) -> list[Rule]:
+        """The rules about the user go too, and are returned: who gets the name later does not inherit them."""
+        gone: dict[str, Rule] = {}
+
+        def decide() -> Changes:
+            user = self._own(name)
+            gone.update((key, rule) for key, rule in self._stored.rules.items() if rule.user == name)
+            return {key_of(user): None, **dict.fromkeys(gone)}
+
+        await self._change(decide)
+        return list(gone.values())
+
+    async def add_rule(self, rule: Rule) -> bool:
+        """False if it is there already."""
+        key = key_of(rule)
+        return await self._change(lambda: {} if key in self._stored.rules else {key: rule})
+
+    async def remove_rule(self, rule: Rule) -> bool:
+        """False if it is not there."""
+        key = key_of(rule)
+        return await self._change(lambda: {key: None} if key in self._stored.rules else {})
+
+    async def bootstrap(self) -> str | None:
+        """Where there is no user at all, `admin` is made; its password, which is nowhere else to be had."""
+        if self._stored.users or self._configured:
+            return None
+        password = random_password()
+        await self.add(FIRST_USER, password.encode(), [ADMIN_ROLE])
+        return password
+
+    def _own(self, name: str) -> User:
+        """InvalidArgument for one of the configuration."""
+        if name in self._configured:
+            raise InvalidArgument(f"user {name!r} is in the configuration: change it there")
+        if (found := self._stored.users.get(name)) is None:
+            raise NoSuchUser(name)
+        return found
+
+    async def _hashed(self, name: str, password: bytes, with_scram: bool) -> tuple[str, ScramKeys | None]:
+        keys = await self._keys(name, password) if with_scram else None
+        return await self._passwords.hash(password), keys
+
+    async def _keys(self, name: str, password: bytes) -> ScramKeys:
+        """A name that SASLprep changes would not be found again."""
+        if prepared(name) != name:
+            raise InvalidArgument(f"the name {name!r} cannot be used with SCRAM: write it {prepared(name)!r}")
+        return await self._passwords.run(lambda: scram_keys(password, self._scram_iterations))
+
+    async def _replace(self, name: str, **fields: str | tuple[str, ...] | ScramKeys | None) -> None:
+        def decide() -> Changes:
+            user = msgspec.structs.replace(self._own(name), changed_ms=self._clock.now_ms(), **fields)
+            return {key_of(user): user}
+
+        await self._change(decide)
+
+    async def _change(self, decide: Callable[[], Changes]) -> bool:
+        """One after the other: what `decide` looks at does not change until its changes are on disk. False if there
+        are none."""
+        async with self._turn:
+            changes = decide()
+            if not changes:
+                return False
+            await self._store.write(changes.items())
+            for key, record in changes.items():
+                self._stored.apply(key, record)
+            self._rebuild()
+            return True
+
+    def _rebuild(self) -> None:
+        self._book = RuleBook.of(self.rules)
+        self.changed()
+
+
+def check_user_name(name: str) -> None:
+    check_name(name)
+    if name == ANONYMOUS:
+        raise InvalidArgument(f"{ANONYMOUS!r} is who logs in without a name: take another name")
+
+
+def _roles(roles: Iterable[str]) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(roles))
+    for role in found:
+        check_name(role)
+    return found
+
+
+def _user(configured: ConfiguredUser) -> User:
+    check_user_name(configured.name)
+    return User(configured.name, configured.password_hash, None, configured.roles, configured.namespace)

@@ -1,0 +1,95 @@
+"""All retained messages, namespace by namespace."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from penstock.broker.retained.space import RetainedSpace
+from penstock.core.errors import PenstockError
+from penstock.core.types import Durability, LogName
+from penstock.log.names import log_name
+from penstock.log.partition import Log
+from penstock.log.records import Compaction, LogSettings
+from penstock.log.shard import Shard
+
+logger = logging.getLogger("penstock.broker.retained")
+
+_FAMILY = "@retained"
+
+
+class Retained:
+    """Use Retained.open(), from the shard's loop."""
+
+    def __init__(self, shard: Shard, now: Callable[[], int], durability: Durability) -> None:
+        self._shard, self._now = shard, now
+        # A value that changes often is kept at most a minute beyond its time: nobody reads the log for its history.
+        self._settings = LogSettings(
+            durability=durability,
+            segment_bytes=16 << 20,
+            compaction=Compaction(lag_s=60.0, tombstone_s=3600.0),
+        )
+        self.spaces: dict[str, RetainedSpace] = {}
+        self._making: dict[str, asyncio.Task[RetainedSpace]] = {}
+
+    @classmethod
+    async def open(cls, shard: Shard, now: Callable[[], int], durability: Durability = Durability.COMMIT) -> Retained:
+        """Read the topics of all that is retained."""
+        retained = cls(shard, now, durability)
+        prefix = _name("x").removesuffix("x")
+        for log in shard.logs:
+            if log.name.startswith(prefix):
+                retained._adopt(log)
+        return retained
+
+    def close(self) -> None:
+        for space in self.spaces.values():
+            space.close()
+
+    async def space(self, namespace: str = "default") -> RetainedSpace:
+        """Its log is made when it is first asked for."""
+        found = self.spaces.get(namespace)
+        if found is not None:
+            return found
+        task = self._making.get(namespace)
+        if task is None:
+            task = self._making[namespace] = asyncio.ensure_future(self._make(namespace))
+        return await asyncio.shield(task)
+
+    @property
+    def count(self) -> int:
+        return sum(space.count for space in self.spaces.values())
+
+    @property
+    def message_bytes(self) -> int:
+        return sum(space.message_bytes for space in self.spaces.values())
+
+    async def keep_up(self, now: int) -> None:
+        """Every minute or so: what expired is taken away."""
+        for name, space in list(self.spaces.items()):
+            try:
+                await space.keep_up(now)
+            except PenstockError as error:
+                logger.error("upkeep of retained messages failed namespace=%s error=%s", name, error)
+
+    async def _make(self, namespace: str) -> RetainedSpace:
+        try:
+            return self._adopt(await self._shard.create(_name(namespace), self._settings))
+        finally:
+            del self._making[namespace]
+
+    def _adopt(self, log: Log) -> RetainedSpace:
+        space = RetainedSpace(self._shard, log, self._now)
+        space.restore()
+        self.spaces[_namespace(log.name)] = space
+        return space
+
+
+def _name(namespace: str) -> LogName:
+    return log_name(_FAMILY, namespace)
+
+
+def _namespace(name: LogName) -> str:
+    return unquote(name.rpartition("/")[2])

@@ -1,0 +1,92 @@
+"""Bringing sessions back: the newest snapshot, then what the logs have that it does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.broker.sessions import snapshots
+from penstock.broker.sessions.fold import Fold
+from penstock.broker.sessions.followed import FollowedLog
+from penstock.broker.sessions.messages import MessageLog
+from penstock.broker.sessions.options import SessionOptions
+from penstock.broker.sessions.records import decode
+from penstock.broker.sessions.snapshots import Snapshots
+from penstock.broker.stored import StoredBatch
+from penstock.core.types import LogName
+from penstock.log.batch import Batch
+from penstock.log.names import log_name
+from penstock.log.partition import Log
+from penstock.log.records import LogSettings
+from penstock.log.shard import Shard
+
+_STATE, _SNAPSHOTS, _MESSAGES = "state", "snapshots", "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLogs:
+    state: Log
+    snapshots: Log
+    messages: list[Log]
+
+
+async def logs(shard: Shard, options: SessionOptions) -> SessionLogs:
+    """Those that are there, and what is missing of those that are wanted."""
+    known = {log.name: log for log in shard.logs}
+    numbers = 0
+    while numbers < options.message_logs or _name(_MESSAGES, str(numbers)) in known:
+        numbers += 1
+    messages = [_name(_MESSAGES, str(number)) for number in range(numbers)]
+    settings = LogSettings(durability=options.durability, segment_bytes=8 << 20)
+    large = LogSettings(durability=options.durability, segment_bytes=options.segment_bytes)
+    wanted = [(_name(_STATE), settings), (_name(_SNAPSHOTS), settings), *((name, large) for name in messages)]
+    missing = [(name, setting) for name, setting in wanted if name not in known]
+    if missing:
+        known |= {log.name: log for log in await shard.create_many(missing)}
+    return SessionLogs(known[_name(_STATE)], known[_name(_SNAPSHOTS)], [known[name] for name in messages])
+
+
+def restore(shard: Shard, fold: Fold, state: FollowedLog, messages: list[MessageLog], snapshots_: Snapshots) -> None:
+    """State before messages, so that those of sessions that are gone reach nobody; what settles messages is done when
+    they are there."""
+    pieces = snapshots_.read()
+    fold.deferred = []
+    known = {dump.number: dump for piece in pieces for dump in piece.sessions}
+    for dump in known.values():
+        snapshots.restore(fold, dump)
+    for piece in pieces[-1:]:
+        fold.next_number = max(fold.next_number, piece.next_number)
+        state.applied = max(piece.state_start, state.log.start)
+        for log, start in zip(messages, piece.messages_starts, strict=False):
+            log.followed.applied = max(start, log.log.start)
+    _replay_state(shard, fold, state, {number: dump.state_end for number, dump in known.items()}, snapshots_)
+    for log in messages:
+        mine = {number: dump.messages_end for number, dump in known.items() if dump.log == log.number}
+        _replay_messages(shard, fold, log, mine)
+    fold.settle_deferred()
+    for session in fold.sessions.values():
+        session.rewind()
+        if not session.is_connected:
+            fold.deadlines.watch(session)
+
+
+def _replay_state(
+    shard: Shard, fold: Fold, state: FollowedLog, known_until: dict[int, int], snapshots_: Snapshots
+) -> None:
+    start = state.applied
+    for data in shard.reader.batches(state.log, start):
+        for row in Batch.parse(data, verify=False):
+            record = decode(row.value)
+            if row.offset >= max(start, known_until.get(record.number, 0)):
+                fold.apply(record)
+                snapshots_.count(1, len(row.value))
+    state.applied = state.log.visible_end
+
+
+def _replay_messages(shard: Shard, fold: Fold, messages: MessageLog, known_until: dict[int, int]) -> None:
+    for data in shard.reader.batches(messages.log, messages.followed.applied):
+        messages.apply(StoredBatch(data), fold.sessions, known_until)
+    messages.followed.applied = messages.log.visible_end
+
+
+def _name(*parts: str) -> LogName:
+    return log_name("@sessions", *parts)

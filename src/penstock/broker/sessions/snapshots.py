@@ -1,0 +1,179 @@
+"""All sessions as they are, now and then, so that the state log need not be kept or replayed from the beginning.
+
+A snapshot is written in pieces of many sessions while life goes on: each session says up to where in the state log and
+in its message log it knows everything, and replay leaves out what it knows. Three are kept, as records of a log."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from penstock.broker.sessions.fold import Fold
+from penstock.broker.sessions.followed import FollowedLog
+from penstock.broker.sessions.messages import MessageLog
+from penstock.broker.sessions.records import Subscription, Will
+from penstock.broker.sessions.session import Outgoing, Session
+from penstock.core.types import Purpose
+from penstock.log.batch import Batch
+from penstock.log.columns import Columns
+from penstock.log.partition import Log
+from penstock.log.shard import Shard
+
+RECORDS, INTERVAL_MS, KEPT = 10_000, 5 * 60 * 1000, 3
+# Dumping so many takes about a millisecond; a piece of them is committed before the next is made.
+_SESSIONS_IN_TURN = 200
+_PIECE_BYTES = 32 << 10
+
+
+class Dump(msgspec.Struct, frozen=True, array_like=True):
+    """A session. `state_end` and `messages_end`: what it knows of the two logs."""
+
+    number: int
+    client_id: str
+    namespace: str
+    owner: str
+    log: int
+    expiry_s: int
+    is_connected: bool
+    disconnected_ms: int
+    will: Will | None
+    subscriptions: dict[str, Subscription]
+    held: list[int]
+    outgoing: list[Outgoing]
+    entries: bytes
+    last_id: int
+    dropped: int
+    state_end: int
+    messages_end: int
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """`state_start` and `messages_starts`: from where on logs are to be replayed; the same in all pieces of a
+    snapshot."""
+
+    number: int
+    is_last: bool
+    state_start: int
+    messages_starts: list[int]
+    next_number: int
+    sessions: list[Dump]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Piece)
+
+
+class Snapshots:
+    """Used from the loop."""
+
+    def __init__(self, shard: Shard, log: Log, state: FollowedLog, messages: list[MessageLog], fold: Fold) -> None:
+        self._shard, self._log, self._state, self._messages, self._fold = shard, log, state, messages, fold
+        self._records = self._bytes = self._snapshot_bytes = 0
+        """since the last one"""
+        self._last_ms = 0
+        self._starts: list[tuple[int, int]] = []
+        """of those kept, oldest first: where the first piece lies, and its `state_start`"""
+
+    def count(self, records: int, size: int) -> None:
+        """So much was added to the state log."""
+        self._records += records
+        self._bytes += size
+
+    def is_due(self, now: int) -> bool:
+        """Enough records since the last one, or enough time, and more to replay than a snapshot would take."""
+        if not self._records or self._bytes <= self._snapshot_bytes:
+            return False
+        return self._records >= RECORDS or now - self._last_ms >= INTERVAL_MS
+
+    async def write(self, now: int) -> None:
+        """Make one, and let go of what three of them make superfluous."""
+        self._records = self._bytes = size = 0
+        self._last_ms = now
+        starts = self._state.applied, [messages.followed.applied for messages in self._messages]
+        first: int | None = None
+        for number, (dumps, is_last) in enumerate(self._pieces()):
+            data = _encoder.encode(Piece(number, is_last, *starts, self._fold.next_number, dumps))
+            offset = await self._shard.append(self._log, Columns.of([data]), Purpose.SETTLE)
+            first = offset if first is None else first
+            size += len(data)
+        assert first is not None
+        self._snapshot_bytes = size
+        self._starts = [*self._starts, (first, starts[0])][-KEPT:]
+        if len(self._starts) == KEPT:
+            await self._shard.trim(self._state.log, self._starts[0][1])
+            await self._shard.trim(self._log, self._starts[0][0])
+
+    def read(self) -> list[Piece]:
+        """The newest whole one; nothing if there is none."""
+        newest: list[Piece] = []
+        pieces: list[Piece] = []
+        first = 0
+        for data in self._shard.reader.batches(self._log, self._log.start):
+            for row in Batch.parse(data):
+                piece = _decoder.decode(row.value)
+                if piece.number == 0:
+                    pieces, first = [], row.offset
+                pieces.append(piece)
+                if piece.is_last and len(pieces) == piece.number + 1:
+                    newest = pieces
+                    self._starts = [*self._starts, (first, piece.state_start)][-KEPT:]
+                    self._snapshot_bytes = sum(len(_encoder.encode(one)) for one in newest)
+        return newest
+
+    def _pieces(self) -> Iterator[tuple[list[Dump], bool]]:
+        """Sessions that are there when their turn comes; the last piece is marked and may be empty."""
+        numbers = iter(list(self._fold.sessions))
+        while some := list(islice(numbers, _SESSIONS_IN_TURN)):
+            dumps: list[Dump] = []
+            size = 0
+            for number in some:
+                if (session := self._fold.sessions.get(number)) is None:
+                    continue
+                dumps.append(self._dump(session))
+                size += len(dumps[-1].entries) + 200
+                if size > _PIECE_BYTES:
+                    yield dumps, False
+                    dumps, size = [], 0
+            if dumps:
+                yield dumps, False
+        yield [], True
+
+    def _dump(self, session: Session) -> Dump:
+        return Dump(
+            session.number,
+            session.client_id,
+            session.namespace,
+            session.owner,
+            session.queue.messages.number,
+            session.expiry_s,
+            session.is_connected,
+            session.disconnected_ms,
+            session.will,
+            session.subscriptions,
+            sorted(session.held),
+            session.outgoing,
+            session.queue.dump(),
+            session.queue.last_id,
+            session.dropped,
+            self._state.applied,
+            session.queue.messages.followed.applied,
+        )
+
+
+def restore(fold: Fold, dump: Dump) -> None:
+    """A session as it was dumped."""
+    session = fold.add(dump.number, dump.client_id, dump.namespace, dump.log)
+    session.owner, session.expiry_s, session.will = dump.owner, dump.expiry_s, dump.will
+    session.is_connected, session.disconnected_ms = dump.is_connected, dump.disconnected_ms
+    session.held, session.dropped = frozenset(dump.held), dump.dropped
+    fold.subscribe(session, dump.subscriptions)
+    session.restore_outgoing(dump.outgoing)
+    session.restore_in_flight(
+        [part for one in dump.outgoing if one.qos == 1 for part in (one.packet_id, one.message_id)]
+    )
+    entries = array("q")
+    entries.frombytes(dump.entries)
+    session.queue.restore(entries, dump.last_id)

@@ -1,0 +1,101 @@
+"""`penstock serve`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from penstock.core.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from penstock.server.config import Config
+
+BAD_CONFIGURATION = 2
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option("-c", "--config", "file", metavar="FILE", type=_FILE, help="The configuration, YAML.")
+@click.option("--data", metavar="DIR", help="Where everything is kept.  [default: data_dir, ./penstock-data]")
+@click.option("--dev", is_flag=True, help="Development mode: everyone on this machine is an admin without login.")
+@click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting, like listeners.mqtt.port=0, over file and environment. May be repeated.",
+)
+@click.option("--ready-file", metavar="FILE", type=_FILE, help="Written when all listeners accept; tells their ports.")
+@click.option("--check", is_flag=True, help="Look at the configuration, say what is insecure about it, and end.")
+@click.pass_context
+def serve(
+    context: click.Context,
+    file: Path | None,
+    data: str | None,
+    dev: bool,
+    changes: tuple[str, ...],
+    ready_file: Path | None,
+    check: bool,
+) -> int:
+    """Run the server until SIGTERM or Ctrl-C.
+
+    Settings come from --set, then from variables like PENSTOCK_LISTENERS__MQTT__PORT, then from the file, then from the
+    defaults; docs/configuration.md has all of them. SIGHUP reads them again, SIGUSR1 turns debug lines on and off. Exit
+    codes: 0 after a drained stop, 2 for a bad configuration, 1 for everything else.
+
+    \b
+    Examples:
+      penstock serve --dev
+      penstock serve -c penstock.yaml --data /var/lib/penstock
+      penstock serve --dev --set listeners.mqtt.port=0 --ready-file /tmp/ready.json
+      penstock serve -c penstock.yaml --check
+    """
+    from penstock.server.config import load
+
+    flags = [*_shorthands(context, data, dev), *changes]
+    try:
+        if check:
+            return _check(load(file, os.environ, flags))
+        return _run(lambda: load(file, os.environ, flags), ready_file)
+    except InvalidSetting as error:
+        click.echo(f"penstock: error: {error}", err=True)
+        return BAD_CONFIGURATION
+
+
+def _shorthands(context: click.Context, data: str | None, dev: bool) -> list[str]:
+    """What other options say, as --set would."""
+    flags = [] if data is None else [f"data_dir={data}"]
+    if dev:
+        flags.append("auth.development_mode=true")
+    root = context.find_root()
+    given = [
+        option
+        for option in ("log_level", "log_format")
+        if root.get_parameter_source(option) is ParameterSource.COMMANDLINE
+    ]
+    return flags + [f"{option.replace('_', '.')}={root.params[option]}" for option in given]
+
+
+def _check(config: Config) -> int:
+    from penstock.server.process import loop_factory
+    from penstock.server.server import check_files
+    from penstock.server.weaknesses import weaknesses
+
+    check_files(config)
+    loop_factory(config.loop)
+    for weakness in weaknesses(config):
+        click.echo(f"insecure: {weakness}")
+    click.echo(f"the configuration is good, listeners: {', '.join(config.listeners.switched_on()) or 'none'}")
+    return 0
+
+
+def _run(load: Callable[[], Config], ready_file: Path | None) -> int:
+    from penstock.server.process import Process
+    from penstock.server.wiring import open_works
+
+    return Process(load, open_works, click.echo, ready_file).run()

@@ -1,0 +1,71 @@
+"""`$admin/…`: queues made, changed and looked at by publishing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.broker.broker import Broker
+from penstock.broker.describing import describe_queue
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.core.errors import ErrorCode, PenstockError
+from penstock.gateways.mqtt.arrival import Arrived
+from penstock.gateways.mqtt.fanout import rows_of_topics
+
+if TYPE_CHECKING:
+    from penstock.gateways.mqtt.connection import Connection
+
+logger = logging.getLogger("penstock.mqtt")
+
+_CREATE = "$admin/queue/create"
+_QUEUE, _CONFIG = "$admin/queue/", "/config"
+
+
+class Admin:
+    """`$admin/queue/create` takes the settings of a queue as JSON, `$admin/queue/<name>/config` those that change."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> ReasonCode:
+        if not connection.permissions.may_publish(topic):
+            return ReasonCode.NOT_AUTHORIZED
+        columns = arrived.columns
+        for row in rows_of_topics(columns, [number]):
+            payload = bytes(columns.source[columns.value.starts[row] : columns.value.ends[row]])
+            try:
+                await self._do(topic.decode(), payload, connection.session.namespace)
+            except (PenstockError, ValueError) as error:
+                logger.info("admin request refused client=%s topic=%r error=%s", connection.name, topic, error)
+                return _reason(error)
+        return ReasonCode.SUCCESS
+
+    async def _do(self, topic: str, payload: bytes, namespace: str) -> None:
+        said = json.loads(payload)
+        if not isinstance(said, dict):
+            raise ValueError("the payload is a JSON object with settings")
+        if topic == _CREATE:
+            await self._broker.declare({"namespace": namespace} | said)
+        elif topic.startswith(_QUEUE) and topic.endswith(_CONFIG):
+            queue = self._broker.queue(topic.removeprefix(_QUEUE).removesuffix(_CONFIG), namespace)
+            await self._broker.declaring.change(queue, said)
+        else:
+            raise ValueError(f"{topic} is no request: {_CREATE} and {_QUEUE}<name>{_CONFIG} are")
+
+    async def stats(self) -> list[tuple[str, bytes, bytes]]:
+        """Namespace, topic and payload of what `$admin/queue/<name>/stats` says now, of each queue."""
+        said = []
+        for queue in self._broker.queues:
+            told = await describe_queue(queue, self._broker.now())
+            topic = f"{_QUEUE}{queue.name}/stats"
+            said.append((queue.namespace, topic.encode(), msgspec.json.encode(told)))
+        return said
+
+
+def _reason(error: Exception) -> ReasonCode:
+    if isinstance(error, PenstockError) and error.code in (ErrorCode.QUEUE_EXISTS, ErrorCode.NO_SUCH_QUEUE):
+        return ReasonCode.TOPIC_NAME_INVALID
+    return ReasonCode.PAYLOAD_FORMAT_INVALID

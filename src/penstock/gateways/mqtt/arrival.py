@@ -1,0 +1,159 @@
+"""PUBLISH packets of one receive as columns: topics numbered, aliases resolved, what is between client and server only
+taken out."""
+
+from __future__ import annotations
+
+import secrets
+from array import array
+from dataclasses import dataclass
+
+from penstock.codecs.mqtt.errors import ProtocolError
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.core.ports import Buffer
+from penstock.kernels import mqtt_columns as names
+from penstock.kernels import mqtt_rows, rows
+from penstock.kernels.mqtt_scan import Scanner
+from penstock.log.columns import Columns, Spans
+
+_KEY = b"partition-key"
+_ANY = 0xFFFF
+
+
+@dataclass(slots=True)
+class Arrived:
+    """`columns` refer to the receive buffer: until the next receive. `topics` are those of their topic_index."""
+
+    columns: Columns
+    topics: list[bytes]
+    heads: bytes
+    """the first byte of each packet"""
+    packet_ids: array[int]
+    """0 where there is none"""
+    has_user_properties: bool
+
+    def picked(self, wanted: array[int]) -> Arrived:
+        """Some of the rows, over the same buffer and with the same topics."""
+        ids = array("i", bytes(4 * len(wanted)))
+        rows.take_int32(self.packet_ids, wanted, ids)
+        heads = bytes([self.heads[row] for row in wanted])
+        columns = self.columns.gather(wanted)
+        return Arrived(columns, self.topics, heads, ids, self.has_user_properties)
+
+    def keep(self) -> None:
+        """Over a copy of the buffer, so that it outlives the receive."""
+        self.columns.source = bytes(self.columns.source)
+
+
+class Arrivals:
+    """One for all connections of a loop: it has the scratch space."""
+
+    def __init__(self, room: int) -> None:
+        self._seed = secrets.randbits(64)
+        self._table = array("i", bytes(4 * 6 * room))
+        self._firsts = array("i", bytes(4 * room))
+        self._found = array("i", bytes(4 * room))
+
+    def take(
+        self,
+        data: bytearray | memoryview,
+        scanner: Scanner,
+        wanted: array[int] | None,
+        aliases: dict[int, bytes],
+        alias_maximum: int,
+        now_ms: int,
+    ) -> Arrived:
+        """The PUBLISH rows of the last scan: all, or those with the `wanted` numbers. `aliases` are the connection's,
+        and are brought up to date. ProtocolError for one that was never told."""
+
+        def column(number: int) -> array[int]:
+            whole = scanner.column(number)
+            if wanted is None:
+                return whole
+            some = array("i", bytes(4 * len(wanted)))
+            rows.take_int32(whole, wanted, some)
+            return some
+
+        heads, present = column(names.HEAD), column(names.PRESENT)
+        starts, ends = column(names.TOPIC_START), column(names.TOPIC_END)
+        count = len(heads)
+        index = array("i", bytes(4 * count))
+        source: Buffer = data
+        is_aliased = alias_maximum > 0 and self._any(present, names.HAS_ALIAS)
+        if is_aliased:
+            source, topics, spans = self._aliased(
+                data, starts, ends, column(names.ALIAS), aliases, alias_maximum, index
+            )
+        else:
+            distinct = mqtt_rows.group_topics(
+                data, starts, ends, None, None, self._seed, self._table, index, self._firsts
+            )
+            spans = Spans(starts, ends).take(self._firsts[:distinct])
+            topics = [bytes(data[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
+        value = Spans(column(names.PAYLOAD_START), column(names.PAYLOAD_END))
+        columns = Columns(count, source, value, topic_index=index, topics=spans)
+        has_user_properties = False
+        if self._any(present, _ANY):
+            properties = Spans(column(names.PROPERTIES_START), column(names.PROPERTIES_END))
+            self._take_properties(columns, properties, present, column(names.EXPIRY_AT), column(names.ALIAS_AT), now_ms)
+            has_user_properties = self._any(present, names.HAS_USER_PROPERTIES)
+            if has_user_properties:
+                self._take_key(columns, properties)
+        return Arrived(columns, topics, heads.tobytes()[::4], column(names.PACKET_ID), has_user_properties)
+
+    def _any(self, present: array[int], bits: int) -> bool:
+        return mqtt_rows.pick_rows(present, bits, 0, self._found) < len(present)
+
+    def _aliased(
+        self,
+        data: bytearray | memoryview,
+        starts: array[int],
+        ends: array[int],
+        row_aliases: array[int],
+        aliases: dict[int, bytes],
+        alias_maximum: int,
+        index: array[int],
+    ) -> tuple[Buffer, list[bytes], Spans]:
+        """Topics that are known from before are put behind a copy of the buffer."""
+        numbers = array("i", [-1]) * (alias_maximum + 1)
+        distinct = mqtt_rows.group_topics(
+            data, starts, ends, row_aliases, numbers, self._seed, self._table, index, self._firsts
+        )
+        topics: list[bytes] = []
+        for row in self._firsts[:distinct]:
+            topic = bytes(data[starts[row] : ends[row]]) or aliases.get(row_aliases[row])
+            if topic is None:
+                raise ProtocolError(f"topic alias {row_aliases[row]} was never told", ReasonCode.TOPIC_ALIAS_INVALID)
+            topics.append(topic)
+        for alias, number in enumerate(numbers):
+            if number >= 0:
+                aliases[alias] = topics[number]
+        source, places, at = b"".join([data, *topics]), array("i"), len(data)
+        for topic in topics:
+            places.append(at)
+            at += len(topic)
+        return source, topics, Spans(places, array("i", [*places[1:], at]))
+
+    def _take_properties(
+        self,
+        columns: Columns,
+        properties: Spans,
+        present: array[int],
+        expiry_at: array[int],
+        alias_at: array[int],
+        now_ms: int,
+    ) -> None:
+        if self._any(present, names.HAS_EXPIRY):
+            columns.expiry = array("q", bytes(8 * columns.count))
+            mqtt_rows.expiry_times(columns.source, present, expiry_at, now_ms, columns.expiry)
+        if self._any(present, names.HOP_BY_HOP):
+            if isinstance(columns.source, bytes):
+                columns.source = bytearray(columns.source)
+            mqtt_rows.drop_hop_by_hop(columns.source, present, expiry_at, alias_at, properties.starts)
+        columns.properties = properties
+
+    def _take_key(self, columns: Columns, properties: Spans) -> None:
+        keys = Spans(array("i", bytes(4 * columns.count)), array("i", bytes(4 * columns.count)))
+        if mqtt_rows.find_user_property(
+            columns.source, properties.starts, properties.ends, _KEY, keys.starts, keys.ends
+        ):
+            columns.key = keys

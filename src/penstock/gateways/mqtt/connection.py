@@ -1,0 +1,286 @@
+"""One client while it is connected: what each of its packets does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
+
+from penstock.broker.auth.identity import Identity
+from penstock.broker.auth.permissions import Permissions
+from penstock.codecs.mqtt.encode import encode, encode_refusal
+from penstock.codecs.mqtt.errors import PacketError, ProtocolError
+from penstock.codecs.mqtt.kinds import PacketType, Version
+from penstock.codecs.mqtt.kinds import Sender as Side
+from penstock.codecs.mqtt.packets import (
+    Auth,
+    Connect,
+    Disconnect,
+    Packet,
+    PingReq,
+    Subscribe,
+    Unsubscribe,
+)
+from penstock.codecs.mqtt.properties import Properties
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.codecs.mqtt.state import Connection as Order
+from penstock.codecs.mqtt.state import State
+from penstock.core.errors import PenstockError
+from penstock.gateways.mqtt.answers import Answers
+from penstock.gateways.mqtt.backlog import Backlog
+from penstock.gateways.mqtt.deliveries import Deliveries
+from penstock.gateways.mqtt.login import Login
+from penstock.gateways.mqtt.options import ListenerFacts
+from penstock.gateways.mqtt.outbox import Outbox, Transport
+from penstock.gateways.mqtt.publishes import Publishes
+from penstock.gateways.mqtt.sender import Sender
+from penstock.gateways.mqtt.session import Session
+from penstock.gateways.mqtt.subscribing import subscribe, unsubscribe
+from penstock.gateways.mqtt.topic_aliases import TopicAliases
+from penstock.kernels import mqtt_columns as names
+from penstock.kernels import mqtt_rows, rows
+
+if TYPE_CHECKING:
+    from penstock.gateways.mqtt.gateway import MqttGateway
+
+logger = logging.getLogger("penstock.mqtt")
+
+_KIND = 0xF0
+_ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
+_PING_RESPONSE = b"\xd0\x00"
+
+
+class Connection:
+    """`session`, `permissions` and what sends are there from the login on."""
+
+    session: Session
+    identity: Identity
+    permissions: Permissions
+    sender: Sender
+    answers: Answers
+    deliveries: Deliveries
+    publishes: Publishes
+
+    def __init__(self, gateway: MqttGateway, transport: Transport, facts: ListenerFacts) -> None:
+        self.gateway, self.facts = gateway, facts
+        self.outbox = Outbox(transport, gateway.flusher, gateway.options.max_outbound_bytes)
+        self.order = Order()
+        self.login = Login(self)
+        self.alias_maximum = 0
+        self.topic_aliases: TopicAliases | None = None
+        """those to the client; the others are in `_aliases`"""
+        self.keep_alive_s = 0.0
+        self.heard_s = self.opened_s = gateway.loop.time()
+        self.said_goodbye = False
+        """a DISCONNECT that wants no will came"""
+        self.rates = gateway.limits.client(facts.is_loopback)
+        self._transport = transport
+        self._aliases: dict[int, bytes] = {}
+        self._is_lost = False
+        self._room = asyncio.Event()
+
+    # What it is
+
+    @property
+    def version(self) -> Version | None:
+        return self.order.version
+
+    @property
+    def is_open(self) -> bool:
+        return self.order.is_open
+
+    @property
+    def is_ended(self) -> bool:
+        return self._is_lost or self.order.state in (State.CLOSING, State.CLOSED)
+
+    @property
+    def peer(self) -> str:
+        """Its address."""
+        found = self._transport.get_extra_info("peername")
+        return str(found[0]) if isinstance(found, tuple) else str(found or "local")
+
+    @property
+    def certificate(self) -> dict[str, object] | None:
+        found = self._transport.get_extra_info("peercert")
+        return found if isinstance(found, dict) and found else None
+
+    def heard(self) -> None:
+        self.heard_s = self.gateway.loop.time()
+
+    def begin(self, session: Session, identity: Identity, permissions: Permissions) -> None:
+        """The client is let in."""
+        options = self.gateway.options
+        self.session, self.identity, self.permissions = session, identity, permissions
+        backlog = Backlog(options.max_queued_messages, options.max_queued_bytes, options.queued_policy)
+        self.sender = Sender(
+            self.outbox, session.outgoing, backlog, session.version, self.gateway.broker.now, self.overflown
+        )
+        self.answers = Answers(self.outbox, session.version)
+        self.deliveries = Deliveries(self)
+        self.publishes = Publishes(self)
+
+    # Packets
+
+    def take(self, packet: Packet) -> Coroutine[None, None, None] | None:
+        """What has to be awaited before the next packet is looked at, if anything has to be."""
+        self.order.take(Side.CLIENT, packet)
+        match packet:
+            case Connect() | Auth():
+                return self.login.take(packet)
+            case Subscribe():
+                return subscribe(self, packet)
+            case Unsubscribe():
+                return unsubscribe(self, packet)
+            case PingReq():
+                self.outbox.write(_PING_RESPONSE)
+            case Disconnect():
+                self._take_disconnect(packet)
+            case _:
+                raise ProtocolError(f"a client sent {packet.type.name}", version=self.version)
+        return None
+
+    def take_rows(self, data: memoryview) -> Coroutine[None, None, None] | None:
+        """The packets of the last scan."""
+        heads = self.gateway.scanner.column(names.HEAD)
+        kind = heads[0] >> 4
+        if heads.count(heads[0]) == len(heads):
+            # What is nearly always so.
+            return (
+                self._take_publishes(data, None) if kind == names.PUBLISH else self._take_kind(PacketType(kind), None)
+            )
+        found = array("i", bytes(4 * len(heads)))
+        work = None
+        for kind in _ACKNOWLEDGEMENTS:
+            count = mqtt_rows.pick_rows(heads, _KIND, kind << 4, found)
+            if count:
+                work = _both(work, self._take_kind(kind, found[:count]))
+        count = mqtt_rows.pick_rows(heads, _KIND, names.PUBLISH << 4, found)
+        if count:
+            work = _both(work, self._take_publishes(data, None if count == len(heads) else found[:count]))
+        return work
+
+    def _take_publishes(self, data: memoryview, wanted: array[int] | None) -> Coroutine[None, None, None] | None:
+        gateway = self.gateway
+        arrived = gateway.arrivals.take(
+            data, gateway.scanner, wanted, self._aliases, self.alias_maximum, gateway.broker.now()
+        )
+        wait_s = self.rates.messages.spend(arrived.columns.count)
+        work = self.publishes.take(arrived)
+        return work if not wait_s else _both(work, asyncio.sleep(wait_s))
+
+    def _take_kind(self, kind: PacketType, wanted: array[int] | None) -> Coroutine[None, None, None] | None:
+        """Acknowledgements of one kind."""
+        scanner = self.gateway.scanner
+        ids, reasons = scanner.column(names.PACKET_ID), scanner.column(names.REASON)
+        if wanted is not None:
+            mine, why = array("i", bytes(4 * len(wanted))), array("i", bytes(4 * len(wanted)))
+            rows.take_int32(ids, wanted, mine)
+            rows.take_int32(reasons, wanted, why)
+            ids, reasons = mine, why
+        return self.deliveries.take(kind, ids, reasons)
+
+    def _take_disconnect(self, packet: Disconnect) -> None:
+        self.said_goodbye = packet.reason is ReasonCode.SUCCESS
+        if packet.properties.session_expiry_interval_s is not None:
+            self.login.change_expiry(packet.properties.session_expiry_interval_s)
+        self.close()
+
+    # Sending and ending
+
+    def send(self, packet: Packet) -> None:
+        assert self.version is not None
+        self.order.take(Side.SERVER, packet)
+        self.outbox.write(encode(packet, self.version))
+
+    def pump(self) -> None:
+        """The client takes more."""
+        if self.is_open:
+            self.sender.pump()
+            self.deliveries.pump()
+            self._room.set()
+
+    @property
+    def has_unanswered(self) -> bool:
+        return self.is_open and len(self.answers) > 0
+
+    async def has_room(self) -> bool:
+        """Wait until the client takes more; False if it is gone."""
+        while not self.is_ended and not self.sender.room:
+            self._room.clear()
+            await self._room.wait()
+        return not self.is_ended
+
+    def overflown(self) -> None:
+        """More waits for the client than may."""
+        if self.gateway.options.queued_policy.value == "disconnect":
+            self.disconnect(ReasonCode.QUOTA_EXCEEDED, "too many messages wait for this client")
+
+    def disconnect(self, reason: ReasonCode, detail: str = "") -> None:
+        """Tell the client why, as far as its version can, and close."""
+        if self.is_open and self.version is Version.V5:
+            self.send(Disconnect(reason, Properties(reason_string=detail or None)))
+        self.close()
+
+    def fail(self, error: PacketError) -> None:
+        """The client has broken the protocol, or cannot be served."""
+        if self.is_ended:
+            return
+        self.gateway.count_failure(self, error)
+        error.version = error.version or self.version
+        limit = self.session.max_packet_bytes if self.is_open else 1 << 16
+        if data := encode_refusal(error, self.is_open, limit):
+            self.outbox.write(data)
+        self.close()
+
+    def broke(self, error: BaseException) -> None:
+        """Something went wrong here; this client pays for it, no other."""
+        if isinstance(error, PacketError):
+            self.fail(error)
+            return
+        if not isinstance(error, PenstockError):
+            logger.error("connection failed client=%s", self.name, exc_info=error)
+        self.fail(ProtocolError(str(error), ReasonCode.UNSPECIFIED_ERROR))
+
+    def close(self) -> None:
+        if self._is_lost:
+            return
+        self.order.close()
+        self.outbox.flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def lost(self) -> None:
+        """The transport is closed."""
+        self._is_lost = True
+        self._room.set()
+        was_open = hasattr(self, "session")
+        self.order.close()
+        self.gateway.closed(self)
+        if was_open:
+            self.deliveries.close()
+            self.gateway.registry.disconnected(self)
+
+    @property
+    def name(self) -> str:
+        return self.session.client_id if hasattr(self, "session") else self.peer
+
+
+def _both(
+    first: Coroutine[None, None, None] | None, second: Coroutine[None, None, None] | None
+) -> Coroutine[None, None, None] | None:
+    if first is None or second is None:
+        return first or second
+    return _in_turn(first, second)
+
+
+async def _in_turn(first: Coroutine[None, None, None], second: Coroutine[None, None, None]) -> None:
+    try:
+        await first
+    except asyncio.CancelledError:
+        second.close()
+        raise
+    await second

@@ -1,0 +1,59 @@
+"""Messages whose user properties say more than where they go: a partition, a producer's sequence, or what is not there
+yet."""
+
+from __future__ import annotations
+
+from array import array
+
+from penstock.broker.publishing import ProducerCall
+from penstock.core.errors import InvalidArgument
+from penstock.gateways.mqtt.arrival import Arrived
+from penstock.kernels.mqtt_rows import find_user_property
+from penstock.log.columns import Columns
+from penstock.queues.properties import PublishProperty, decode_user_properties
+
+_DIRECTIONS = (PublishProperty.PARTITION, PublishProperty.PRODUCER_ID)
+_LATER = (
+    PublishProperty.DELAY,
+    PublishProperty.DELIVER_AT,
+    PublishProperty.PRIORITY,
+    PublishProperty.SCHEMA_ID,
+)
+_ALL = tuple(name.value.encode() for name in (*_DIRECTIONS, *_LATER))
+
+
+def has_directions(arrived: Arrived) -> bool:
+    """Whether any of the messages has to be looked at on its own."""
+    properties = arrived.columns.properties
+    if not arrived.has_user_properties or properties is None:
+        return False
+    starts, ends = array("i", bytes(4 * arrived.columns.count)), array("i", bytes(4 * arrived.columns.count))
+    source = arrived.columns.source
+    return any(find_user_property(source, properties.starts, properties.ends, name, starts, ends) for name in _ALL)
+
+
+def directions(columns: Columns) -> tuple[int | None, ProducerCall | None]:
+    """The partition and the place in a producer's sequence of a single message. InvalidArgument for what cannot be
+    read, or is not there yet: it must not pass for an ordinary message."""
+    spans = columns.properties
+    if spans is None:
+        return None, None
+    said = dict(decode_user_properties(bytes(columns.source[spans.starts[0] : spans.ends[0]])))
+    for name in _LATER:
+        if name.value in said:
+            raise InvalidArgument(f"{name.value} is not in this version: publish without it")
+    partition = _number(said, PublishProperty.PARTITION) if PublishProperty.PARTITION.value in said else None
+    producer = said.get(PublishProperty.PRODUCER_ID.value)
+    if producer is None:
+        return partition, None
+    epoch = _number(said, PublishProperty.PRODUCER_EPOCH, 0)
+    return partition, ProducerCall(producer.encode(), epoch, _number(said, PublishProperty.SEQUENCE))
+
+
+def _number(said: dict[str, str], name: PublishProperty, default: int | None = None) -> int:
+    text = said.get(name.value)
+    if text is None and default is not None:
+        return default
+    if text is None or not (text.isascii() and text.isdecimal()):
+        raise InvalidArgument(f"{name.value} is {text!r}: give a number")
+    return int(text)

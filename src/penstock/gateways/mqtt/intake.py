@@ -1,0 +1,226 @@
+"""Messages from clients: who may publish, whom they are for, one frame for all that is durable, then the answers."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.broker.broker import Broker
+from penstock.broker.publisher import Publisher
+from penstock.broker.publishing import ProducerCall
+from penstock.broker.queue import Queue
+from penstock.broker.retained.retained import Retained
+from penstock.broker.retained.space import RetainedSpace
+from penstock.broker.sessions.sessions import Sessions
+from penstock.broker.sessions.targets import Accepted, Targets
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.core.errors import ErrorCode, PenstockError
+from penstock.gateways.mqtt.arrival import Arrived
+from penstock.gateways.mqtt.fanout import FanOut, Plan, rows_of_topics
+from penstock.gateways.mqtt.router import Route, Router
+from penstock.gateways.mqtt.session import Session
+from penstock.log.columns import Columns, Spans
+from penstock.log.engine import Done
+from penstock.log.shard import Part
+
+_RETAIN = 0x01
+REASONS = {
+    ErrorCode.QUEUE_FULL: ReasonCode.QUOTA_EXCEEDED,
+    ErrorCode.DISK_LOW: ReasonCode.QUOTA_EXCEEDED,
+    ErrorCode.TOO_LARGE: ReasonCode.QUOTA_EXCEEDED,
+    ErrorCode.NO_SUCH_QUEUE: ReasonCode.TOPIC_NAME_INVALID,
+    ErrorCode.INVALID_ARGUMENT: ReasonCode.TOPIC_NAME_INVALID,
+}
+
+
+def reason_of(error: PenstockError) -> ReasonCode:
+    """What a publisher is told."""
+    return REASONS.get(error.code, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
+
+
+@dataclass(slots=True)
+class Publication:
+    """Rows of one client on their way: all of them, or those that some queues share."""
+
+    arrived: Arrived
+    session: Session | None
+    publisher: Publisher
+    namespace: str
+    held: array[int] | None = None
+    """packet identifiers of QoS 2 that go into the frame"""
+    parts: Sequence[Part] = ()
+    """what else goes into it"""
+
+
+class Intake:
+    """Of all connections."""
+
+    def __init__(
+        self, broker: Broker, routers: dict[str, Router], fanout: FanOut, sessions: Sessions, retained: Retained
+    ) -> None:
+        self._broker, self._routers, self._fanout = broker, routers, fanout
+        self._sessions, self._retained = sessions, retained
+        self.received = self.refused = 0
+        self.retaining = 0
+        """publishes under way that change what is retained"""
+
+    # In this turn of the loop
+
+    def publish_now(self, publication: Publication, done: Done) -> bool:
+        """Whether it was taken; `done` is called when it is committed, at once if nothing of it is durable. Raises what
+        a queue refuses. False if something has to be waited for. In both cases nobody got anything."""
+        arrived, namespace = publication.arrived, publication.namespace
+        wanted = self._wanted_now(arrived, namespace)
+        if wanted is None:
+            return False
+        space = self._retained.spaces.get(namespace)
+        has_retained = any(head & _RETAIN for head in set(arrived.heads))
+        if has_retained and space is None:
+            return False
+        plan = self._plan(arrived, publication)
+        parts, accepted = self._parts(publication, plan, space if has_retained else None)
+        if wanted or parts:
+            finish = partial(self._finish, accepted, has_retained, done)
+            self.retaining += has_retained
+            try:
+                is_taken = self._broker.publishing.publish_now(wanted, publication.publisher, parts, finish)
+            except BaseException:
+                self._finish(accepted, has_retained)
+                raise
+            if not is_taken:
+                self._finish(accepted, has_retained)
+                return False
+        self._fanout.push(arrived, plan)
+        self.received += arrived.columns.count
+        if not (wanted or parts):
+            done(None)
+        return True
+
+    def _finish(
+        self,
+        accepted: Accepted | None,
+        has_retained: bool,
+        done: Done | None = None,
+        error: PenstockError | None = None,
+    ) -> None:
+        self.retaining -= has_retained
+        if accepted is not None:
+            accepted.close()
+        if done is not None:
+            done(error)
+
+    def _plan(self, arrived: Arrived, publication: Publication) -> Plan:
+        router = self._routers[publication.namespace]
+        routes: list[Route] = [router.route(topic) for topic in arrived.topics]
+        return self._fanout.plan(arrived, routes, publication.session)
+
+    def _wanted_now(self, arrived: Arrived, namespace: str) -> list[tuple[Queue, Columns]] | None:
+        """Of each queue its rows; None if a queue has to be made first."""
+        topics_of: dict[Queue, list[int]] = {}
+        targets = self._broker.publishing.targets_now
+        for number, topic in enumerate(arrived.topics):
+            queues = targets(topic, namespace)
+            if queues is None:
+                return None
+            for queue in queues:
+                topics_of.setdefault(queue, []).append(number)
+        return [(queue, _rows(arrived.columns, numbers)) for queue, numbers in topics_of.items()]
+
+    def _parts(
+        self, publication: Publication, plan: Plan, space: RetainedSpace | None
+    ) -> tuple[list[Part], Accepted | None]:
+        """What goes into the frame beside queues."""
+        arrived, parts = publication.arrived, list(publication.parts)
+        accepted: Accepted | None = None
+        if plan.stored:
+            accepted = self._sessions.accept(arrived.columns, _targets(arrived, plan))
+            parts += accepted.parts
+            for stored in accepted.overflowed:
+                self._overflown(stored.client_id, plan)
+        if space is not None:
+            columns = _retained_columns(arrived)
+            parts += space.parts(columns, array("i", range(columns.count)))
+        session = publication.session
+        if publication.held and session is not None and session.stored is not None:
+            parts.append(self._sessions.held_part(session.stored, publication.held))
+        return parts, accepted
+
+    def _overflown(self, client_id: str, plan: Plan) -> None:
+        for session in plan.stored:
+            if session.client_id == client_id and session.connection is not None:
+                session.connection.overflown()
+
+    # With waiting
+
+    async def publish(self, publication: Publication) -> None:
+        """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept."""
+        arrived, namespace = publication.arrived, publication.namespace
+        topics_of: dict[Queue, list[int]] = {}
+        for number, topic in enumerate(arrived.topics):
+            for queue in await self._broker.publishing.targets(topic, namespace):
+                topics_of.setdefault(queue, []).append(number)
+        wanted = [(queue, _rows(arrived.columns, numbers)) for queue, numbers in topics_of.items()]
+        await self._publish_into(publication, wanted)
+
+    async def publish_directed(
+        self, publication: Publication, partition: int | None, producer: ProducerCall | None
+    ) -> None:
+        """A single message that says more than its topic. Each queue takes it on its own; the rest is one frame."""
+        arrived = publication.arrived
+        for queue in await self._broker.publishing.targets(arrived.topics[0], publication.namespace):
+            await self._broker.publishing.put(queue, arrived.columns, publication.publisher, partition, producer)
+        await self._publish_into(publication, [])
+
+    async def _publish_into(self, publication: Publication, wanted: Sequence[tuple[Queue, Columns]]) -> None:
+        arrived = publication.arrived
+        has_retained = any(head & _RETAIN for head in set(arrived.heads))
+        space = await self._retained.space(publication.namespace) if has_retained else None
+        plan = self._plan(arrived, publication)
+        parts, accepted = self._parts(publication, plan, space)
+        self.retaining += has_retained
+        try:
+            if wanted or parts:
+                await self._broker.publishing.publish_into(wanted, publication.publisher, parts)
+        finally:
+            self._finish(accepted, has_retained)
+        self._fanout.push(arrived, plan)
+        self.received += arrived.columns.count
+
+
+def _rows(columns: Columns, numbers: Sequence[int]) -> Columns:
+    assert columns.topics is not None
+    if len(numbers) == len(columns.topics.starts):
+        return columns
+    return columns.select(rows_of_topics(columns, numbers))
+
+
+def _targets(arrived: Arrived, plan: Plan) -> Targets:
+    targets = Targets()
+    for session, (receiver, rows) in plan.stored.items():
+        assert session.stored is not None
+        heads = [arrived.heads[row] for row in rows]
+        keeps = _RETAIN if receiver.retain_as_published else 0
+        flags = bytes([min(head >> 1 & 3, receiver.qos) | (head & keeps) << 2 for head in heads])
+        targets.add(session.stored, rows, flags)
+    return targets
+
+
+def _retained_columns(arrived: Arrived) -> Columns:
+    """Rows to be retained, with the QoS they came with."""
+    rows = [row for row, head in enumerate(arrived.heads) if head & _RETAIN]
+    columns = arrived.columns
+    source, index = columns.source, columns.topic_index
+    assert index is not None
+
+    def entries(spans: Spans) -> list[bytes]:
+        return [bytes(source[spans.starts[row] : spans.ends[row]]) for row in rows]
+
+    return Columns.of(
+        entries(columns.value),
+        topics=[arrived.topics[index[row]] for row in rows],
+        properties=None if columns.properties is None else entries(columns.properties),
+        native=[bytes([arrived.heads[row] >> 1 & 3]) for row in rows],
+        expiry=None if columns.expiry is None else [columns.expiry[row] for row in rows],
+    )

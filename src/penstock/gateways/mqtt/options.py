@@ -1,0 +1,56 @@
+"""Every knob of the protocol."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class QueuedPolicy(enum.StrEnum):
+    """What happens to a message for a session that has as many waiting as it may."""
+
+    DROP_NEWEST = "drop-newest"
+    DROP_OLDEST = "drop-oldest"
+    DISCONNECT = "disconnect"
+
+
+class SharedStrategy(enum.StrEnum):
+    """Which member of a shared subscription gets a message."""
+
+    ROUND_ROBIN = "round-robin"
+    RANDOM = "random"
+    STICKY = "sticky"
+    """the same one for every message of a topic, as long as members stay"""
+
+
+@dataclass(frozen=True, slots=True)
+class MqttOptions:
+    max_packet_bytes: int = 8 << 20
+    max_packet_bytes_before_login: int = 256 << 10
+    connect_timeout_s: float = 10.0
+    receive_maximum: int = 65_535
+    maximum_qos: int = 2
+    retain_available: bool = True
+    topic_alias_maximum: int = 100
+    max_session_expiry_s: int | None = None
+    """a session asked for longer ends then"""
+    max_keep_alive_s: int | None = None
+    """a client that asks for longer, or for none, is told this one"""
+    max_queued_messages: int = 1000
+    max_queued_bytes: int = 10 << 20
+    queued_policy: QueuedPolicy = QueuedPolicy.DROP_NEWEST
+    max_outbound_bytes: int = 4 << 20
+    """encoded and not taken by the peer: above it messages of QoS 0 are dropped, others wait"""
+    max_subscriptions: int = 10_000
+    sys_interval_s: float = 10.0
+    shared_strategy: SharedStrategy = SharedStrategy.ROUND_ROBIN
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerFacts:
+    """What a connection knows of the listener that it came through."""
+
+    name: str
+    is_loopback: bool
+    certificate_identity: bool = False
+    """the verified client certificate is the login"""

@@ -1,0 +1,80 @@
+"""What goes to one peer: gathered while the loop turns once, written in one piece at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from penstock.core.ports import Buffer
+
+
+class Transport(Protocol):
+    """What is used of asyncio's transports, and what stands in for one (WebSocket)."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def is_closing(self) -> bool: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def get_extra_info(self, name: str, default: object = None) -> object: ...
+
+    def get_write_buffer_size(self) -> int: ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+
+class Flusher:
+    """Writes out what outboxes gathered, once a turn of the loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._filled: list[Outbox] = []
+
+    def add(self, outbox: Outbox) -> None:
+        if not self._filled:
+            self._loop.call_soon(self._flush)
+        self._filled.append(outbox)
+
+    def _flush(self) -> None:
+        filled, self._filled = self._filled, []
+        for outbox in filled:
+            outbox.flush()
+
+
+class Outbox:
+    __slots__ = ("_chunks", "_flusher", "_gathered_bytes", "_limit_bytes", "_transport", "is_paused")
+
+    def __init__(self, transport: Transport, flusher: Flusher, limit_bytes: int) -> None:
+        self._transport, self._flusher, self._limit_bytes = transport, flusher, limit_bytes
+        self._chunks: list[Buffer] = []
+        self._gathered_bytes = 0
+        self.is_paused = False
+        """the peer takes nothing at the moment"""
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._gathered_bytes + self._transport.get_write_buffer_size()
+
+    @property
+    def is_clogged(self) -> bool:
+        """More waits than the peer may leave lying: what can be dropped is, what can wait does."""
+        return self.is_paused and self.waiting_bytes > self._limit_bytes
+
+    def write(self, data: Buffer) -> None:
+        """Nothing may change the data afterwards."""
+        if not self._chunks:
+            self._flusher.add(self)
+        self._chunks.append(data)
+        self._gathered_bytes += len(data)
+
+    def flush(self) -> None:
+        chunks, self._chunks, self._gathered_bytes = self._chunks, [], 0
+        if chunks and not self._transport.is_closing():
+            self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))

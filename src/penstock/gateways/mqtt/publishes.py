@@ -1,0 +1,223 @@
+"""What one client publishes: may it, is it new, what is it answered and when."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.codecs.mqtt.errors import PacketError, ProtocolError
+from penstock.codecs.mqtt.kinds import PacketType, Version
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.core.errors import OutcomeUnknown, PenstockError
+from penstock.gateways.mqtt.answers import Answer
+from penstock.gateways.mqtt.arrival import Arrived
+from penstock.gateways.mqtt.directed import directions, has_directions
+from penstock.gateways.mqtt.fanout import rows_of_topics
+from penstock.gateways.mqtt.intake import Publication, reason_of
+from penstock.kernels import rows
+
+if TYPE_CHECKING:
+    from penstock.gateways.mqtt.connection import Connection
+
+logger = logging.getLogger("penstock.mqtt")
+
+_QOS, _QOS_1, _QOS_2 = 0x06, 0x02, 0x04
+_MINE = (b"$SYS/", b"$share/")
+_Reasons = dict[int, ReasonCode]
+"""by row"""
+
+
+class Publishes:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._gateway = connection.gateway
+        self._publisher = connection.gateway.broker.publisher()
+
+    def take(self, arrived: Arrived) -> Coroutine[None, None, None] | None:
+        """None if it is under way; else what has to be awaited before anything else of the client is looked at."""
+        session = self._connection.session
+        held: array[int] | None = None
+        if arrived.heads.count(arrived.heads[0]) != len(arrived.heads) or arrived.heads[0] & _QOS == _QOS_2:
+            arrived, held = self._without_duplicates(arrived)
+            if not arrived.columns.count:
+                return None
+        owed = self._owe(arrived)
+        if all(map(self._is_plain, arrived.topics)) and not has_directions(arrived):
+            publication = Publication(arrived, session, self._publisher, session.namespace, held)
+            try:
+                if self._gateway.intake.publish_now(publication, partial(self._done, owed, arrived)):
+                    return None
+            except PenstockError as error:
+                logger.debug("publish not taken at once client=%s error=%s", session.client_id, error)
+        arrived.keep()
+        return self._take_slowly(arrived, held, owed)
+
+    def _is_plain(self, topic: bytes) -> bool:
+        """Neither refused nor one that asks the broker for something."""
+        if topic.startswith(b"$") and (not topic.startswith(b"$queue/") or _settlement_in(topic)):
+            return False
+        return self._connection.permissions.may_publish(topic)
+
+    def _without_duplicates(self, arrived: Arrived) -> tuple[Arrived, array[int] | None]:
+        """Messages of QoS 2 that came before are answered again, and not taken again [MQTT-4.3.3-10]."""
+        numbers = array("i", [row for row, head in enumerate(arrived.heads) if head & _QOS == _QOS_2])
+        if not numbers:
+            return arrived, None
+        ids = array("i", bytes(4 * len(numbers)))
+        rows.take_int32(arrived.packet_ids, numbers, ids)
+        came = self._connection.session.incoming.publish_qos_2(ids)
+        fresh = set(came.fresh)
+        if len(fresh) == len(numbers):
+            return arrived, ids
+        again = [packet_id for packet_id in ids if packet_id not in fresh]
+        answers = self._connection.answers
+        answers.give(answers.owe(PacketType.PUBREC, array("i", again)))
+        seen: set[int] = set()
+        kept = array("i")
+        for row, head in enumerate(arrived.heads):
+            if head & _QOS != _QOS_2 or (arrived.packet_ids[row] in fresh and arrived.packet_ids[row] not in seen):
+                kept.append(row)
+                seen.add(arrived.packet_ids[row])
+        return arrived.picked(kept), array("i", came.fresh)
+
+    # Answers
+
+    def _owe(self, arrived: Arrived) -> list[Answer]:
+        if arrived.heads[0] & _QOS == _QOS_1 and arrived.heads.count(arrived.heads[0]) == len(arrived.heads):
+            # What is nearly always so.
+            self._connection.session.incoming.publish_qos_1(len(arrived.packet_ids))
+            return [self._connection.answers.owe(PacketType.PUBACK, arrived.packet_ids)]
+        owed = []
+        for kind, qos in ((PacketType.PUBACK, _QOS_1), (PacketType.PUBREC, _QOS_2)):
+            ids = [arrived.packet_ids[row] for row, head in enumerate(arrived.heads) if head & _QOS == qos]
+            if ids:
+                owed.append(self._connection.answers.owe(kind, array("i", ids)))
+            if ids and qos == _QOS_1:
+                self._connection.session.incoming.publish_qos_1(len(ids))
+        return owed
+
+    def _done(self, owed: list[Answer], arrived: Arrived, error: PenstockError | None) -> None:
+        """All of it is committed, or nobody knows whether."""
+        if error is not None:
+            self._fail(error)
+            return
+        self._answer(owed, arrived, {})
+
+    def _answer(self, owed: list[Answer], arrived: Arrived, refused: _Reasons) -> None:
+        """`refused` by row."""
+        connection = self._connection
+        if refused and connection.session.version is Version.V3_1_1:
+            reason = next(iter(refused.values()))
+            connection.fail(ProtocolError("a publish was refused, which MQTT 3.1.1 cannot say", reason))
+            return
+        for answer in owed:
+            if answer.kind is PacketType.PUBACK:
+                connection.session.incoming.puback(len(answer.packet_ids))
+            reasons = self._reasons(answer, arrived, refused) if refused else None
+            connection.answers.give(answer, reasons)
+
+    def _reasons(self, answer: Answer, arrived: Arrived, refused: _Reasons) -> array[int]:
+        by_id = {arrived.packet_ids[row]: reason for row, reason in refused.items() if arrived.packet_ids[row]}
+        if answer.kind is PacketType.PUBREC:
+            self._connection.session.incoming.refuse([number for number in answer.packet_ids if number in by_id])
+        return array("i", [by_id.get(number, ReasonCode.SUCCESS) for number in answer.packet_ids])
+
+    def _fail(self, error: PenstockError) -> None:
+        """Nothing was acknowledged: the client sends it again when it comes back."""
+        self._connection.fail(
+            ProtocolError(f"a publish could not be committed: {error}", ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
+        )
+
+    # What takes longer
+
+    async def _take_slowly(self, arrived: Arrived, held: array[int] | None, owed: list[Answer]) -> None:
+        refused: _Reasons = {}
+        plain: list[int] = []
+        try:
+            for number, topic in enumerate(arrived.topics):
+                reason = await self._ask(arrived, number, topic)
+                if reason is None:
+                    plain.append(number)
+                elif reason.is_refusal:
+                    refused |= dict.fromkeys(rows_of_topics(arrived.columns, [number]), reason)
+            if plain:
+                refused |= await self._publish(arrived, plain, held)
+        except PacketError as error:
+            self._connection.fail(error)
+            return
+        except OutcomeUnknown as error:
+            self._fail(error)
+            return
+        self._gateway.intake.refused += len(refused)
+        self._answer(owed, arrived, refused)
+
+    async def _ask(self, arrived: Arrived, number: int, topic: bytes) -> ReasonCode | None:
+        """None if the topic is to be published; else what became of it."""
+        if topic.startswith(_MINE):
+            return ReasonCode.NOT_AUTHORIZED
+        if topic.startswith((b"$queue/", b"$dlq/")) and _settlement_in(topic):
+            return await self._gateway.settlements.take(self._connection, arrived, number, topic)
+        if topic.startswith(b"$admin/"):
+            return await self._gateway.admin.take(self._connection, arrived, number, topic)
+        return None if self._connection.permissions.may_publish(topic) else ReasonCode.NOT_AUTHORIZED
+
+    async def _publish(self, arrived: Arrived, topics: list[int], held: array[int] | None) -> _Reasons:
+        """All at once; if somebody refuses, topic after topic, so that the others are taken."""
+        session, namespace = self._connection.session, self._connection.session.namespace
+        numbers = rows_of_topics(arrived.columns, topics)
+        if has_directions(arrived):
+            return await self._publish_directed(arrived, numbers, held)
+        mine = arrived if len(numbers) == arrived.columns.count else _narrowed(arrived, numbers)
+        try:
+            await self._gateway.intake.publish(Publication(mine, session, self._publisher, namespace, held))
+            return {}
+        except OutcomeUnknown:
+            raise
+        except PenstockError as error:
+            if len(topics) == 1:
+                logger.info("publish refused client=%s error=%s", session.client_id, error)
+                return dict.fromkeys(numbers, reason_of(error))
+        refused: _Reasons = {}
+        for topic in topics:
+            refused |= await self._publish(arrived, [topic], self._held_of(arrived, topic, held))
+        return refused
+
+    async def _publish_directed(self, arrived: Arrived, numbers: array[int], held: array[int] | None) -> _Reasons:
+        """One after the other, into each queue on its own: dedup and placement are a queue's."""
+        session, refused = self._connection.session, _Reasons()
+        for row in numbers:
+            one = _narrowed(arrived, array("i", [row]))
+            ids = held if held and arrived.packet_ids[row] in held else None
+            publication = Publication(one, session, self._publisher, session.namespace)
+            publication.held = None if ids is None else array("i", [arrived.packet_ids[row]])
+            try:
+                await self._gateway.intake.publish_directed(publication, *directions(one.columns))
+            except OutcomeUnknown:
+                raise
+            except PenstockError as error:
+                logger.info("publish refused client=%s error=%s", session.client_id, error)
+                refused[row] = reason_of(error)
+        return refused
+
+    def _held_of(self, arrived: Arrived, topic: int, held: array[int] | None) -> array[int] | None:
+        if not held:
+            return None
+        mine = {arrived.packet_ids[row] for row in rows_of_topics(arrived.columns, [topic])}
+        return array("i", [number for number in held if number in mine])
+
+
+def _settlement_in(topic: bytes) -> bool:
+    return topic.rpartition(b"/")[2] in (b"$ack", b"$nack", b"$reject")
+
+
+def _narrowed(arrived: Arrived, numbers: array[int]) -> Arrived:
+    """Some rows, with no topic that none of them has."""
+    some = arrived.picked(numbers)
+    some.columns = arrived.columns.select(numbers)
+    spans, source = some.columns.topics, some.columns.source
+    assert spans is not None
+    some.topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
+    return some

@@ -1,0 +1,267 @@
+"""Sessions by client id: who goes on, who is put out, who ends, and the wills of those who are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.broker.auth.identity import Identity
+from penstock.broker.sessions.records import Subscription as StoredSubscription
+from penstock.broker.sessions.session import Session as StoredSession
+from penstock.codecs.mqtt.errors import ProtocolError
+from penstock.codecs.mqtt.inflight import Incoming, Outgoing
+from penstock.codecs.mqtt.kinds import Version
+from penstock.codecs.mqtt.packets import Connect
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.codecs.mqtt.text import parse_shared
+from penstock.gateways.mqtt.intake import Publication
+from penstock.gateways.mqtt.session import Session
+from penstock.gateways.mqtt.stored_feed import awaited
+from penstock.gateways.mqtt.subscribing import resubscribe
+from penstock.gateways.mqtt.subscription import Subscription
+from penstock.gateways.mqtt.wills import arrived_will, stored_will
+from penstock.queues.names import queue_address
+
+if TYPE_CHECKING:
+    from penstock.gateways.mqtt.connection import Connection
+    from penstock.gateways.mqtt.gateway import MqttGateway
+
+logger = logging.getLogger("penstock.mqtt")
+
+_NEVER_S = 0xFFFFFFFF
+_Key = tuple[str, str]
+
+
+class Registry:
+    def __init__(self, gateway: MqttGateway) -> None:
+        self._gateway = gateway
+        self._sessions: dict[_Key, Session] = {}
+        self._locks: dict[_Key, asyncio.Lock] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def restore(self) -> None:
+        """Sessions of before: they go on collecting."""
+        for stored in self._gateway.sessions:
+            session = Session(stored.client_id, stored.namespace, stored)
+            session.expiry_s = stored.expiry_s
+            self._sessions[stored.namespace, stored.client_id] = session
+            for filter, options in stored.subscriptions.items():
+                self._restore_subscription(session, filter, options)
+
+    def _restore_subscription(self, session: Session, filter: str, stored: StoredSubscription) -> None:
+        subscription = subscription_of(session, filter, stored)
+        if queue_address(subscription.topic_filter) is None and not stored.extra:
+            session.subscriptions[filter] = subscription
+            self._gateway.router(session.namespace).add(subscription)
+
+    # Coming
+
+    async def connect(
+        self, connection: Connection, packet: Connect, client_id: str, identity: Identity
+    ) -> tuple[Session, bool]:
+        """The session that the client goes on with, and whether it was there before."""
+        key = identity.namespace, client_id
+        async with self._lock(key):
+            existing = self._sessions.get(key)
+            if existing is not None:
+                self._refuse_stranger(existing, identity, packet.version)
+                await self._put_out(existing)
+                existing = self._sessions.get(key)
+            expiry_s = self._expiry(packet)
+            if existing is not None and self._is_over(existing):
+                await self._end(existing)
+                existing = None
+            if existing is not None and not packet.clean_start and existing.stored is not None:
+                await self._go_on(existing, existing.stored, packet, identity, expiry_s)
+                return existing, True
+            if existing is not None:
+                await self._end(existing)
+            return await self._begin(key, packet, identity, expiry_s), False
+
+    def _is_over(self, session: Session) -> bool:
+        """Though nobody has looked yet."""
+        if session.stored is None or session.connection is not None:
+            return False
+        ends_ms = session.stored.ends_ms
+        return session.expiry_s == 0 or (ends_ms is not None and ends_ms <= self._gateway.broker.now())
+
+    def _lock(self, key: _Key) -> asyncio.Lock:
+        """One at a time for each client; forgotten when nobody needs it."""
+        lock = self._locks.get(key)
+        if lock is None:
+            if len(self._locks) > 1000:
+                self._locks = {name: held for name, held in self._locks.items() if held.locked()}
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+    def _refuse_stranger(self, session: Session, identity: Identity, version: Version) -> None:
+        """A session belongs to the user who began it."""
+        connection = session.connection
+        owner = session.stored.owner if session.stored is not None else connection and connection.identity.name
+        if owner is not None and owner != identity.name and not identity.is_admin:
+            raise ProtocolError(
+                "the client id belongs to another user", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, version
+            )
+
+    async def _put_out(self, session: Session) -> None:
+        old = session.connection
+        if old is not None:
+            old.disconnect(ReasonCode.SESSION_TAKEN_OVER, "another client came with this client id")
+            old.deliveries.close()
+            await self._disconnect(session, old)
+
+    async def _go_on(
+        self, session: Session, stored: StoredSession, packet: Connect, identity: Identity, expiry_s: int
+    ) -> None:
+        await self._gateway.sessions.connected(
+            stored, expiry_s=expiry_s, owner=identity.name, will=stored_will(packet.will)
+        )
+        session.expiry_s = expiry_s
+        session.outgoing = awaited(stored)
+        session.incoming = Incoming(self._gateway.options.receive_maximum, stored.held)
+
+    async def _begin(self, key: _Key, packet: Connect, identity: Identity, expiry_s: int) -> Session:
+        session = Session(key[1], key[0])
+        if expiry_s:
+            session.stored = await self._gateway.sessions.begin(
+                key[1],
+                owner=identity.name,
+                expiry_s=expiry_s,
+                namespace=key[0],
+                will=stored_will(packet.will),
+            )
+        else:
+            session.will = packet.will
+        session.expiry_s = expiry_s
+        session.outgoing = Outgoing(packet.properties.receive_maximum or 65_535)
+        session.incoming = Incoming(self._gateway.options.receive_maximum)
+        self._sessions[key] = session
+        return session
+
+    def _expiry(self, packet: Connect) -> int:
+        if packet.version is Version.V3_1_1:
+            return 0 if packet.clean_start else self.bounded_expiry(_NEVER_S)
+        return self.bounded_expiry(packet.properties.session_expiry_interval_s or 0)
+
+    def bounded_expiry(self, wanted_s: int) -> int:
+        limit = self._gateway.options.max_session_expiry_s
+        return wanted_s if limit is None else min(wanted_s, limit)
+
+    def attach(self, session: Session, connection: Connection) -> None:
+        session.connection = connection
+        if session.subscriptions:
+            self._gateway.router(session.namespace).changed()
+
+    async def resume(self, session: Session, connection: Connection) -> None:
+        """After CONNACK: what waits, and the queues that the client consumed."""
+        if session.stored is None:
+            return
+        if connection.deliveries.feed is not None:
+            connection.deliveries.feed.start()
+        await resubscribe(connection, session.stored.subscriptions)
+
+    def abandoned(self, session: Session) -> None:
+        """The connection was lost before the client was let in."""
+        if session.stored is None and session.connection is None:
+            self._sessions.pop((session.namespace, session.client_id), None)
+        elif session.stored is not None:
+            self._gateway.spawn(self._store_disconnect(session, session.stored, True, []))
+
+    # Going
+
+    def disconnected(self, connection: Connection) -> None:
+        """The connection was lost; nothing if the session has another one by now."""
+        if connection.session.connection is connection:
+            self._gateway.spawn(self._disconnect(connection.session, connection))
+
+    async def _disconnect(self, session: Session, connection: Connection) -> None:
+        if session.connection is not connection:
+            return
+        session.connection = None
+        if session.subscriptions:
+            self._gateway.router(session.namespace).changed()
+        keep_will = not connection.said_goodbye
+        if session.stored is not None:
+            feed = connection.deliveries.feed
+            in_flight = [] if feed is None else feed.in_flight
+            await self._store_disconnect(session, session.stored, keep_will, in_flight)
+            await self.look_at_due()
+            return
+        self._forget(session)
+        self._gateway.fanout.redistribute(connection.sender.unfinished_shared())
+        will = stored_will(session.will)
+        if keep_will and will is not None:
+            arrived = arrived_will(will, self._gateway.broker.now())
+            await self._publish(Publication(arrived, session, self._gateway.publisher, session.namespace))
+
+    async def _store_disconnect(
+        self, session: Session, stored: StoredSession, keep_will: bool, in_flight: Sequence[tuple[int, int]]
+    ) -> None:
+        await self._gateway.sessions.disconnected(
+            stored,
+            expiry_s=session.expiry_s,
+            keeps_will=keep_will,
+            in_flight=in_flight,
+        )
+
+    async def _end(self, session: Session) -> None:
+        """With a will that was still to come: its delay does not count any more."""
+        self._forget(session)
+        stored = session.stored
+        if stored is not None:
+            if stored.will is not None:
+                await self._publish_will(stored)
+            await self._gateway.sessions.end(stored)
+
+    def _forget(self, session: Session) -> None:
+        router = self._gateway.router(session.namespace)
+        for subscription in session.subscriptions.values():
+            router.remove(subscription)
+        session.subscriptions = {}
+        key = session.namespace, session.client_id
+        if self._sessions.get(key) is session:
+            del self._sessions[key]
+
+    async def look_at_due(self) -> None:
+        """Wills whose delay is over, sessions that ended."""
+        now, sessions = self._gateway.broker.now(), self._gateway.sessions
+        due = sessions.due(now)
+        for stored in due.wills:
+            await self._publish_will(stored)
+        for stored in due.ended:
+            found = self._sessions.get((stored.namespace, stored.client_id))
+            if found is not None and found.stored is stored and found.connection is None:
+                await self._end(found)
+
+    async def _publish_will(self, stored: StoredSession) -> None:
+        if stored.will is None:
+            return
+        arrived = arrived_will(stored.will, self._gateway.broker.now())
+        found = self._sessions.get((stored.namespace, stored.client_id))
+        part = self._gateway.sessions.will_part(stored)
+        await self._publish(Publication(arrived, found, self._gateway.publisher, stored.namespace, parts=[part]))
+
+    async def _publish(self, publication: Publication) -> None:
+        try:
+            await self._gateway.intake.publish(publication)
+        except Exception as error:
+            client = publication.session.client_id if publication.session is not None else ""
+            logger.warning("will not published client=%s error=%s", client, error)
+
+
+def subscription_of(session: Session, filter: str, stored: StoredSubscription) -> Subscription:
+    shared = parse_shared(filter)
+    return Subscription(
+        session,
+        filter,
+        filter if shared is None else shared.filter,
+        None if shared is None else shared.group,
+        stored.options & 3,
+        bool(stored.options & 4),
+        bool(stored.options & 8),
+        stored.identifier or None,
+    )

@@ -1,0 +1,165 @@
+"""Who gets the messages of a topic. Routes are kept until a subscription comes or goes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from penstock.codecs.mqtt.wire import varint_bytes
+from penstock.gateways.mqtt.session import Session
+from penstock.gateways.mqtt.shared import Share
+from penstock.gateways.mqtt.subscription import Subscription
+from penstock.kernels.topics import SubscriptionTree
+
+_MAX_ROUTES = 100_000
+_SUBSCRIPTION_IDENTIFIER = b"\x0b"
+
+
+class Manner(NamedTuple):
+    """How a message goes out: the same bytes for all receivers with the same one."""
+
+    version: int
+    max_packet_bytes: int
+    qos: int
+    retain_as_published: bool
+    identifiers: bytes
+    """subscription identifiers, as properties"""
+
+
+@dataclass(slots=True)
+class Receiver:
+    """All subscriptions of one session that a topic matches."""
+
+    session: Session
+    qos: int
+    retain_as_published: bool
+    no_local: bool
+    identifiers: bytes
+
+    def manner(self) -> Manner:
+        session = self.session
+        return Manner(session.version, session.max_packet_bytes, self.qos, self.retain_as_published, self.identifiers)
+
+
+@dataclass(slots=True)
+class Route:
+    live: dict[Manner, list[Session]] = field(default_factory=dict)
+    """sessions that are sent the message at once, by what they are sent"""
+    not_local: dict[Manner, list[Session]] = field(default_factory=dict)
+    """the same, but not those who published it"""
+    stored: list[Receiver] = field(default_factory=list)
+    """sessions that outlive their connection: what has QoS is stored for them"""
+    shares: list[Share] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.live or self.not_local or self.stored or self.shares)
+
+
+class Router:
+    """Of one namespace."""
+
+    def __init__(self) -> None:
+        self._tree = SubscriptionTree()
+        self._subscriptions: dict[int, Subscription] = {}
+        self._shares: dict[tuple[str, str], Share] = {}
+        self._share_numbers: dict[int, Share] = {}
+        self._routes: dict[bytes, Route] = {}
+        self._next = 0
+        self._found = array("q")
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def add(self, subscription: Subscription) -> None:
+        self._next += 1
+        subscription.number = self._next
+        self._subscriptions[self._next] = subscription
+        self._routes.clear()
+        if subscription.share is None:
+            self._tree.add(subscription.topic_filter.encode(), self._next)
+            return
+        key = subscription.share, subscription.topic_filter
+        share = self._shares.get(key)
+        if share is None:
+            share = self._shares[key] = Share(*key, self._next)
+            self._share_numbers[self._next] = share
+            self._tree.add(subscription.topic_filter.encode(), self._next)
+        share.members.append(subscription)
+
+    def remove(self, subscription: Subscription) -> None:
+        if self._subscriptions.pop(subscription.number, None) is None:
+            return
+        self._routes.clear()
+        if subscription.share is None:
+            self._tree.remove(subscription.topic_filter.encode(), subscription.number)
+        else:
+            self._leave_share(subscription)
+        subscription.number = -1
+
+    def _leave_share(self, subscription: Subscription) -> None:
+        key = subscription.share or "", subscription.topic_filter
+        share = self._shares[key]
+        share.members.remove(subscription)
+        if not share.members:
+            del self._shares[key], self._share_numbers[share.number]
+            self._tree.remove(subscription.topic_filter.encode(), share.number)
+
+    def changed(self) -> None:
+        """A session with subscriptions came, went or speaks another version now."""
+        self._routes.clear()
+
+    def route(self, topic: bytes) -> Route:
+        found = self._routes.get(topic)
+        if found is None:
+            if len(self._routes) >= _MAX_ROUTES:
+                self._routes.clear()
+            found = self._routes[topic] = self._find(topic)
+        return found
+
+    def identifiers(self, session: Session, topic: bytes) -> bytes:
+        """Those of the session's subscriptions that match a topic, as properties."""
+        return next((found.identifiers for found in self.route(topic).stored if found.session is session), b"")
+
+    def has_filters(self, prefix: str) -> bool:
+        """Whether somebody subscribes to what begins so; looks at all of them."""
+        return any(each.topic_filter.startswith(prefix) for each in self._subscriptions.values())
+
+    def _find(self, topic: bytes) -> Route:
+        del self._found[:]
+        self._tree.match(topic, 0, len(topic), self._found)
+        route = Route()
+        mine: dict[Session, list[Subscription]] = {}
+        for number in self._found:
+            share = self._share_numbers.get(number)
+            if share is not None:
+                route.shares.append(share)
+            else:
+                subscription = self._subscriptions[number]
+                mine.setdefault(subscription.session, []).append(subscription)
+        for session, subscriptions in mine.items():
+            _put(route, receiver_of(session, subscriptions))
+        return route
+
+
+def receiver_of(session: Session, subscriptions: Iterable[Subscription]) -> Receiver:
+    """A message that several filters of a session match goes out once, with the highest QoS and all identifiers."""
+    found = list(subscriptions)
+    identifiers = sorted({each.identifier for each in found if each.identifier is not None})
+    return Receiver(
+        session,
+        max([each.qos for each in found]),
+        any(each.retain_as_published for each in found),
+        all(each.no_local for each in found),
+        b"".join([_SUBSCRIPTION_IDENTIFIER + varint_bytes(number) for number in identifiers]),
+    )
+
+
+def _put(route: Route, receiver: Receiver) -> None:
+    if receiver.session.is_stored and receiver.qos:
+        route.stored.append(receiver)
+    if receiver.session.connection is not None:
+        groups = route.not_local if receiver.no_local else route.live
+        groups.setdefault(receiver.manner(), []).append(receiver.session)

@@ -1,0 +1,190 @@
+"""Messages that were stored for a session, sent to its client as that takes them."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from penstock.broker.sessions.queued import Taken
+from penstock.broker.sessions.session import Session as StoredSession
+from penstock.codecs.mqtt.inflight import Awaits, Outgoing
+from penstock.codecs.mqtt.kinds import PacketType
+from penstock.gateways.mqtt.packets import Packets
+from penstock.gateways.mqtt.router import Manner
+from penstock.kernels.mqtt_encode import SPAN_WORDS, batch_spans, encode_acks, patch_packet_ids
+
+if TYPE_CHECKING:
+    from penstock.gateways.mqtt.connection import Connection
+
+_BYTES_AT_ONCE = 256 << 10
+_PUBLISH, _DUP, _RETAIN_FLAG = 0x30, 0x08, 0x04
+
+
+def awaited(stored: StoredSession) -> Outgoing:
+    """The identifiers that the client may know from its last connection."""
+    waits = [(each.packet_id, _awaits(each.qos, each.is_received)) for each in stored.outgoing]
+    return Outgoing.restore(waits)
+
+
+def _awaits(qos: int, is_received: bool) -> Awaits:
+    if is_received:
+        return Awaits.PUBCOMP
+    return Awaits.PUBACK if qos == 1 else Awaits.PUBREC
+
+
+class StoredFeed:
+    """Of one connection."""
+
+    def __init__(self, connection: Connection, stored: StoredSession) -> None:
+        self._connection, self._stored = connection, stored
+        self._message_ids: dict[int, int] = {}
+        """of the packet identifiers under way"""
+        self._qos_2: set[int] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def in_flight(self) -> list[tuple[int, int]]:
+        """(packet identifier, message) of QoS 1, in the order in which they were sent."""
+        return [pair for pair in self._message_ids.items() if pair[0] not in self._qos_2]
+
+    def start(self) -> None:
+        """After CONNACK: PUBREL for what the client has, then what it was sent and did not confirm, then the rest."""
+        stored, outgoing = self._stored, self._connection.session.outgoing
+        released = outgoing.resume(self._connection.login.receive_maximum)
+        if released:
+            acks = encode_acks(PacketType.PUBREL, array("i", released), None, self._connection.session.version)
+            self._connection.outbox.write(acks)
+        for each in stored.outgoing:
+            self._message_ids[each.packet_id] = each.message_id
+            if each.qos == 2:
+                self._qos_2.add(each.packet_id)
+        stored.rewind()
+        stored.listener = self.pump
+        self._begin(self._resend())
+
+    def pump(self) -> None:
+        """Send what may go out now."""
+        if self._task is not None or self._connection.is_ended:
+            return
+        outgoing = self._connection.session.outgoing
+        if outgoing.has_resends:
+            if outgoing.window:
+                self._begin(self._resend())
+            return
+        while (room := self._connection.sender.room) > 0:
+            taken = self._stored.take_near(room, _BYTES_AT_ONCE)
+            if not taken:
+                if self._stored.has_more:
+                    self._begin(self._read())
+                return
+            for place, each in enumerate(taken):
+                if 2 in [flags & 3 for flags in each.flags]:
+                    self._begin(self._send_all(taken[place:]))
+                    return
+                self._send(each)
+
+    def _begin(self, work: object) -> None:
+        assert asyncio.iscoroutine(work)
+        self._task = self._connection.gateway.loop.create_task(work)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._connection.broke(error)
+        else:
+            self.pump()
+
+    async def _read(self) -> None:
+        room = self._connection.sender.room
+        if room > 0:
+            await self._send_all(await self._stored.take(room, _BYTES_AT_ONCE))
+
+    async def _send_all(self, taken: Iterable[Taken]) -> None:
+        for each in taken:
+            if 2 in [flags & 3 for flags in each.flags]:
+                await self._send_exactly_once(each)
+            else:
+                self._send(each)
+
+    def _send(self, taken: Taken) -> None:
+        """What is sent before, and not confirmed, counts as unsent again after a crash: QoS 1 may come twice."""
+        packets, message_ids = self._packets(taken)
+        ids = self._connection.sender.send_now(packets)
+        self._message_ids.update(zip(ids, message_ids, strict=True))
+
+    async def _send_exactly_once(self, taken: Taken) -> None:
+        """Under which identifier a message goes out is durable before it does: sent again, it has the same one."""
+        packets, message_ids = self._packets(taken)
+        outgoing = self._connection.session.outgoing
+        ids: list[int] = []
+        for place in range(len(packets)):
+            ids += outgoing.publish(1, packets.qos_of(place))
+        second = [place for place in range(len(packets)) if packets.qos_of(place) == 2]
+        self._message_ids.update(zip(ids, message_ids, strict=True))
+        self._qos_2.update([ids[place] for place in second])
+        await self._stored.sent([ids[place] for place in second], [message_ids[place] for place in second])
+        self._connection.sender.sent += len(ids)
+        self._connection.outbox.write(packets.with_ids(ids))
+
+    async def _resend(self) -> None:
+        outgoing = self._connection.session.outgoing
+        while ids := outgoing.resends():
+            for taken in await self._stored.look_up([self._message_ids[packet_id] for packet_id in ids]):
+                packets, message_ids = self._packets(taken, _DUP)
+                wanted = {self._message_ids[packet_id]: packet_id for packet_id in ids}
+                data = bytearray(packets.data)
+                patch_packet_ids(data, packets.id_positions, array("i", [wanted[number] for number in message_ids]))
+                self._connection.outbox.write(data)
+
+    def _packets(self, taken: Taken, dup: int = 0) -> tuple[Packets, list[int]]:
+        """Without those that are too large for the client, which are done with."""
+        batch = taken.stored.batch
+        spans = array("q", bytes(8 * SPAN_WORDS * len(taken.rows)))
+        batch_spans(batch.body, batch.layout, taken.rows, spans)
+        heads = bytes([_PUBLISH | dup | (flags & 3) << 1 | bool(flags & _RETAIN_FLAG) for flags in taken.flags])
+        session = self._connection.session
+        manner = Manner(session.version, session.max_packet_bytes, 2, True, b"")
+        fanout = self._connection.gateway.fanout
+        packets, oversized = fanout.encode_stored(batch.body, spans, heads, manner, self._identifiers(taken))
+        message_ids = list(taken.message_ids)
+        if oversized:
+            self._stored.settle([message_ids[place] for place in oversized])
+            message_ids = [number for place, number in enumerate(message_ids) if place not in set(oversized)]
+        return packets, message_ids
+
+    def _identifiers(self, taken: Taken) -> list[bytes] | None:
+        """Subscription identifiers of each row, as the session has them now."""
+        session = self._connection.session
+        if not any(each.identifier for each in session.subscriptions.values()):
+            return None
+        router = self._connection.gateway.router(session.namespace)
+        return [router.identifiers(session, taken.stored.batch.topic(row) or b"") for row in taken.rows]
+
+    # What the client says
+
+    def received(self, packet_ids: list[int]) -> list[int]:
+        """Of those that PUBREC came for, the ones that are the session's."""
+        return [packet_id for packet_id in packet_ids if packet_id in self._qos_2]
+
+    def settled(self, kind: PacketType, packet_ids: list[int]) -> None:
+        """The client has them, or does not want them."""
+        mine = [packet_id for packet_id in packet_ids if packet_id in self._message_ids]
+        if not mine:
+            return
+        done = [self._message_ids.pop(packet_id) for packet_id in mine]
+        if kind is PacketType.PUBCOMP:
+            self._qos_2.difference_update(mine)
+            self._stored.completed(mine)
+        else:
+            self._stored.settle(done)
+
+    def close(self) -> None:
+        self._stored.listener = None
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,1 @@
+"""`penstock serve`: configuration, wiring, listeners, life of the process."""

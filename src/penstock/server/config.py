@@ -1,0 +1,125 @@
+"""The configuration of a server, declared once: what can be set, with which defaults and bounds, and what it is for.
+
+Durations are milliseconds and sizes bytes in memory; people write them as `30s` and `8MiB`, under the attribute's name
+without its unit. load() is the only way in; options() of a section is what the parts below take."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from penstock.core.errors import InvalidArgument
+from penstock.core.types import Durability
+from penstock.queues.settings import parse_queue
+from penstock.queues.settings_text import Choice, Count, Duration, Flag, Text
+from penstock.queues.templates import Template
+from penstock.server import schema
+from penstock.server.config_auth import Auth, RateLimit
+from penstock.server.config_listeners import LISTENER_NAMES, Listeners, check_path, contradiction
+from penstock.server.config_mqtt import Mqtt
+from penstock.server.config_storage import Storage
+from penstock.server.schema import Objects
+from penstock.server.written import BadConfiguration, Tree, from_environment, from_file, from_flags, over, place_of
+
+
+class LogLevel(enum.Enum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
+class LogFormat(enum.Enum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class LoopKind(enum.Enum):
+    ASYNCIO = "asyncio"
+    UVLOOP = "uvloop"
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True):
+    """What every section is."""
+
+
+def _check_queue(written: dict[str, object]) -> None:
+    parse_queue(written)
+
+
+def _check_template(written: dict[str, object]) -> None:
+    match, settings = written.get("match"), written.get("settings", {})
+    unknown = written.keys() - {"match", "settings"}
+    if unknown or not isinstance(match, str) or not isinstance(settings, Mapping):
+        raise InvalidArgument("a template has a pattern `match` and `settings`: {match: orders-*, settings: {…}}")
+    Template(match, settings)
+
+
+class Log(_Section, frozen=True, kw_only=True):
+    level: Annotated[LogLevel, Choice(LogLevel)] = LogLevel.INFO
+    """the least important lines that are written; SIGUSR1 turns debug on and off"""
+    format: Annotated[LogFormat, Choice(LogFormat)] = LogFormat.TEXT
+    """lines for people, or one JSON object a line"""
+
+
+class AutoQueues(_Section, frozen=True, kw_only=True):
+    auto_create: Annotated[bool, Flag()] = True
+    """publishing to or subscribing to `$queue/…` makes a queue that is not there"""
+    max_auto_queues: Annotated[int, Count(0, 1_000_000)] = 10_000
+    """how many there may be that were made so"""
+    templates: Annotated[tuple[dict[str, object], ...], Objects(_check_template)] = ()
+    """settings for queues whose name matches: `{match: orders-*, settings: {partitions: 4}}`; later ones go over
+    earlier ones and over those stored in the data directory"""
+
+
+class Config(_Section, frozen=True, kw_only=True):
+    data_dir: Annotated[str, Text(check_path)] = "./penstock-data"
+    """where everything is kept; made if it is not there"""
+    durability: Annotated[Durability, Choice(Durability)] = Durability.COMMIT
+    """of sessions, retained messages, and queues that say nothing else: `commit` acknowledges what is synced,
+    `interval` what is written and synced within a second, `memory` what is taken"""
+    loop: Annotated[LoopKind, Choice(LoopKind)] = LoopKind.ASYNCIO
+    """the event loop; uvloop has to be installed"""
+    shutdown_timeout_ms: Annotated[int, Duration()] = 30_000
+    """SIGTERM waits so long for what was taken to be committed and answered, then the process ends with 1"""
+    log: Log = Log()
+    """lines on standard error"""
+    listeners: Listeners = Listeners()
+    """where clients connect; null switches one off"""
+    mqtt: Mqtt = Mqtt()
+    """the protocol, on every listener whose name begins with mqtt"""
+    auth: Auth = Auth()
+    """who may connect and do what"""
+    rate_limit: RateLimit = RateLimit()
+    """on listeners that are not loopback"""
+    broker: AutoQueues = AutoQueues()
+    """queues that nobody declared"""
+    storage: Storage = Storage()
+    """the journal and the files behind it"""
+    queues: Annotated[tuple[dict[str, object], ...], Objects(_check_queue)] = ()
+    """declared at start if they are not there; settings that differ are changed where that can be"""
+
+
+def load(file: Path | None, variables: Mapping[str, str], flags: Iterable[str]) -> Config:
+    """Flags over variables over the file over the defaults. BadConfiguration names the key and where it stands."""
+    tree = over(over(from_file(file) if file else {}, from_environment(variables)), from_flags(flags))
+    config = schema.read(Config, tree)
+    _check_together(config, tree)
+    return config
+
+
+def _check_together(config: Config, tree: Tree) -> None:
+    if not config.listeners.switched_on():
+        reason = f"none is switched on, nobody could connect: leave out one of {', '.join(LISTENER_NAMES)}"
+        raise BadConfiguration("listeners", reason, place=place_of(tree, "listeners"))
+    for name, listener in config.listeners.switched_on().items():
+        found = contradiction(name, listener, config.auth.development_mode)
+        if found is not None:
+            path = f"listeners.{name}.{found[0]}"
+            raise BadConfiguration(path, found[1], place=place_of(tree, path))
+    config.storage.options()

@@ -1,0 +1,79 @@
+"""What can be set of the journal and the files behind it."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from penstock.core.errors import InvalidArgument
+from penstock.log.commit import CommitOptions
+from penstock.log.journal import JournalOptions
+from penstock.log.keeper import KeeperOptions
+from penstock.log.options import ShardOptions
+from penstock.queues.settings_text import Count, Duration, Size
+from penstock.server.written import BadConfiguration
+
+_MOST_BYTES = 1 << 50
+_DEFAULTS = ShardOptions()
+
+
+class ReserveSize:
+    """A size, 0 too, or `auto`."""
+
+    suffix: ClassVar[str] = "_bytes"
+
+    def read(self, path: str, written: object) -> object:
+        return None if written is None or written == "auto" else Size(0, _MOST_BYTES).read(path, written)
+
+    def write(self, value: object) -> object:
+        return "auto" if value is None else value
+
+
+class Storage(msgspec.Struct, frozen=True, kw_only=True):
+    journal_file_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.journal.file_bytes
+    """of one file of the journal; the largest commit is half of it, at most 16 MiB"""
+    journal_size_bytes: Annotated[int, Size(4 << 20, _MOST_BYTES)] = _DEFAULTS.journal.limit_bytes
+    """of all of them; publishes wait beyond it"""
+    sync_interval_ms: Annotated[int, Duration()] = round(_DEFAULTS.commit.sync_interval_s * 1000)
+    """how often the journal is synced for queues of durability `interval`"""
+    checkpoint_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.keeper.checkpoint_bytes
+    """so much written makes a checkpoint, which lets the journal go"""
+    checkpoint_interval_ms: Annotated[int, Duration()] = round(_DEFAULTS.keeper.checkpoint_s * 1000)
+    """and so does this time"""
+    max_open_files: Annotated[int, Count(16, 1 << 20)] = _DEFAULTS.keeper.max_open_files
+    """of segments"""
+    publish_budget_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.publish_budget_bytes
+    """publishes taken and not yet in the journal; others wait"""
+    tail_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.tail_bytes
+    """what may wait in memory to be written to segments; publishes wait beyond it"""
+    recent_size_bytes: Annotated[int, Size(0, _MOST_BYTES)] = _DEFAULTS.recent_bytes
+    """batches that stay in memory after they were written, for groups that are a little behind"""
+    disk_reserve_bytes: Annotated[int | None, ReserveSize()] = _DEFAULTS.disk_reserve_bytes
+    """publishes are refused when less is free; `auto` is the greater of 1 GiB and 5 % of the disk"""
+    housekeeping_interval_ms: Annotated[int, Duration()] = round(_DEFAULTS.housekeeping_s * 1000)
+    """how often retention and compaction look at the logs"""
+
+    def options(self) -> ShardOptions:
+        """BadConfiguration for sizes that do not go together."""
+        try:
+            journal = JournalOptions(self.journal_file_size_bytes, self.journal_size_bytes, **self._frame())
+        except InvalidArgument as error:
+            raise BadConfiguration("storage", str(error)) from None
+        return ShardOptions(
+            journal=journal,
+            keeper=KeeperOptions(
+                checkpoint_bytes=self.checkpoint_size_bytes,
+                checkpoint_s=self.checkpoint_interval_ms / 1000,
+                max_open_files=self.max_open_files,
+            ),
+            commit=CommitOptions(sync_interval_s=self.sync_interval_ms / 1000),
+            publish_budget_bytes=self.publish_budget_size_bytes,
+            tail_bytes=self.tail_size_bytes,
+            recent_bytes=self.recent_size_bytes,
+            disk_reserve_bytes=self.disk_reserve_bytes,
+            housekeeping_s=self.housekeeping_interval_ms / 1000,
+        )
+
+    def _frame(self) -> dict[str, int]:
+        return {"max_frame_bytes": min(JournalOptions().max_frame_bytes, self.journal_file_size_bytes // 2)}

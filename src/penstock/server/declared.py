@@ -1,0 +1,98 @@
+"""Queues and templates of the configuration, brought to the broker. What it cannot change is said, and stays."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from penstock.broker.broker import Broker
+from penstock.broker.queue import Queue
+from penstock.core.errors import InvalidSetting
+from penstock.core.types import Durability
+from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
+from penstock.queues.settings import change
+from penstock.queues.templates import Template
+from penstock.server.config import Config
+
+logger = logging.getLogger("penstock.server.declared")
+
+# No pattern of a template, so that no template takes its place.
+_DURABILITY = ""
+
+
+class Declared:
+    """apply() may be called again with a changed configuration."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._given: dict[str, Template] = {}
+        self._hidden: dict[str, Template] = {}
+        """stored ones that the configuration has others for"""
+
+    async def apply(self, config: Config) -> None:
+        """Queues that are not there are declared; of others, the settings that are written are changed."""
+        self._put_templates(_default_durability(config.durability), _templates(config.broker.templates))
+        for written in config.queues:
+            await self._declare(written)
+
+    def _put_templates(self, first: dict[str, Template], last: dict[str, Template]) -> None:
+        """Not written to the data directory: what is taken out of the configuration is gone."""
+        found = self._broker.declaring.templates
+        stored = {**self._hidden, **{match: found[match] for match in found if match not in self._given}}
+        self._given = {**first, **last}
+        self._hidden = {match: template for match, template in stored.items() if match in self._given}
+        self._broker.declaring.templates = {**first, **stored, **last}
+
+    async def _declare(self, written: Mapping[str, object]) -> None:
+        declaring = self._broker.declaring
+        namespace, name = str(written.get("namespace", DEFAULT_NAMESPACE)), canonical_queue(str(written["name"]))
+        found = declaring.queues.get((namespace, name))
+        if found is None:
+            made = await self._broker.declare(written)
+            logger.info("queue declared queue=%s partitions=%d", made.name, made.settings.partitions)
+            return
+        await declaring.keep(found)
+        await self._change(found, {**written, "name": name})
+
+    async def _change(self, queue: Queue, written: Mapping[str, object]) -> None:
+        """Setting by setting where not all of them can change together."""
+        if _is_changed(queue, written):
+            try:
+                await self._change_together(queue, written)
+            except InvalidSetting:
+                for key, value in written.items():
+                    await self._change_one(queue, key, value)
+
+    async def _change_one(self, queue: Queue, key: str, value: object) -> None:
+        try:
+            if _is_changed(queue, {key: value}):
+                await self._change_together(queue, {key: value})
+        except InvalidSetting as error:
+            logger.warning("queue not changed queue=%s setting=%s reason=%s", queue.name, error.path, error.reason)
+
+    async def _change_together(self, queue: Queue, written: Mapping[str, object]) -> None:
+        await self._broker.declaring.change(queue, written)
+        logger.info("queue changed queue=%s settings=%s", queue.name, ",".join(written.keys() - {"name", "namespace"}))
+
+
+def _is_changed(queue: Queue, written: Mapping[str, object]) -> bool:
+    try:
+        return change(queue.settings, written) != queue.settings
+    except InvalidSetting:
+        return True
+
+
+def _default_durability(durability: Durability) -> dict[str, Template]:
+    if durability is Durability.COMMIT:
+        return {}
+    return {_DURABILITY: Template("*", {"durability": durability.name.lower()})}
+
+
+def _templates(written: Iterable[Mapping[str, object]]) -> dict[str, Template]:
+    found = {}
+    for template in written:
+        match, settings = template["match"], template.get("settings", {})
+        assert isinstance(match, str)
+        assert isinstance(settings, Mapping)
+        found[match] = Template(match, settings)
+    return found

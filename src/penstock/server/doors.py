@@ -1,0 +1,123 @@
+"""Listeners of the configuration made ready for connections: which layers stand between a socket and the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Protocol, cast
+
+from penstock.gateways.mqtt.options import ListenerFacts
+from penstock.gateways.mqtt.origins import Origins
+from penstock.gateways.mqtt.proxy import Inner, ProxyProtocol
+from penstock.gateways.mqtt.websocket import MqttConnection, WebSocketProtocol
+from penstock.server.config import Config
+from penstock.server.config_listeners import Listener, Listeners, WebSocketListener, is_loopback
+from penstock.server.listening import Listening, bind
+from penstock.server.tls import context_of
+
+
+class Gateway(Protocol):
+    """What the server needs of one. Its protocols can also be fed by a layer in front of the socket."""
+
+    @property
+    def connection_count(self) -> int: ...
+
+    def protocol(self, listener: ListenerFacts) -> asyncio.BufferedProtocol: ...
+
+    async def drain(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+Contexts = dict[str, ssl.SSLContext]
+MayConnect = Callable[[str], bool]
+
+
+def contexts_of(listeners: Listeners) -> Contexts:
+    """Of those with TLS. BadConfiguration for files that will not do."""
+    switched_on = listeners.switched_on().items()
+    return {name: context_of(door.tls, f"listeners.{name}.tls") for name, door in switched_on if door.tls is not None}
+
+
+def facts_of(name: str, listener: Listener) -> ListenerFacts:
+    tls = listener.tls
+    is_identity = tls is not None and tls.client_ca is not None and tls.certificate_identity
+    return ListenerFacts(name, is_loopback(listener), is_identity)
+
+
+class Doors:
+    """All listeners of a server: bound before the data is opened, so that a port in use is known at once; listening
+    when everything behind them stands."""
+
+    def __init__(self, config: Config) -> None:
+        """BadConfiguration, CannotListen."""
+        self._contexts = contexts_of(config.listeners)
+        self._sockets: dict[str, list[socket.socket]] = {}
+        self._listening: dict[str, Listening] = {}
+        try:
+            for name, listener in config.listeners.switched_on().items():
+                self._sockets[name] = bind(name, listener.host, listener.port)
+        except BaseException:
+            self._close_sockets()
+            raise
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        return {name: listening.address for name, listening in self._listening.items()}
+
+    def open(self, config: Config, gateway: Gateway, may_connect: MayConnect) -> None:
+        """From now on clients can connect; on listeners that are not loopback `may_connect` is asked first."""
+        for name, listener in config.listeners.switched_on().items():
+            limit = None if is_loopback(listener) or listener.proxy_protocol else may_connect
+            timeout_s = config.mqtt.connect_timeout_ms / 1000
+            self._listening[name] = Listening(name, self._sockets[name], timeout_s, limit)
+        self.apply(config, gateway, self._contexts)
+        for listening in self._listening.values():
+            listening.start()
+
+    def apply(self, config: Config, gateway: Gateway, contexts: Contexts) -> None:
+        """What further connections get. Addresses stay as they are."""
+        self._contexts = contexts
+        switched_on = config.listeners.switched_on()
+        for name, listening in self._listening.items():
+            listener = switched_on[name]
+            make = _layers(name, listener, config, gateway)
+            context = contexts.get(name)
+            if listener.proxy_protocol:
+                listening.serve(_announced(make, context, config.mqtt.connect_timeout_ms / 1000), None)
+            else:
+                listening.serve(make, context)
+
+    async def close(self) -> None:
+        """No further connection is accepted."""
+        await asyncio.gather(*(listening.close() for listening in self._listening.values()))
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for sock in _flat(self._sockets.values()):
+            sock.close()
+
+
+def _flat(sockets: Iterable[list[socket.socket]]) -> list[socket.socket]:
+    return [sock for some in sockets for sock in some]
+
+
+def _layers(name: str, listener: Listener, config: Config, gateway: Gateway) -> Callable[[], Inner]:
+    facts = facts_of(name, listener)
+    if not isinstance(listener, WebSocketListener):
+        return lambda: gateway.protocol(facts)
+    origins = Origins(listener.allowed_origins)
+    return lambda: WebSocketProtocol(
+        lambda: cast(MqttConnection, gateway.protocol(facts)),
+        listener.path,
+        origins,
+        config.mqtt.max_packet_size_bytes,
+        config.mqtt.connect_timeout_ms / 1000,
+    )
+
+
+def _announced(make: Callable[[], Inner], context: ssl.SSLContext | None, timeout_s: float) -> Callable[[], Inner]:
+    """The header comes first and in clear, then TLS, then the rest."""
+    return lambda: ProxyProtocol(make, timeout_s, context, timeout_s)

@@ -1,0 +1,173 @@
+"""The life of the process: signals, the time it may take to end, what it says on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from penstock.core.errors import PenstockError
+from penstock.log.threads import SWITCH_INTERVAL_S
+from penstock.server.config import Config, LoopKind
+from penstock.server.config_listeners import WebSocketListener
+from penstock.server.context import Context, context_file, write_context
+from penstock.server.log_lines import LogLines
+from penstock.server.ready import ReadyFile
+from penstock.server.server import OpenWorks, Server
+from penstock.server.written import BadConfiguration
+
+logger = logging.getLogger("penstock.server")
+
+OK, FAILED = 0, 1
+
+Say = Callable[[str], None]
+
+
+class Process:
+    """One run of `penstock serve`. `load` reads the configuration, at the start and again at each SIGHUP; `say` is for
+    what must reach a person and no log."""
+
+    def __init__(self, load: Callable[[], Config], open_works: OpenWorks, say: Say, ready_file: Path | None) -> None:
+        self._load, self._open_works, self._say = load, open_works, say
+        self._config = load()
+        self._new_loop = loop_factory(self._config.loop)
+        self._lines = LogLines(self._config.log)
+        self._ready = None if ready_file is None else ReadyFile(ready_file)
+        self._stopping: asyncio.Event
+        self._server: Server | None = None
+        self._reloads: set[asyncio.Task[None]] = set()
+
+    def run(self) -> int:
+        """The exit code after a drained stop. If that takes too long, or at a second signal, the process ends here."""
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
+        _allow_open_files()
+        with asyncio.Runner(loop_factory=self._new_loop) as runner:
+            return runner.run(self._live())
+
+    async def _live(self) -> int:
+        self._stopping = asyncio.Event()
+        self._listen_to_signals()
+        self._server = await Server.start(self._config, self._open_works)
+        try:
+            self._tell_ready(self._server)
+            await self._stopping.wait()
+        finally:
+            await self._stop(self._server)
+        return OK
+
+    def _tell_ready(self, server: Server) -> None:
+        self._tell_first_password(server)
+        if self._ready is not None:
+            self._ready.write(server.addresses)
+        logger.info("ready pid=%d data_dir=%s", os.getpid(), self._config.data_dir)
+
+    async def _stop(self, server: Server) -> None:
+        if self._ready is not None:
+            self._ready.remove()
+        timeout_s = server.config.shutdown_timeout_ms / 1000
+        stopping = asyncio.ensure_future(server.stop())
+        await asyncio.wait([stopping], timeout=timeout_s)
+        if not stopping.done():
+            logger.critical(
+                "not stopped within shutdown_timeout=%gs: ends now; what was acknowledged is on disk, and the journal "
+                "is replayed at the next start",
+                timeout_s,
+            )
+            _end_at_once()
+        await stopping
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_log_unhandled)
+        loop.add_signal_handler(signal.SIGTERM, self._end, "SIGTERM")
+        loop.add_signal_handler(signal.SIGINT, self._end, "SIGINT")
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_signal_handler(signal.SIGUSR1, self._lines.toggle_debug)
+
+    def _end(self, name: str) -> None:
+        if self._stopping.is_set():
+            logger.critical("second signal=%s: ends at once; the journal is replayed at the next start", name)
+            _end_at_once()
+        logger.info("signal=%s: draining, once more ends at once", name)
+        self._stopping.set()
+
+    def _reload(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._reload_now())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload_now(self) -> None:
+        if self._server is None or self._stopping.is_set():
+            logger.warning("not reloaded: the server is starting or stopping")
+            return
+        try:
+            wanted = self._load()
+            await self._server.reload(wanted)
+            self._lines.apply(wanted.log)
+        except PenstockError as error:
+            logger.error("not reloaded, everything stays as it was error=%s", error)
+
+    def _tell_first_password(self, server: Server) -> None:
+        """Once, to standard output and to the commands of this user; no log has it."""
+        if server.first_password is None:
+            return
+        self._say(f"This is the first start: user admin was made, with password {server.first_password}")
+        self._say("It is shown this once. Change it with `penstock user passwd`, add others with `penstock user add`.")
+        file = context_file(os.environ)
+        try:
+            previous = write_context(file, context_of(server.config, server.addresses, server.first_password))
+            kept = f" What was there is now {previous}." if previous else ""
+            self._say(f"Commands of this user find it in {file}.{kept}")
+        except OSError as error:
+            logger.warning("the local context cannot be written file=%s reason=%s", file, error.strerror)
+
+
+def context_of(config: Config, addresses: Mapping[str, tuple[str, int]], password: str) -> Context:
+    """How commands on this machine reach the server: by its first listener."""
+    name, listener = next(iter(config.listeners.switched_on().items()))
+    host, port = addresses[name]
+    if ipaddress.ip_address(host).is_unspecified:
+        host = "::1" if ":" in host else "127.0.0.1"
+    path = listener.path if isinstance(listener, WebSocketListener) else None
+    return Context(host, port, "admin", password, listener.tls is not None, path)
+
+
+def loop_factory(kind: LoopKind) -> Callable[[], asyncio.AbstractEventLoop]:
+    """BadConfiguration if it is not installed."""
+    if kind is LoopKind.ASYNCIO:
+        return asyncio.new_event_loop
+    try:
+        import uvloop
+    except ImportError:
+        reason = "uvloop is not installed: install it with `pip install uvloop`, or write asyncio"
+        raise BadConfiguration("loop", reason) from None
+    return uvloop.new_event_loop
+
+
+def _allow_open_files() -> None:
+    """A connection is a descriptor, and many systems give a process 1024 until it asks for what it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            logger.warning("the limit of open files stays limit=%d reason=%s", soft, error)
+
+
+def _log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    logger.error("unhandled in the event loop what=%s", context.get("message"), exc_info=error)
+
+
+def _end_at_once() -> NoReturn:
+    """Without the interpreter's own end, which waits for threads that may be stuck."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(FAILED)

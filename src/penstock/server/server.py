@@ -1,0 +1,131 @@
+"""A server from its start to its end: listeners in front, broker and gateway behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from penstock.broker.auth.tokens import Tokens
+from penstock.broker.broker import Broker
+from penstock.server.config import Config
+from penstock.server.declared import Declared
+from penstock.server.doors import Doors, Gateway, contexts_of
+from penstock.server.reloading import changes_between, reloadable
+from penstock.server.weaknesses import weaknesses
+
+logger = logging.getLogger("penstock.server")
+
+
+class Works(Protocol):
+    """Everything behind the listeners."""
+
+    @property
+    def broker(self) -> Broker: ...
+
+    @property
+    def gateway(self) -> Gateway: ...
+
+    async def bootstrap(self) -> str | None:
+        """The password of a new user `admin` if there was no user at all. It is nowhere else."""
+        ...
+
+    def may_connect(self, peer: str) -> bool:
+        """Is it within the limit of its address?"""
+        ...
+
+    async def apply(self, config: Config) -> None:
+        """Rules, users and limits of a configuration that was changed."""
+        ...
+
+    async def close(self) -> None:
+        """Gateway and broker, after the gateway was drained."""
+        ...
+
+
+OpenWorks = Callable[[Config], Awaitable[Works]]
+
+
+def check_files(config: Config) -> None:
+    """BadConfiguration or InvalidSetting for keys and certificates that are missing or will not do."""
+    contexts_of(config.listeners)
+    if config.auth.jwt is not None:
+        Tokens(config.auth.jwt.options())
+
+
+class Server:
+    """Use Server.start(), then stop()."""
+
+    def __init__(self, config: Config, doors: Doors, works: Works) -> None:
+        self.config, self.works = config, works
+        self.first_password: str | None = None
+        self._doors = doors
+        self._declared = Declared(works.broker)
+        self._one_at_a_time = asyncio.Lock()
+
+    @classmethod
+    async def start(cls, config: Config, open_works: OpenWorks) -> Server:
+        """All listeners accept when it returns. What it raises leaves nothing open."""
+        check_files(config)
+        doors = Doors(config)
+        try:
+            works = await open_works(config)
+            try:
+                server = cls(config, doors, works)
+                await server._begin()
+            except BaseException:
+                await works.close()
+                raise
+        except BaseException:
+            await doors.close()
+            raise
+        return server
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        return self._doors.addresses
+
+    async def stop(self) -> None:
+        """Nobody new is let in, what was taken is committed and answered, then everything is closed."""
+        logger.info("stopping connections=%d", self.works.gateway.connection_count)
+        async with self._one_at_a_time:
+            await self._doors.close()
+            try:
+                await self.works.gateway.drain()
+            finally:
+                await self.works.close()
+        logger.info("stopped")
+
+    async def reload(self, wanted: Config) -> None:
+        """What can change does; the rest is named. BadConfiguration for certificates that will not do: nothing changes
+        then."""
+        async with self._one_at_a_time:
+            changed = reloadable(self.config, wanted)
+            contexts = contexts_of(changed.listeners)
+            await self.works.apply(changed)
+            self._doors.apply(changed, self.works.gateway, contexts)
+            before, self.config = self.config, changed
+            _tell_changes(before, changed, wanted)
+            await self._declared.apply(changed)
+            logger.info("configuration reloaded certificates=%d", len(contexts))
+
+    async def _begin(self) -> None:
+        await self._declared.apply(self.config)
+        if not self.config.auth.development_mode:
+            self.first_password = await self.works.bootstrap()
+        self._doors.open(self.config, self.works.gateway, self.works.may_connect)
+        for name, (host, port) in self.addresses.items():
+            listener = self.config.listeners.switched_on()[name]
+            logger.info(
+                "listening listener=%s host=%s port=%d tls=%s", name, host, port, "on" if listener.tls else "off"
+            )
+        for weakness in weaknesses(self.config):
+            logger.warning("insecure: %s", weakness)
+
+
+def _tell_changes(before: Config, changed: Config, wanted: Config) -> None:
+    for change in changes_between(before, changed):
+        logger.info("reloaded %s", change)
+    for change in changes_between(changed, wanted):
+        logger.warning("not reloaded, it needs a restart %s", change)
