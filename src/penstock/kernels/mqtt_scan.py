@@ -6,6 +6,7 @@ reason code of MQTT 5 that its sender is told. How a stream is cut into buffers 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
@@ -66,6 +67,11 @@ class Scanner:
         if not 0 <= number < _COLUMNS:
             raise InvalidArgument(f"rows of packets have no column {number}")
         return self.columns[number * self._stride : number * self._stride + self.rows]
+
+    def pick(self, numbers: Sequence[int]) -> list[array[int]]:
+        """Several of them."""
+        stride, rows, columns = self._stride, self.rows, self.columns
+        return [columns[number * stride : number * stride + rows] for number in numbers]
 
     def scan(
         self,

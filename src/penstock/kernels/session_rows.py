@@ -196,15 +196,16 @@ def _merge(sessions: array[int], order: array[int], spare: array[int], start: in
 
 
 def gather(sessions: array[int], entries: array[int], order: array[int], out: array[int], groups: array[int]) -> int:
-    """Entries in that order. `groups` gets the session and the first place of each group, and has room for two words a
-    pair; how many groups."""
+    """Entries in that order. `groups` gets the session, the first place and the bytes of each group, and has room for
+    three words a pair; how many groups."""
     count = 0
     for i in range(len(order)):
         at = 3 * order[i]
         out[3 * i], out[3 * i + 1], out[3 * i + 2] = entries[at], entries[at + 1], entries[at + 2]
         if i == 0 or sessions[order[i]] != sessions[order[i - 1]]:
-            groups[2 * count], groups[2 * count + 1] = sessions[order[i]], i
+            groups[3 * count], groups[3 * count + 1], groups[3 * count + 2] = sessions[order[i]], i, 0
             count += 1
+        groups[3 * count - 1] += entries[at + 2] >> 8
     return count
 
 

@@ -10,7 +10,7 @@ from penstock.core.ports import Buffer
 from penstock.log.partition import Log, TailBatch
 from penstock.log.shard import Shard
 
-_READ_BYTES = 1 << 20
+_READ_BYTES = 64 << 10
 # Of what one reading brings.
 _READ_BATCHES = 8
 

@@ -117,7 +117,7 @@ def _wanted(messages: MessageLog, sessions: Mapping[int, Session], stored: Store
     """Who still wants which of the rows, where they lie now. Of what expired, whoever is away does not."""
     pairs, ids = Pairs(), array("q", bytes(8 * len(stored)))
     expired = stored.expired(messages.now(), 0) or bytearray(len(stored))
-    for number, entries in grouped(stored):
+    for number, entries, _ in grouped(stored):
         session = sessions.get(number)
         if session is None:
             continue

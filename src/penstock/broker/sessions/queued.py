@@ -62,11 +62,11 @@ class Queued:
 
     # What comes and goes
 
-    def extend(self, entries: array[int]) -> None:
+    def extend(self, entries: array[int], size: int) -> None:
+        """Messages of so many bytes came; that they are wanted is counted for all sessions together."""
         self.entries.extend(entries)
         self.last_id = entries[-3]
-        self.messages.living.add(entries[1::3], 1)
-        self._count(len(entries) // 3, kernel.total_bytes(entries))
+        self._count(len(entries) // 3, size)
 
     def move(self, copies: array[int]) -> None:
         """Messages lie elsewhere."""

@@ -72,7 +72,7 @@ class Sessions:
         recovery.restore(shard, sessions._fold, sessions._state, sessions._messages, sessions._snapshots)
         sessions._state.follow(sessions._apply)
         for messages in sessions._messages:
-            messages.follow(sessions._fold.sessions, sessions._wake)
+            messages.follow(sessions._fold.sessions, sessions._wake, sessions._snapshots.count)
         await sessions._disconnect_all()
         return sessions
 

@@ -78,7 +78,7 @@ class Snapshots:
         """of those kept, oldest first: where the first piece lies, and its `state_start`"""
 
     def count(self, records: int, size: int) -> None:
-        """So much was added to the state log."""
+        """So much would have to be replayed."""
         self._records += records
         self._bytes += size
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import secrets
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.codecs.mqtt.errors import ProtocolError
@@ -17,6 +18,16 @@ from penstock.log.columns import Columns, Spans
 
 _KEY = b"partition-key"
 _ANY = 0xFFFF
+_ALWAYS = (
+    names.HEAD,
+    names.PRESENT,
+    names.PACKET_ID,
+    names.TOPIC_START,
+    names.TOPIC_END,
+    names.PAYLOAD_START,
+    names.PAYLOAD_END,
+)
+_OF_PROPERTIES = (names.PROPERTIES_START, names.PROPERTIES_END, names.EXPIRY_AT, names.ALIAS_AT)
 
 
 @dataclass(slots=True)
@@ -65,40 +76,30 @@ class Arrivals:
         """The PUBLISH rows of the last scan: all, or those with the `wanted` numbers. `aliases` are the connection's,
         and are brought up to date. ProtocolError for one that was never told."""
 
-        def column(number: int) -> array[int]:
-            whole = scanner.column(number)
-            if wanted is None:
-                return whole
-            some = array("i", bytes(4 * len(wanted)))
-            rows.take_int32(whole, wanted, some)
-            return some
-
-        heads, present = column(names.HEAD), column(names.PRESENT)
-        starts, ends = column(names.TOPIC_START), column(names.TOPIC_END)
+        heads, present, packet_ids, starts, ends, value_starts, value_ends = _columns(scanner, wanted, _ALWAYS)
         count = len(heads)
         index = array("i", bytes(4 * count))
         source: Buffer = data
         is_aliased = alias_maximum > 0 and self._any(present, names.HAS_ALIAS)
         if is_aliased:
-            source, topics, spans = self._aliased(
-                data, starts, ends, column(names.ALIAS), aliases, alias_maximum, index
-            )
+            (row_aliases,) = _columns(scanner, wanted, (names.ALIAS,))
+            source, topics, spans = self._aliased(data, starts, ends, row_aliases, aliases, alias_maximum, index)
         else:
             distinct = mqtt_rows.group_topics(
                 data, starts, ends, None, None, self._seed, self._table, index, self._firsts
             )
             spans = Spans(starts, ends).take(self._firsts[:distinct])
             topics = [bytes(data[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
-        value = Spans(column(names.PAYLOAD_START), column(names.PAYLOAD_END))
-        columns = Columns(count, source, value, topic_index=index, topics=spans)
+        columns = Columns(count, source, Spans(value_starts, value_ends), topic_index=index, topics=spans)
         has_user_properties = False
         if self._any(present, _ANY):
-            properties = Spans(column(names.PROPERTIES_START), column(names.PROPERTIES_END))
-            self._take_properties(columns, properties, present, column(names.EXPIRY_AT), column(names.ALIAS_AT), now_ms)
+            first, last, expiry_at, alias_at = _columns(scanner, wanted, _OF_PROPERTIES)
+            properties = Spans(first, last)
+            self._take_properties(columns, properties, present, expiry_at, alias_at, now_ms)
             has_user_properties = self._any(present, names.HAS_USER_PROPERTIES)
             if has_user_properties:
                 self._take_key(columns, properties)
-        return Arrived(columns, topics, heads.tobytes()[::4], column(names.PACKET_ID), has_user_properties)
+        return Arrived(columns, topics, heads.tobytes()[::4], packet_ids, has_user_properties)
 
     def _any(self, present: array[int], bits: int) -> bool:
         return mqtt_rows.pick_rows(present, bits, 0, self._found) < len(present)
@@ -157,3 +158,13 @@ class Arrivals:
             columns.source, properties.starts, properties.ends, _KEY, keys.starts, keys.ends
         ):
             columns.key = keys
+
+
+def _columns(scanner: Scanner, wanted: array[int] | None, numbers: Sequence[int]) -> list[array[int]]:
+    whole = scanner.pick(numbers)
+    if wanted is None:
+        return whole
+    picked = [array("i", bytes(4 * len(wanted))) for _ in whole]
+    for column, some in zip(whole, picked, strict=True):
+        rows.take_int32(column, wanted, some)
+    return picked

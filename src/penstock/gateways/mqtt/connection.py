@@ -6,6 +6,7 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Coroutine
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from penstock.broker.auth.identity import Identity
@@ -67,12 +68,14 @@ class Connection:
         self.gateway, self.facts = gateway, facts
         self.outbox = Outbox(transport, gateway.flusher, gateway.options.max_outbound_bytes)
         self.order = Order()
+        self.is_open = self.is_ended = False
+        """let in and not gone; gone, or about to be"""
         self.login = Login(self)
         self.alias_maximum = 0
         self.topic_aliases: TopicAliases | None = None
         """those to the client; the others are in `_aliases`"""
         self.keep_alive_s = 0.0
-        self.heard_s = self.opened_s = gateway.loop.time()
+        self.heard_s = self.opened_s = monotonic()
         self.said_goodbye = False
         """a DISCONNECT that wants no will came"""
         self.rates = gateway.limits.client(facts.is_loopback)
@@ -88,14 +91,6 @@ class Connection:
         return self.order.version
 
     @property
-    def is_open(self) -> bool:
-        return self.order.is_open
-
-    @property
-    def is_ended(self) -> bool:
-        return self._is_lost or self.order.state in (State.CLOSING, State.CLOSED)
-
-    @property
     def peer(self) -> str:
         """Its address."""
         found = self._transport.get_extra_info("peername")
@@ -105,9 +100,6 @@ class Connection:
     def certificate(self) -> dict[str, object] | None:
         found = self._transport.get_extra_info("peercert")
         return found if isinstance(found, dict) and found else None
-
-    def heard(self) -> None:
-        self.heard_s = self.gateway.loop.time()
 
     def begin(self, session: Session, identity: Identity, permissions: Permissions) -> None:
         """The client is let in."""
@@ -126,6 +118,7 @@ class Connection:
     def take(self, packet: Packet) -> Coroutine[None, None, None] | None:
         """What has to be awaited before the next packet is looked at, if anything has to be."""
         self.order.take(Side.CLIENT, packet)
+        self._follow_order()
         match packet:
             case Connect() | Auth():
                 return self.login.take(packet)
@@ -187,11 +180,16 @@ class Connection:
             self.login.change_expiry(packet.properties.session_expiry_interval_s)
         self.close()
 
+    def _follow_order(self) -> None:
+        self.is_open = self.order.is_open
+        self.is_ended = self._is_lost or self.order.state in (State.CLOSING, State.CLOSED)
+
     # Sending and ending
 
     def send(self, packet: Packet) -> None:
         assert self.version is not None
         self.order.take(Side.SERVER, packet)
+        self._follow_order()
         self.outbox.write(encode(packet, self.version))
 
     def pump(self) -> None:
@@ -247,6 +245,7 @@ class Connection:
         if self._is_lost:
             return
         self.order.close()
+        self._follow_order()
         self.outbox.flush()
         self._transport.close()
 
@@ -259,6 +258,7 @@ class Connection:
         self._room.set()
         was_open = hasattr(self, "session")
         self.order.close()
+        self._follow_order()
         self.gateway.closed(self)
         if was_open:
             self.deliveries.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from time import monotonic
 
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
@@ -173,7 +174,7 @@ class MqttGateway:
         for number, connection in enumerate(self.connections):
             if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            now = self.loop.time()
+            now = monotonic()
             if not connection.is_open:
                 if now - connection.opened_s > self.options.connect_timeout_s:
                     connection.abort()

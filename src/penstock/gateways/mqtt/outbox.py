@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Protocol
 
 from penstock.core.ports import Buffer
+
+# A peer that answers what it was just sent needs longer than that; the next of several that were ready does not.
+_CROWDED_S = 25e-6
 
 
 class Transport(Protocol):
@@ -31,19 +35,40 @@ class Transport(Protocol):
 
 
 class Flusher:
-    """Writes out what outboxes gathered, once a turn of the loop."""
+    """Writes out what outboxes gathered: at the end of a receive, or, while one receive comes upon the other, at the
+    end of the turn of the loop, so that what several of them brought for a peer goes out in one piece."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._filled: list[Outbox] = []
+        self._is_called = self._is_gathering = False
+        self._ended_s = 0.0
+        self._is_crowded = False
 
     def add(self, outbox: Outbox) -> None:
-        if not self._filled:
-            self._loop.call_soon(self._flush)
         self._filled.append(outbox)
+        if not self._is_gathering and not self._is_called:
+            self._is_called = True
+            self._loop.call_soon(self._flush)
+
+    def gather(self, now_s: float) -> None:
+        """A receive begins."""
+        self._is_gathering, self._is_crowded = True, now_s - self._ended_s < _CROWDED_S
+
+    def release(self) -> None:
+        """It ends."""
+        self._is_gathering, self._ended_s = False, monotonic()
+        if not self._filled or self._is_called:
+            return
+        if self._is_crowded:
+            self._is_called = True
+            self._loop.call_soon(self._flush)
+        else:
+            self._flush()
 
     def _flush(self) -> None:
         filled, self._filled = self._filled, []
+        self._is_called = False
         for outbox in filled:
             outbox.flush()
 

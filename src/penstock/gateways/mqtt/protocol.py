@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Coroutine
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from penstock.codecs.mqtt.decode import decode, read_header
@@ -103,7 +104,9 @@ class MqttProtocol(asyncio.BufferedProtocol):
     def _receive(self, data: memoryview, stop: int) -> None:
         connection = self._connection
         assert connection is not None
-        connection.heard()
+        connection.heard_s = began_s = monotonic()
+        flusher = self._gateway.flusher
+        flusher.gather(began_s)
         at = 0
         try:
             while at < stop and self._waiting is None and not connection.is_ended:
@@ -113,7 +116,10 @@ class MqttProtocol(asyncio.BufferedProtocol):
                 at = done
         except PacketError as error:
             connection.fail(error)
-            return
+        except Exception as error:
+            connection.broke(error)
+        finally:
+            flusher.release()
         if at < stop and not connection.is_ended:
             self._append(data[at:stop])
 
