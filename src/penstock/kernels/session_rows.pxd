@@ -40,7 +40,7 @@ cdef bint _same(
 ) except -1
 
 
-@cython.locals(total=int64_t, length=int64_t, row=Py_ssize_t, start=int64_t, stop=int64_t)
+@cython.locals(total=int64_t, length=int64_t, list_bytes=int64_t, row=Py_ssize_t, start=int64_t, stop=int64_t)
 cpdef int64_t count_targets(const unsigned char[::1] body, const long long[::1] layout, Py_ssize_t count) except -1
 
 

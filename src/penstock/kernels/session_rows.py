@@ -100,8 +100,9 @@ def count_targets(body: Buffer, layout: array[int], count: int) -> int:
     for row in range(count):
         start, stop = _key(body, layout, row)
         if stop > start:
-            length = (stop - start - _head_bytes(body, start)) // _PAIR_BYTES
-            if start + _head_bytes(body, start) + length * _PAIR_BYTES != stop:
+            list_bytes = stop - start - _head_bytes(body, start)
+            length = list_bytes // _PAIR_BYTES
+            if list_bytes < 0 or length * _PAIR_BYTES != list_bytes:
                 raise CorruptBatch("a list of sessions has half a session", start)
         total += length
     return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.broker.sessions import snapshots
 from penstock.broker.sessions.fold import Fold
@@ -29,6 +30,13 @@ class SessionLogs:
     messages: list[Log]
 
 
+class Known(NamedTuple):
+    """Up to where a session that a snapshot brought knows the logs."""
+
+    state_end: int
+    messages_end: int
+
+
 async def logs(shard: Shard, options: SessionOptions) -> SessionLogs:
     """Those that are there, and what is missing of those that are wanted."""
     known = {log.name: log for log in shard.logs}
@@ -48,20 +56,20 @@ async def logs(shard: Shard, options: SessionOptions) -> SessionLogs:
 def restore(shard: Shard, fold: Fold, state: FollowedLog, messages: list[MessageLog], snapshots_: Snapshots) -> None:
     """State before messages, so that those of sessions that are gone reach nobody; what settles messages is done when
     they are there."""
-    pieces = snapshots_.read()
     fold.deferred = []
-    known = {dump.number: dump for piece in pieces for dump in piece.sessions}
-    for dump in known.values():
-        snapshots.restore(fold, dump)
-    for piece in pieces[-1:]:
+    known: dict[int, Known] = {}
+    for piece in snapshots_.read():
         fold.next_number = max(fold.next_number, piece.next_number)
         state.applied = max(piece.state_start, state.log.start)
         for log, start in zip(messages, piece.messages_starts, strict=False):
             log.followed.applied = max(start, log.log.start)
-    _replay_state(shard, fold, state, {number: dump.state_end for number, dump in known.items()}, snapshots_)
+        for dump in piece.sessions:
+            known[dump.number] = Known(dump.state_end, dump.messages_end)
+            snapshots.restore(fold, dump)
+    _replay_state(shard, fold, state, {number: one.state_end for number, one in known.items()}, snapshots_)
+    messages_ends = {number: one.messages_end for number, one in known.items()}
     for log in messages:
-        mine = {number: dump.messages_end for number, dump in known.items() if dump.log == log.number}
-        _replay_messages(shard, fold, log, mine)
+        _replay_messages(shard, fold, log, messages_ends)
     fold.settle_deferred()
     for session in fold.sessions.values():
         session.rewind()

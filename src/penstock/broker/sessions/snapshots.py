@@ -5,6 +5,7 @@ in its message log it knows everything, and replay leaves out what it knows. Thr
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterator
 from itertools import islice
@@ -54,14 +55,14 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     """`state_start` and `messages_starts`: from where on logs are to be replayed; the same in all pieces of a
     snapshot."""
 
-    number: int
-    is_last: bool
     state_start: int
     messages_starts: list[int]
     next_number: int
     sessions: list[Dump]
 
 
+_HEAD = struct.Struct("<qIB")
+"""the key of a piece: its `state_start`, its number, 1 on the last one"""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Piece)
 
@@ -95,8 +96,9 @@ class Snapshots:
         starts = self._state.applied, [messages.followed.applied for messages in self._messages]
         first: int | None = None
         for number, (dumps, is_last) in enumerate(self._pieces()):
-            data = _encoder.encode(Piece(number, is_last, *starts, self._fold.next_number, dumps))
-            offset = await self._shard.append(self._log, Columns.of([data]), Purpose.SETTLE)
+            data = _encoder.encode(Piece(*starts, self._fold.next_number, dumps))
+            columns = Columns.of([data], keys=[_HEAD.pack(starts[0], number, is_last)])
+            offset = await self._shard.append(self._log, columns, Purpose.SETTLE)
             first = offset if first is None else first
             size += len(data)
         assert first is not None
@@ -106,22 +108,29 @@ class Snapshots:
             await self._shard.trim(self._state.log, self._starts[0][1])
             await self._shard.trim(self._log, self._starts[0][0])
 
-    def read(self) -> list[Piece]:
-        """The newest whole one; nothing if there is none."""
-        newest: list[Piece] = []
-        pieces: list[Piece] = []
-        first = 0
-        for data in self._shard.reader.batches(self._log, self._log.start):
+    def read(self) -> Iterator[Piece]:
+        """Those of the newest whole one; nothing if there is none."""
+        wholes = list(self._wholes())[-KEPT:]
+        if not wholes:
+            return
+        self._starts = [(first, state_start) for first, _, state_start in wholes]
+        stop = wholes[-1][1]
+        for data in self._shard.reader.batches(self._log, self._starts[-1][0], stop):
             for row in Batch.parse(data):
-                piece = _decoder.decode(row.value)
-                if piece.number == 0:
-                    pieces, first = [], row.offset
-                pieces.append(piece)
-                if piece.is_last and len(pieces) == piece.number + 1:
-                    newest = pieces
-                    self._starts = [*self._starts, (first, piece.state_start)][-KEPT:]
-                    self._snapshot_bytes = sum(len(_encoder.encode(one)) for one in newest)
-        return newest
+                self._snapshot_bytes += len(row.value)
+                yield _decoder.decode(row.value)
+
+    def _wholes(self) -> Iterator[tuple[int, int, int]]:
+        """First offset, end and `state_start` of each, oldest first."""
+        first = expected = 0
+        for data in self._shard.reader.batches(self._log, self._log.start):
+            batch = Batch.parse(data)
+            for row, offset in enumerate(batch.offsets()):
+                state_start, number, is_last = _HEAD.unpack(batch.key(row) or b"")
+                first = offset if number == 0 else first
+                expected = number + 1 if number in (0, expected) else -1
+                if is_last and expected == number + 1:
+                    yield first, offset + 1, state_start
 
     def _pieces(self) -> Iterator[tuple[list[Dump], bool]]:
         """Sessions that are there when their turn comes; the last piece is marked and may be empty."""

@@ -66,6 +66,9 @@ _REQUESTS = frozenset({Awaits.SUBACK, Awaits.UNSUBACK})
 _PUBLISHES = {1: Awaits.PUBACK, 2: Awaits.PUBREC}
 
 
+_LAST_WORDS = {PacketType.PUBACK: Awaits.PUBACK, PacketType.PUBCOMP: Awaits.PUBCOMP}
+
+
 @dataclass(slots=True)
 class Settled:
     """Identifiers by what came of them, each list in the order in which the packets came."""
@@ -140,6 +143,8 @@ class Outgoing:
     def receive(self, type: PacketType, packet_ids: Sequence[int], reasons: Sequence[int] = ()) -> Settled:
         """PUBACK, PUBREC, PUBCOMP, SUBACK or UNSUBACK of these identifiers; without reasons all of them are success.
         ProtocolError if one has an identifier that waits for another kind; those before it are settled."""
+        if not reasons and not self._resends and (settled := self._finish_all(type, packet_ids)) is not None:
+            return settled
         settled = Settled()
         accepted, refused = _EFFECTS[type, False], _EFFECTS[type, True]
         for i, packet_id in enumerate(packet_ids):
@@ -150,6 +155,18 @@ class Outgoing:
                 raise ProtocolError(f"{type.name} for packet identifier {packet_id}, which awaits {expected}")
             self._apply(effect, packet_id, settled)
         return settled
+
+    def _finish_all(self, type: PacketType, packet_ids: Sequence[int]) -> Settled | None:
+        """What is nearly always so: each PUBACK or PUBCOMP is awaited. None, and nothing changed, if one is not."""
+        awaits = _LAST_WORDS.get(type)
+        if awaits is None:
+            return None
+        ids = list(dict.fromkeys(packet_ids))
+        if list(map(self._awaited.get, ids)).count(awaits) < len(ids):
+            return None
+        for _ in map(self._awaited.pop, ids):
+            pass
+        return Settled(finished=ids)
 
     def _apply(self, effect: Effect, packet_id: int, settled: Settled) -> None:
         if effect is Effect.FINISH:
