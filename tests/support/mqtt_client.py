@@ -231,18 +231,19 @@ class MqttClient:
             found.append(packet)
         return found
 
-    def seen_after(self, publisher: MqttClient) -> list[Packet]:
+    def seen_after(self, publisher: MqttClient, qos: int = 0) -> list[Packet]:
         """Everything that comes before a message which the publisher sends now: what it published before is there, or
-        never comes. Nothing is acknowledged."""
-        topic = f"fence/{next(_fences)}"
-        packet_id = self.next_id()
-        self.send(Subscribe(packet_id, (Subscription(topic),)))
+        never comes. Nothing else is acknowledged. With QoS 0 it passes a full receive maximum; with QoS 1 it is queued
+        behind what a session holds."""
+        topic, packet_id = f"fence/{next(_fences)}", self.next_id()
+        self.send(Subscribe(packet_id, (Subscription(topic, qos),)))
         found: list[Packet] = []
         while not isinstance(packet := self.receive(), SubAck) or packet.packet_id != packet_id:
             found.append(packet)
-        publisher.publish(topic, b"fence")
+        publisher.publish(topic, b"fence", qos)
         while not isinstance(packet := self.receive(), Publish) or packet.topic != topic:
             found.append(packet)
+        self.acknowledge(packet)
         return found
 
     def seen_after_retained(self, publisher: MqttClient) -> list[Packet]:
@@ -260,12 +261,13 @@ class MqttClient:
     def expect_only(self, count: int, publisher: MqttClient) -> list[Publish]:
         """So many messages, unacknowledged, and no more of those which the publisher sent, or the server kept."""
         found = [self.expect(Publish) for _ in range(count)]
-        assert self.seen_after(publisher) == []
+        self.expect_nothing_from(publisher)
         assert self.seen_after_retained(publisher) == []
         return found
 
     def expect_nothing_from(self, publisher: MqttClient) -> None:
         assert self.seen_after(publisher) == []
+        assert self.seen_after(publisher, qos=1) == []
 
     def ended(self) -> list[Packet]:
         """The packets up to the end of the connection, which must come."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from array import array
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest import mock
 
 from tests.support.broker import SMALL
 from tests.support.sessions import SessionStage, message_ids, take_all, values
 
+from penstock.broker.sessions import snapshots
 from penstock.broker.sessions.options import SessionOptions
 from penstock.broker.sessions.records import Subscription, Will
 from penstock.broker.sessions.session import Session
@@ -64,13 +67,15 @@ class SessionWalk:
         self.copies = 0
 
     async def run(self) -> None:
-        await self.stage.open()
-        try:
-            for _ in range(self.steps):
-                await self._step()
-            await self._check()
-        finally:
-            await self.stage.close()
+        """Snapshots are written session by session, so that life goes on in between."""
+        with mock.patch.object(snapshots, "_SESSIONS_IN_TURN", 1):
+            await self.stage.open()
+            try:
+                for _ in range(self.steps):
+                    await self._step()
+                await self._check()
+            finally:
+                await self.stage.close()
 
     async def _step(self) -> None:
         actions: list[tuple[int, Callable[[], Awaitable[None]]]] = [
@@ -250,7 +255,10 @@ class SessionWalk:
         self._all_is_durable()
 
     async def _snapshot(self) -> None:
-        await self.stage.sessions._snapshots.write(self.stage.clock.now_ms())
+        writing = asyncio.ensure_future(self.stage.sessions._snapshots.write(self.stage.clock.now_ms()))
+        for _ in range(self.random.randint(0, 4)):
+            await self.random.choice([self._send, self._settle, self._hold, self._release, self._begin, self._end])()
+        await writing
 
     async def _keep_up(self) -> None:
         await self.stage.shard.checkpoint()

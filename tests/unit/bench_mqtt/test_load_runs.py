@@ -117,9 +117,9 @@ def test_connections_are_opened_answered_and_closed(server: Server) -> None:
 
 
 def test_a_generator_that_is_the_bottleneck_says_so() -> None:
-    assert "BOTTLENECK" in Usage([0.95], [0.5]).text()
-    assert "BOTTLENECK" not in Usage([0.95], [1.2]).text()
-    assert "BOTTLENECK" not in Usage([0.4], [0.5]).text()
+    assert "BOTTLENECK" in Usage([0.95], [0.5], [1e-6]).text()
+    assert "BOTTLENECK" not in Usage([0.95], [1.2], [1e-6]).text()
+    assert "BOTTLENECK" not in Usage([0.4], [0.5], [1e-6]).text()
 
 
 def test_a_peer_that_is_not_installed_is_said_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

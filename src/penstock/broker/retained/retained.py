@@ -42,6 +42,7 @@ class Retained:
         for log in shard.logs:
             if log.name.startswith(prefix):
                 retained._adopt(log)
+        shard.reader.maps.clear()  # everything was read once; what is read again is mapped again
         return retained
 
     def close(self) -> None:

@@ -70,6 +70,7 @@ class Sessions:
         logs = await recovery.logs(shard, options)
         sessions = cls(shard, logs, now, options)
         recovery.restore(shard, sessions._fold, sessions._state, sessions._messages, sessions._snapshots)
+        shard.reader.maps.clear()  # everything was read once; what is read again is mapped again
         sessions._state.follow(sessions._apply)
         for messages in sessions._messages:
             messages.follow(sessions._fold.sessions, sessions._wake, sessions._snapshots.count)

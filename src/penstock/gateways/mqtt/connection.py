@@ -237,9 +237,11 @@ class Connection:
         if isinstance(error, PacketError):
             self.fail(error)
             return
+        detail = str(error)
         if not isinstance(error, PenstockError):
             logger.error("connection failed client=%s", self.name, exc_info=error)
-        self.fail(ProtocolError(str(error), ReasonCode.UNSPECIFIED_ERROR))
+            detail = "something went wrong in the server"
+        self.fail(ProtocolError(detail, ReasonCode.UNSPECIFIED_ERROR))
 
     def close(self) -> None:
         if self._is_lost:

@@ -72,10 +72,7 @@ def _numbers(delivery: Delivery) -> array[int]:
     """Offsets, how often each was delivered, timestamps: of all rows one, then of all rows the next."""
     count = len(delivery.rows)
     out = delivery.offsets
-    if delivery.deliveries is None:
-        out.extend(array("q", [1]) * count)
-    else:
-        out.extend(delivery.deliveries)
+    out.extend(array("q", [1]) * count if delivery.deliveries is None else array("q", delivery.deliveries))
     times = array("q", bytes(8 * count))
     rows.take_int64(delivery.stored.batch.timestamps(), delivery.rows, times)
     out.extend(times)

@@ -11,7 +11,7 @@ from penstock.broker.auth.identity import Identity
 from penstock.broker.sessions.records import Subscription as StoredSubscription
 from penstock.broker.sessions.session import Session as StoredSession
 from penstock.codecs.mqtt.errors import ProtocolError
-from penstock.codecs.mqtt.inflight import Incoming, Outgoing
+from penstock.codecs.mqtt.inflight import DEFAULT_RECEIVE_MAXIMUM, Incoming, Outgoing
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Connect
 from penstock.codecs.mqtt.reasons import ReasonCode
@@ -122,7 +122,7 @@ class Registry:
         )
         session.expiry_s = expiry_s
         session.outgoing = awaited(stored)
-        session.incoming = Incoming(self._gateway.options.receive_maximum, stored.held)
+        session.incoming = Incoming(self._receive_maximum(packet.version), stored.held)
 
     async def _begin(self, key: _Key, packet: Connect, identity: Identity, expiry_s: int) -> Session:
         session = Session(key[1], key[0])
@@ -137,10 +137,14 @@ class Registry:
         else:
             session.will = packet.will
         session.expiry_s = expiry_s
-        session.outgoing = Outgoing(packet.properties.receive_maximum or 65_535)
-        session.incoming = Incoming(self._gateway.options.receive_maximum)
+        session.outgoing = Outgoing(packet.properties.receive_maximum or DEFAULT_RECEIVE_MAXIMUM)
+        session.incoming = Incoming(self._receive_maximum(packet.version))
         self._sessions[key] = session
         return session
+
+    def _receive_maximum(self, version: Version) -> int:
+        """What a client was told; MQTT 3.1.1 has no words for it."""
+        return self._gateway.options.receive_maximum if version is Version.V5 else DEFAULT_RECEIVE_MAXIMUM
 
     def _expiry(self, packet: Connect) -> int:
         if packet.version is Version.V3_1_1:
