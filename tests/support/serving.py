@@ -76,6 +76,9 @@ class EchoGateway:
     def protocol(self, listener: ListenerFacts) -> Echo:
         return Echo(self, listener)
 
+    def refused(self, peer: str, reason: str) -> None:
+        raise AssertionError(f"nobody is refused here: {peer} {reason}")
+
     async def drain(self) -> None:
         self.events.append("drain")
         self.draining.set()

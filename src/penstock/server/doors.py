@@ -26,6 +26,8 @@ class Gateway(Protocol):
 
     def protocol(self, listener: ListenerFacts) -> asyncio.BufferedProtocol: ...
 
+    def refused(self, peer: str, reason: str) -> None: ...
+
     async def drain(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -86,7 +88,8 @@ class Doors:
             make = _layers(name, listener, config, gateway)
             context = contexts.get(name)
             if listener.proxy_protocol:
-                listening.serve(_announced(make, context, config.mqtt.connect_timeout_ms / 1000), None)
+                timeout_s = config.mqtt.connect_timeout_ms / 1000
+                listening.serve(_announced(make, context, timeout_s, gateway), None)
             else:
                 listening.serve(make, context)
 
@@ -115,9 +118,12 @@ def _layers(name: str, listener: Listener, config: Config, gateway: Gateway) -> 
         origins,
         config.mqtt.max_packet_size_bytes,
         config.mqtt.connect_timeout_ms / 1000,
+        gateway.refused,
     )
 
 
-def _announced(make: Callable[[], Inner], context: ssl.SSLContext | None, timeout_s: float) -> Callable[[], Inner]:
+def _announced(
+    make: Callable[[], Inner], context: ssl.SSLContext | None, timeout_s: float, gateway: Gateway
+) -> Callable[[], Inner]:
     """The header comes first and in clear, then TLS, then the rest."""
-    return lambda: ProxyProtocol(make, timeout_s, context, timeout_s)
+    return lambda: ProxyProtocol(make, timeout_s, context, timeout_s, gateway.refused)

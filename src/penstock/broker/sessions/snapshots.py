@@ -142,7 +142,7 @@ class Snapshots:
                 if (session := self._fold.sessions.get(number)) is None:
                     continue
                 dumps.append(self._dump(session))
-                size += len(dumps[-1].entries) + 200
+                size += _about_bytes(dumps[-1])
                 if size > _PIECE_BYTES:
                     yield dumps, False
                     dumps, size = [], 0
@@ -170,6 +170,11 @@ class Snapshots:
             self._state.applied,
             session.queue.messages.followed.applied,
         )
+
+
+def _about_bytes(dump: Dump) -> int:
+    will_bytes = 0 if dump.will is None else len(dump.will.value) + len(dump.will.properties)
+    return 200 + len(dump.entries) + will_bytes + 64 * len(dump.subscriptions)
 
 
 def restore(fold: Fold, dump: Dump) -> None:

@@ -142,6 +142,11 @@ class MqttGateway:
                 error.detail,
             )
 
+    def refused(self, peer: str, reason: str) -> None:
+        """A layer in front of the protocol did not let somebody through."""
+        if self._complaints.is_due(peer, ReasonCode.MALFORMED_PACKET):
+            logger.warning("connection closed peer=%s detail=%s", peer, reason)
+
     @property
     def failures(self) -> dict[ReasonCode, int]:
         return self._complaints.counts
