@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from array import array
 from collections.abc import AsyncIterator, Sequence
@@ -22,6 +23,18 @@ from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
 
 HOUR_S = 3600
+
+
+async def copy_of_now(shard: Shard, directory: Path, copy: Path) -> None:
+    """Behind a checkpoint the threads of the shard write nothing: the copy is of one moment. Files that the checkpoint
+    has made superfluous may vanish meanwhile."""
+    await shard.checkpoint()
+    shutil.copytree(directory, copy, copy_function=_copy_if_there)
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy(source, target)
 
 
 @dataclass
@@ -50,10 +63,9 @@ class SessionStage:
 
     async def crash(self) -> None:
         """Go on with what is on disk now: what was committed, and nothing that was not flushed."""
-        await self.shard.checkpoint()  # behind it the threads of the shard rest: the copy is of one moment
         self.lives += 1
         copy = self.directory.with_name(f"{self.directory.name.partition('-')[0]}-{self.lives}")
-        shutil.copytree(self.directory, copy)
+        await copy_of_now(self.shard, self.directory, copy)
         await self.close()
         self.directory = copy
         await self.open()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ import pytest
 from tests.support.broker import SMALL
 from tests.support.clock import FakeClock
 from tests.support.loop import run
+from tests.support.sessions import copy_of_now
 
 from penstock.broker.retained.retained import Retained
 from penstock.broker.retained.space import RetainedSpace
@@ -40,9 +40,8 @@ class RetainedStage:
         await self.shard.close()
 
     async def crash(self) -> None:
-        await self.shard.checkpoint()  # behind it the threads of the shard rest: the copy is of one moment
         copy = self.directory.with_name(self.directory.name + "x")
-        shutil.copytree(self.directory, copy)
+        await copy_of_now(self.shard, self.directory, copy)
         await self.close()
         self.directory = copy
         await self.open()
@@ -139,6 +138,17 @@ def test_expired_messages_are_left_out_and_then_taken_away(tmp_path: Path) -> No
         assert stage.space.count == 1
         await stage.retained.keep_up(stage.clock.now_ms())
         assert stage.space.log.end == 5
+
+    play(tmp_path, scene)
+
+
+def test_many_long_topics_that_expired_are_taken_away_in_several_frames(tmp_path: Path) -> None:
+    async def scene(stage: RetainedStage) -> None:
+        for number in range(4):
+            await stage.put((b"%d" % number * 20_000, b"v"), expiry=stage.clock.now_ms() + 1)
+        stage.clock.advance(2)
+        await stage.retained.keep_up(stage.clock.now_ms())
+        assert (stage.space.count, stage.space.log.end) == (0, 8)
 
     play(tmp_path, scene)
 

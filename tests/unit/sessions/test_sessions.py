@@ -148,6 +148,22 @@ def test_what_is_in_flight_keeps_its_packet_ids(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_a_message_that_the_client_refuses_frees_its_packet_id(tmp_path: Path) -> None:
+    async def scene(stage: SessionStage) -> None:
+        session = await stage.begin()
+        await stage.send(b"1", b"2", to=[session], flags=2)
+        ids = message_ids(await take_all(session))
+        await session.sent([7, 8], ids)
+        session.settle([ids[0]])
+        assert [one.packet_id for one in session.outgoing] == [8]
+        await session.received([8])
+        await stage.crash()
+        assert stage.find().outgoing == [Outgoing(8, ids[1], 2, True)]
+        assert stage.find().queued == 0
+
+    play(tmp_path, scene)
+
+
 def test_a_packet_id_of_an_incoming_message_is_held_with_it_and_released(tmp_path: Path) -> None:
     async def scene(stage: SessionStage) -> None:
         session = await stage.begin()
@@ -230,6 +246,26 @@ def test_a_session_that_was_connected_again_does_not_end(tmp_path: Path) -> None
         stage.clock.advance(15)
         assert stage.sessions.due(stage.clock.now_ms()).ended == []
         assert (session.owner, session.expiry_s, session.is_connected) == ("another", 20, True)
+
+    play(tmp_path, scene)
+
+
+def test_coming_and_going_costs_one_deadline(tmp_path: Path) -> None:
+    async def scene(stage: SessionStage) -> None:
+        session = await stage.begin("c", HOUR_S)
+        for _ in range(20):
+            await stage.sessions.disconnected(session, keeps_will=False)
+            await stage.sessions.connected(session, owner="x", expiry_s=HOUR_S)
+            stage.clock.advance(10)
+        await stage.sessions.disconnected(session, keeps_will=False)
+        assert len(stage.sessions._fold.deadlines._heap) == 1
+        stage.clock.advance(HOUR_S - 1)
+        assert stage.sessions.due(stage.clock.now_ms()).ended == []
+        stage.clock.advance(1)
+        assert stage.sessions.due(stage.clock.now_ms()).ended == [session]
+        assert stage.sessions.due(stage.clock.now_ms()).ended == []
+        stage.clock.advance(5)
+        assert stage.sessions.due(stage.clock.now_ms()).ended == [session]
 
     play(tmp_path, scene)
 

@@ -23,7 +23,9 @@ from penstock.log.shard import Part, Shard
 # Looked at in one turn of the loop: about half a millisecond.
 _NODES_IN_TURN = 5_000
 _READ_BYTES = 64 << 10
-_TOMBSTONES_IN_FRAME = 500
+# Segments are mapped to be read; who reads all of them is not to have all of them in memory.
+_MAPPED_BYTES = 32 << 20
+_TOMBSTONE_BYTES = 32 << 10
 _WALK_IS_DONE, _WALK_BEGINS = 2, 4
 
 
@@ -39,8 +41,6 @@ class RetainedSpace:
         self._shard, self._now = shard, now
         self._tree = RetainedTree(secrets.randbits(64))
         self._followed = FollowedLog(shard, log, StoredCache(1 << 20, 1))
-        self._swept = 0
-        """the node from which the search for expired ones goes on"""
 
     def restore(self) -> None:
         """Read the whole log; from then on follow it."""
@@ -108,7 +108,7 @@ class RetainedSpace:
         """Batches and the numbers of the rows in them. Left out is what expired, and what was replaced or taken away
         meanwhile."""
         wanted = array("q", sorted(offsets))
-        at = 0
+        at = size = 0
         while at < len(wanted):
             try:
                 read = await self._shard.read(self.log, max(wanted[at], self.log.start), _READ_BYTES)
@@ -116,6 +116,10 @@ class RetainedSpace:
                 continue  # the log's start has moved
             if not read:
                 return
+            size += sum(map(len, read))
+            if size > _MAPPED_BYTES:
+                size = 0
+                self._shard.reader.maps.clear()
             for stored in map(StoredBatch, read):
                 stop = bisect_left(wanted, stored.end, at)
                 rows = self._current(stored, wanted[at:stop])
@@ -127,18 +131,15 @@ class RetainedSpace:
 
     async def keep_up(self, now: int) -> None:
         """Take away what expired: look through all messages, a part in each turn of the loop."""
-        out = array("i", bytes(4 * (_NODES_IN_TURN + 1)))
-        expired: list[tuple[bytes, int]] = []
-        self._swept = 0
-        while True:
-            count = self._tree.expired(self._swept, _NODES_IN_TURN, now // 1000, out)
-            expired += [(self._tree.topic_of(node), self._tree.offset_of(node)) for node in out[1 : count + 1]]
-            self._swept = out[0]
-            while len(expired) >= _TOMBSTONES_IN_FRAME or (expired and not self._swept):
-                await self._take_away(expired[:_TOMBSTONES_IN_FRAME])
-                del expired[:_TOMBSTONES_IN_FRAME]
-            if not self._swept:
-                return
+        out, first = array("i", bytes(4 * (_NODES_IN_TURN + 1))), 1
+        while first:
+            count = self._tree.expired(first, _NODES_IN_TURN, now // 1000, out)
+            expired = [(self._tree.topic_of(node), self._tree.offset_of(node)) for node in out[1 : count + 1]]
+            first = out[0]
+            while expired:
+                stop = _that_fit(expired)
+                await self._take_away(expired[:stop])
+                del expired[:stop]
             await asyncio.sleep(0)
 
     async def _take_away(self, expired: list[tuple[bytes, int]]) -> None:
@@ -172,6 +173,16 @@ class RetainedSpace:
         if expired is None:
             return rows[:count]
         return array("i", [row for row in rows[:count] if not expired[row]])
+
+
+def _that_fit(expired: list[tuple[bytes, int]]) -> int:
+    """How many of the first tombstones a frame takes well: at least one."""
+    size = 0
+    for number, (topic, _) in enumerate(expired):
+        size += 2 * len(topic)
+        if number and size > _TOMBSTONE_BYTES:
+            return number
+    return len(expired)
 
 
 def _levels(filter: bytes) -> tuple[array[int], array[int]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from penstock.broker.sessions.messages import COPIED, MessageLog, grouped
 from penstock.broker.sessions.session import Session
@@ -76,7 +77,7 @@ async def _copy(shard: Shard, messages: MessageLog, sessions: Mapping[int, Sessi
             return
         for some in _pieces(read, end):
             try:
-                await shard.commit((), Purpose.SETTLE, lambda some=some: _copies(messages, sessions, some))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                await shard.commit((), Purpose.SETTLE, partial(_copies, messages, sessions, some))
             except _NothingToCopy:
                 continue
         offset = messages.living.first(read[-1].end, end)

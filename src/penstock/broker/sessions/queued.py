@@ -127,6 +127,8 @@ class Queued:
     @property
     def next(self) -> Following | None:
         """The next message to be handed out."""
+        if self._cursor > self.last_id:
+            return None
         place = 3 * self._next_place()
         if place >= len(self.entries):
             return None

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.broker.sessions import snapshots
 from penstock.broker.sessions.fold import Fold
 from penstock.broker.sessions.followed import FollowedLog
 from penstock.broker.sessions.messages import MessageLog
 from penstock.broker.sessions.options import SessionOptions
 from penstock.broker.sessions.records import decode
-from penstock.broker.sessions.snapshots import Snapshots
+from penstock.broker.sessions.snapshots import Snapshots, restore_session
 from penstock.broker.stored import StoredBatch
 from penstock.core.types import LogName
+from penstock.kernels.session_entries import WORDS
 from penstock.log.batch import Batch
 from penstock.log.names import log_name
 from penstock.log.partition import Log
@@ -53,23 +53,23 @@ async def logs(shard: Shard, options: SessionOptions) -> SessionLogs:
     return SessionLogs(known[_name(_STATE)], known[_name(_SNAPSHOTS)], [known[name] for name in messages])
 
 
-def restore(shard: Shard, fold: Fold, state: FollowedLog, messages: list[MessageLog], snapshots_: Snapshots) -> None:
+def restore(shard: Shard, fold: Fold, state: FollowedLog, messages: list[MessageLog], snapshots: Snapshots) -> None:
     """State before messages, so that those of sessions that are gone reach nobody; what settles messages is done when
     they are there."""
     fold.deferred = []
     known: dict[int, Known] = {}
-    for piece in snapshots_.read():
+    for piece in snapshots.read():
         fold.next_number = max(fold.next_number, piece.next_number)
         state.applied = max(piece.state_start, state.log.start)
         for log, start in zip(messages, piece.messages_starts, strict=False):
             log.followed.applied = max(start, log.log.start)
         for dump in piece.sessions:
             known[dump.number] = Known(dump.state_end, dump.messages_end)
-            snapshots.restore(fold, dump)
-    _replay_state(shard, fold, state, {number: one.state_end for number, one in known.items()}, snapshots_)
+            restore_session(fold, dump)
+    _replay_state(shard, fold, state, {number: one.state_end for number, one in known.items()}, snapshots)
     messages_ends = {number: one.messages_end for number, one in known.items()}
     for log in messages:
-        _replay_messages(shard, fold, log, messages_ends)
+        _replay_messages(shard, fold, log, messages_ends, snapshots)
     fold.settle_deferred()
     for session in fold.sessions.values():
         session.rewind()
@@ -78,7 +78,7 @@ def restore(shard: Shard, fold: Fold, state: FollowedLog, messages: list[Message
 
 
 def _replay_state(
-    shard: Shard, fold: Fold, state: FollowedLog, known_until: dict[int, int], snapshots_: Snapshots
+    shard: Shard, fold: Fold, state: FollowedLog, known_until: dict[int, int], snapshots: Snapshots
 ) -> None:
     start = state.applied
     for data in shard.reader.batches(state.log, start):
@@ -86,13 +86,17 @@ def _replay_state(
             record = decode(row.value)
             if row.offset >= max(start, known_until.get(record.number, 0)):
                 fold.apply(record)
-                snapshots_.count(1, len(row.value))
+                snapshots.count(1, len(row.value))
     state.applied = state.log.visible_end
 
 
-def _replay_messages(shard: Shard, fold: Fold, messages: MessageLog, known_until: dict[int, int]) -> None:
+def _replay_messages(
+    shard: Shard, fold: Fold, messages: MessageLog, known_until: dict[int, int], snapshots: Snapshots
+) -> None:
     for data in shard.reader.batches(messages.log, messages.followed.applied):
-        messages.apply(StoredBatch(data), fold.sessions, known_until)
+        stored = StoredBatch(data)
+        told = messages.apply(stored, fold.sessions, known_until)
+        snapshots.count(len(stored), 8 * WORDS * len(told))
     messages.followed.applied = messages.log.visible_end
 
 

@@ -209,11 +209,11 @@ class Session:
 
     def apply_settled(self, message_ids: array[int]) -> None:
         self.queue.settle(message_ids)
-        self._forget_in_flight()
+        self._forget_settled()
 
     def apply_settled_below(self, message_id: int) -> None:
         self.queue.settle_below(message_id)
-        self._forget_in_flight()
+        self._forget_settled()
 
     def apply_sent(self, packet_ids: Sequence[int], message_ids: Sequence[int]) -> None:
         outgoing = self._outgoing = {} if self._outgoing is None else self._outgoing
@@ -266,9 +266,11 @@ class Session:
         self.dropped += count
         self.queue.messages.totals.dropped += count
 
-    def _forget_in_flight(self) -> None:
+    def _forget_settled(self) -> None:
+        """Packet ids of messages that are done with, and that the client has not confirmed with PUBREC, are free."""
+        is_open = self.queue.offset_of
         if self._in_flight is not None:
-            held = {
-                one: message for one, message in self._in_flight.items() if self.queue.offset_of(message) is not None
-            }
-            self._in_flight = held or None
+            self._in_flight = {one: it for one, it in self._in_flight.items() if is_open(it) is not None} or None
+        if self._outgoing is not None:
+            left = [one for one in self._outgoing.values() if one.is_received or is_open(one.message_id) is not None]
+            self.restore_outgoing(left)

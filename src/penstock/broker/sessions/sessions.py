@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.broker.sessions import forwarding, recovery, targets
+from penstock.broker.sessions import forwarding, recovery
 from penstock.broker.sessions.deadlines import Due
 from penstock.broker.sessions.fold import Fold
 from penstock.broker.sessions.followed import FollowedLog
@@ -20,6 +20,7 @@ from penstock.broker.sessions.records import (
     Ended,
     Held,
     Released,
+    Settled,
     StateRecord,
     Subscribed,
     Subscription,
@@ -30,7 +31,7 @@ from penstock.broker.sessions.records import (
 )
 from penstock.broker.sessions.session import Session
 from penstock.broker.sessions.snapshots import Snapshots
-from penstock.broker.sessions.targets import Accepted, Targets
+from penstock.broker.sessions.targets import Accepted, Targets, accept
 from penstock.broker.sessions.writing import StateWriter
 from penstock.broker.stored import StoredBatch, StoredCache
 from penstock.core.errors import InvalidArgument, PenstockError
@@ -181,9 +182,9 @@ class Sessions:
 
     # Messages
 
-    def accept(self, columns: Columns, targets_: Targets) -> Accepted:
+    def accept(self, columns: Columns, targets: Targets) -> Accepted:
         """The parts of the publish's frame; close it when the frame is committed or will not be."""
-        return targets.accept(columns, targets_, self._options)
+        return accept(columns, targets, self._options)
 
     def held_part(self, session: Session, packet_ids: Sequence[int]) -> Part:
         """Messages came with QoS 2 under these packet ids: for the frame that has the messages."""
@@ -216,11 +217,14 @@ class Sessions:
         return Session(number, client_id, namespace, self._messages[log], self._writer, self._options)
 
     def _apply(self, stored: StoredBatch) -> None:
+        """What was settled is passed over: it was applied when the client said so."""
         size = 0
         for row in range(len(stored)):
             value = stored.batch.value(row)
             size += len(value)
-            self._fold.apply(decode(value))
+            record = decode(value)
+            if not isinstance(record, Settled):
+                self._fold.apply(record)
         self._snapshots.count(len(stored), size)
 
     async def _disconnect_all(self) -> None:

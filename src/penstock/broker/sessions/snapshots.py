@@ -177,7 +177,7 @@ def _about_bytes(dump: Dump) -> int:
     return 200 + len(dump.entries) + will_bytes + 64 * len(dump.subscriptions)
 
 
-def restore(fold: Fold, dump: Dump) -> None:
+def restore_session(fold: Fold, dump: Dump) -> None:
     """A session as it was dumped."""
     session = fold.add(dump.number, dump.client_id, dump.namespace, dump.log)
     session.owner, session.expiry_s, session.will = dump.owner, dump.expiry_s, dump.will

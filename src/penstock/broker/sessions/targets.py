@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from penstock.broker.sessions.messages import MessageLog
@@ -164,8 +163,8 @@ def _count_dropped(session: Session, count: int, options: SessionOptions, accept
 
 def _check(rows: array[int], flags: int | bytes) -> None:
     """InvalidArgument for flags that are not a message's."""
-    every: Iterable[int] = (flags,) if isinstance(flags, int) else flags
-    if any(not 0 <= one <= _LAST_FLAGS for one in every):
+    least, most = (flags, flags) if isinstance(flags, int) else (0, max(flags, default=0))
+    if least < 0 or most > _LAST_FLAGS:
         raise InvalidArgument(f"flags of a message for a session are 0 to {_LAST_FLAGS}")
     if not isinstance(flags, int) and len(flags) < len(rows):
         raise InvalidArgument("there are fewer flags than rows for a session")

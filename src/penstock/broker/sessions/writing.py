@@ -35,6 +35,7 @@ class StateWriter:
         self._is_due = False
         self._task: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Future[None]] = set()
+        self._failure: PenstockError | None = None
 
     async def write(self, *records: StateRecord) -> None:
         """Returns when they are committed, and folded."""
@@ -59,12 +60,12 @@ class StateWriter:
         return self.log, Columns.of([encode(record) for record in records])
 
     async def flush(self) -> None:
-        """Returns when everything noted so far is committed. Raises what a commit was refused with."""
+        """Returns when everything noted so far is committed. Raises what a commit failed with."""
         self._stage()
         while waiting := [*self._under_way, *([] if self._task is None else [self._task])]:
             await asyncio.wait(waiting)
-        if self._records or self._dirty:
-            await self._shard.drain()  # raises what is wrong
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         if self._timer is not None:
@@ -91,7 +92,7 @@ class StateWriter:
 
     def _is_staged(self, frame: _Frame) -> bool:
         try:
-            if self._shard.commit_now(lambda: self._taken(frame), frame.done):
+            if self._shard.commit_now(lambda: self._taken(frame), lambda error: self._done(frame, error)):
                 return True
         except _NothingToSay:
             frame.done(None)
@@ -147,6 +148,10 @@ class StateWriter:
         frame.waiting += [future for _, future in self._records if future is not None]
         self._records.clear()
         self._dirty.clear()
+        self._done(frame, error)
+
+    def _done(self, frame: _Frame, error: PenstockError | None) -> None:
+        self._failure = error or self._failure
         frame.done(error)
 
 
