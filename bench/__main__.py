@@ -13,6 +13,7 @@ from bench import noise
 from bench.against import embedded
 from bench.kernels import checksum, loops, mqtt, topics, window
 from bench.measure import Benchmark, Comparison, Run
+from bench.mqtt.suite import BENCHMARKS as MQTT
 from bench.path import (
     append,
     committers,
@@ -55,6 +56,7 @@ BENCHMARKS = {
         mqtt,
     )
 }
+BENCHMARKS |= {benchmark.name: benchmark for benchmark in MQTT}
 
 
 @click.command()
@@ -73,7 +75,7 @@ def main(names: tuple[str, ...], list_only: bool, quick: bool, strict: bool, dir
     """Run the benchmarks named, or all of them."""
     if list_only:
         for benchmark in BENCHMARKS.values():
-            click.echo(f"{benchmark.name:<14}{benchmark.about}")
+            click.echo(f"{benchmark.name:<22}{benchmark.about}")
         return
     chosen = _chosen(names)
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,1 @@
+"""Penstock as a server beside other brokers: one generator, peers in the same run, ratios."""
