@@ -75,6 +75,10 @@ class MqttClient:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = Decoder(self.version)
 
+    def wait_at_most(self, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
+        self._socket.settimeout(deadline_s)
+
     # What is sent
 
     def send(self, *packets: Packet) -> None:

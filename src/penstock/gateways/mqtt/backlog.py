@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 
 from penstock.gateways.mqtt.options import QueuedPolicy
@@ -28,7 +29,7 @@ class Backlog:
         if room < len(packets) and self._policy is QueuedPolicy.DROP_OLDEST:
             self._append(packets)
             while self._messages > self._max_messages or self._bytes > self._max_bytes:
-                self._drop_first()
+                self._drop_oldest()
             return True
         if room:
             self._append(packets if room == len(packets) else packets.part(0, room))
@@ -65,7 +66,10 @@ class Backlog:
         self._messages += len(packets)
         self._bytes += len(packets.data)
 
-    def _drop_first(self) -> None:
-        """One message of the oldest chunk."""
-        if self.take(1) is not None:
-            self.dropped += 1
+    def _drop_oldest(self) -> None:
+        """As many of the oldest chunk as are too many, or all of it."""
+        chunk = self._chunks[0]
+        excess, excess_bytes = self._messages - self._max_messages, self._bytes - self._max_bytes
+        count = max(min(excess, len(chunk)), bisect_left(chunk.ends, excess_bytes) + 1 if excess_bytes > 0 else 0)
+        self.take(min(count, len(chunk)))
+        self.dropped += min(count, len(chunk))

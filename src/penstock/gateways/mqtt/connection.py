@@ -101,6 +101,11 @@ class Connection:
         found = self._transport.get_extra_info("peercert")
         return found if isinstance(found, dict) and found else None
 
+    @property
+    def dropped(self) -> int:
+        """Messages for which there was no room, beside those of its stored session."""
+        return self.sender.dropped + self.sender.backlog.dropped if hasattr(self, "sender") else 0
+
     def begin(self, session: Session, identity: Identity, permissions: Permissions) -> None:
         """The client is let in."""
         options = self.gateway.options
@@ -209,6 +214,11 @@ class Connection:
             self._room.clear()
             await self._room.wait()
         return not self.is_ended
+
+    async def pumped(self) -> None:
+        """Returns when the client has taken something, or is gone."""
+        self._room.clear()
+        await self._room.wait()
 
     def overflown(self) -> None:
         """More waits for the client than may."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -24,13 +26,20 @@ _ROW_BITS = 24
 
 
 class QueueConsumer:
-    """Of one connection and filter. With `settles_by_answer`, PUBACK and PUBCOMP settle; with QoS 0, sending does."""
+    """Of one connection and filter. With `settles_by_answer`, PUBACK and PUBCOMP settle; with QoS 0, sending does. With
+    `ends_group`, nobody else is meant to be in the group, and it ends with the last consumer."""
 
     def __init__(
-        self, connection: Connection, group: Group, prefetch: int | None, qos: int, settles_by_answer: bool
+        self,
+        connection: Connection,
+        group: Group,
+        prefetch: int | None,
+        qos: int,
+        settles_by_answer: bool,
+        ends_group: bool = False,
     ) -> None:
         self._connection, self._group, self._qos = connection, group, qos
-        self._settles_by_answer = settles_by_answer
+        self._settles_by_answer, self._ends_group = settles_by_answer, ends_group
         broker = connection.gateway.broker
         self.member = broker.join(group, prefetch)
         self._settling = broker.settling
@@ -54,37 +63,50 @@ class QueueConsumer:
         return self._group
 
     async def _run(self) -> None:
-        sender = self._connection.sender
         batch = self.queue.settings.performance.batch_size
         while not self.member.is_closed:
-            room = sender.room if self._qos else (0 if sender.is_behind else batch)
-            if room <= 0:
-                self._room.clear()
-                await self._room.wait()
-                continue
-            for delivery in await self.member.receive(min(room, batch), _FOR_EVER_S):
-                self._send(delivery)
+            room = await self._has_room(batch)
+            for delivery in await self.member.receive(room, _FOR_EVER_S):
+                await self._send_all(delivery, batch)
+
+    async def _has_room(self, batch: int) -> int:
+        """How many the client may be sent now; waits until that is at least one."""
+        sender = self._connection.sender
+        while (room := sender.room if self._qos else (0 if sender.is_behind else batch)) <= 0:
+            self._room.clear()
+            await self._room.wait()
+        return min(room, batch)
+
+    async def _send_all(self, delivery: Delivery, batch: int) -> None:
+        """Between asking for messages and getting them the client may have been sent others: then some wait."""
+        while (room := await self._has_room(batch)) < len(delivery):
+            self._send(_part(delivery, 0, room))
+            delivery = _part(delivery, room, len(delivery))
+        self._send(delivery)
 
     def _send(self, delivery: Delivery) -> None:
-        """Between asking for messages and getting them the client may have been sent others: these wait their turn."""
+        """There must be room."""
         packets, oversized = self._packets.encode(delivery, self._qos, self._connection.gateway.broker.now())
+        places: Sequence[int] = range(len(delivery))
         if oversized:
             self._give_up(delivery, oversized)
+            gone = set(oversized)
+            if not (places := [place for place in places if place not in gone]):
+                return
         if not self._qos:
             self._connection.outbox.write(packets.data)
             self._connection.sender.sent += len(packets)
-            self._ack(delivery, delivery.offsets, delivery.deliveries)
+            self._ack(delivery, *_named(delivery, places))
             return
         ids = self._connection.sender.send_now(packets)
         if self._settles_by_answer:
             self._next += 1
             first = self._next << _ROW_BITS
-            gone = set(oversized)
-            places = [first + place for place in range(len(delivery)) if place not in gone] if gone else None
-            self._under_way.update(zip(ids, places or range(first, first + len(ids)), strict=True))
+            words = [first + place for place in places] if oversized else range(first, first + len(ids))
+            self._under_way.update(zip(ids, words, strict=True))
             self._sent[self._next], self._left[self._next] = delivery, len(ids)
 
-    def _give_up(self, delivery: Delivery, places: list[int]) -> None:
+    def _give_up(self, delivery: Delivery, places: Sequence[int]) -> None:
         """The client takes no packet that large, and never will."""
         offsets, deliveries = _named(delivery, places)
         detail = "larger than the consumer's maximum packet size"
@@ -133,6 +155,12 @@ class QueueConsumer:
         self._connection.session.outgoing.abandon(list(self._under_way))
         self._under_way.clear()
         self._group.leave(self.member)
+        if self._ends_group and not self._group.is_active:
+            self._connection.gateway.spawn(self._end_group())
+
+    async def _end_group(self) -> None:
+        if self.queue.groups.get(self._group.key) is self._group:
+            await self._connection.gateway.broker.declaring.delete_group(self._group)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
@@ -145,7 +173,12 @@ class QueueConsumer:
         self._connection.broke(error)
 
 
-def _named(delivery: Delivery, places: list[int]) -> tuple[array[int], array[int] | None]:
+def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
+    counts = delivery.deliveries
+    return replace(delivery, rows=delivery.rows[start:stop], deliveries=None if counts is None else counts[start:stop])
+
+
+def _named(delivery: Delivery, places: Sequence[int]) -> tuple[array[int], array[int] | None]:
     offsets, deliveries = delivery.offsets, delivery.deliveries
     if len(places) == len(offsets):
         return offsets, deliveries

@@ -14,10 +14,10 @@ from penstock.gateways.mqtt.arrival import Arrived
 from penstock.gateways.mqtt.options import SharedStrategy
 from penstock.gateways.mqtt.packed import packed
 from penstock.gateways.mqtt.packets import Packets, oversized_places, without
-from penstock.gateways.mqtt.router import Manner, Receiver, Route, receiver_of
+from penstock.gateways.mqtt.router import Manner, Route, receiver_of
 from penstock.gateways.mqtt.session import Session
 from penstock.gateways.mqtt.shared import Share
-from penstock.gateways.mqtt.shared_flights import Unfinished
+from penstock.gateways.mqtt.storing import Stored, store
 from penstock.kernels import rows as kernel
 from penstock.kernels.mqtt_encode import SPAN_WORDS, column_spans, mark_aliases
 from penstock.kernels.mqtt_publish import PublishEncoder
@@ -38,7 +38,6 @@ def _head_table(qos: int, keeps_retain: bool) -> bytes:
 _HEADS = {(qos, keeps): _head_table(qos, keeps) for qos in range(3) for keeps in (False, True)}
 
 Sent: TypeAlias = "tuple[Manner, array[int], Sequence[Session]]"
-Stored: TypeAlias = "dict[Session, tuple[Receiver, array[int]]]"
 
 
 @dataclass(slots=True)
@@ -48,7 +47,8 @@ class Plan:
     live: list[Sent]
     shared: list[tuple[Share, Manner, array[int], Session]] = field(default_factory=list)
     """one member of each share, who is connected"""
-    stored: Stored = field(default_factory=dict)
+    stored: list[Stored] = field(default_factory=list)
+    """more than one only where a session gets a message more than once"""
 
 
 class FanOut:
@@ -63,20 +63,21 @@ class FanOut:
             plan = Plan(_several(arrived.columns, routes, publisher))
         for number, route in enumerate(routes):
             if route.shares or route.stored:
-                self._plan_rest(arrived, number, route, plan)
+                rows = rows_of_topics(arrived.columns, [number])
+                for receiver in route.stored:
+                    if not (receiver.no_local and receiver.session is publisher):
+                        store(arrived.heads, receiver, rows, plan.stored)
+                for share in route.shares:
+                    self.plan_share(arrived, share, rows, plan)
         return plan
 
-    def _plan_rest(self, arrived: Arrived, number: int, route: Route, plan: Plan) -> None:
-        rows = rows_of_topics(arrived.columns, [number])
-        for receiver in route.stored:
-            _store(arrived, receiver, rows, plan.stored)
-        for share in route.shares:
-            for member, mine in share.deal(self._strategy, arrived.columns, rows):
-                receiver = receiver_of(member.session, [member])
-                if member.session.is_stored:
-                    _store(arrived, receiver, mine, plan.stored)
-                if member.session.connection is not None:
-                    plan.shared.append((share, receiver.manner(), mine, member.session))
+    def plan_share(self, arrived: Arrived, share: Share, rows: Sequence[int], plan: Plan) -> None:
+        for member, mine in share.deal(self._strategy, arrived.columns, rows):
+            receiver = receiver_of(member.session, [member])
+            if member.session.is_stored:
+                store(arrived.heads, receiver, mine, plan.stored)
+            if member.session.connection is not None:
+                plan.shared.append((share, receiver.manner(), mine, member.session))
 
     def push(self, arrived: Arrived, plan: Plan) -> None:
         """To all who are connected. Sessions that messages are stored for get only those without QoS from here."""
@@ -100,16 +101,6 @@ class FanOut:
                 packets = self.encode(arrived, manner, rows)
                 packets.share = share
                 session.push(packets)
-
-    def redistribute(self, unfinished: Sequence[Unfinished]) -> None:
-        """To other members, while there are any."""
-        for share, packet in unfinished:
-            arrived = arrived_again(packet, self._now_ms())
-            for member, rows in share.deal(self._strategy, arrived.columns, [0]):
-                if not member.session.is_stored or member.session.connection is not None:
-                    packets = self.encode(arrived, receiver_of(member.session, [member]).manner(), rows)
-                    packets.share = share
-                    member.session.push(packets)
 
     def _push_unstored(self, arrived: Arrived, manner: Manner, rows: array[int], session: Session) -> None:
         unstored = array("i", [row for row in rows if not arrived.heads[row] & 6])
@@ -175,16 +166,20 @@ class FanOut:
         return found
 
 
-def arrived_again(packet: Publish, now_ms: int) -> Arrived:
-    """A packet that was encoded for somebody else."""
-    topic, expiry_s = packet.topic.encode(), packet.properties.message_expiry_interval_s
+def arrived_again(packets: Sequence[Publish], now_ms: int) -> Arrived:
+    """Packets that were encoded for somebody else."""
+    left_s = [packet.properties.message_expiry_interval_s for packet in packets]
     columns = Columns.of(
-        [packet.payload],
-        topics=[topic],
-        properties=[packed(packet.properties)],
-        expiry=None if expiry_s is None else [now_ms + 1000 * expiry_s],
+        [packet.payload for packet in packets],
+        topics=[packet.topic.encode() for packet in packets],
+        properties=[packed(packet.properties) for packet in packets],
+        expiry=[0 if each is None else now_ms + 1000 * each for each in left_s],
     )
-    return Arrived(columns, [topic], bytes([0x30 | packet.qos << 1 | packet.retain]), array("i", [0]), False)
+    topics, source = columns.topics, columns.source
+    assert topics is not None
+    names = [bytes(source[start:end]) for start, end in zip(topics.starts, topics.ends, strict=True)]
+    heads = bytes([_PUBLISH | packet.qos << 1 | packet.retain for packet in packets])
+    return Arrived(columns, names, heads, array("i", bytes(4 * len(packets))), True)
 
 
 def spans_of(columns: Columns, rows: array[int]) -> array[int]:
@@ -247,14 +242,3 @@ def _several(columns: Columns, routes: Sequence[Route], publisher: Session | Non
     for (manner, session), numbers in topics.items():
         together.setdefault((manner, tuple(numbers)), []).append(session)
     return [(manner, rows_of_topics(columns, numbers), sessions) for (manner, numbers), sessions in together.items()]
-
-
-def _store(arrived: Arrived, receiver: Receiver, rows: array[int], stored: Stored) -> None:
-    """Rows with QoS, of those that matter to the receiver."""
-    mine = array("i", [row for row in rows if arrived.heads[row] & 6]) if receiver.qos else array("i")
-    if not mine:
-        return
-    before = stored.get(receiver.session)
-    if before is not None:
-        mine = array("i", sorted({*before[1], *mine}))
-    stored[receiver.session] = receiver, mine

@@ -81,6 +81,8 @@ class MqttGateway:
         self._timers: list[asyncio.Task[None]] = []
         self.is_closing = False
         self.accepted = 0
+        self._dropped = 0
+        """by connections that are closed"""
 
     def start(self) -> None:
         """Sessions of before collect again; clocks begin to run."""
@@ -122,7 +124,15 @@ class MqttGateway:
         self.accepted += 1
 
     def closed(self, connection: Connection) -> None:
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self._dropped += connection.dropped
+
+    @property
+    def dropped(self) -> int:
+        """Messages that their receivers had no room for."""
+        now = sum([connection.dropped for connection in self._connections])
+        return self._dropped + now + self.sessions.totals.dropped
 
     def logged_in(self, connection: Connection) -> None:
         logger.debug("client connected client=%s peer=%s", connection.name, connection.peer)

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from penstock.broker.broker import Broker
 from penstock.broker.publisher import Publisher
@@ -14,13 +15,15 @@ from penstock.broker.queue import Queue
 from penstock.broker.retained.retained import Retained
 from penstock.broker.retained.space import RetainedSpace
 from penstock.broker.sessions.sessions import Sessions
-from penstock.broker.sessions.targets import Accepted, Targets
+from penstock.broker.sessions.targets import Accepted
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import ErrorCode, PenstockError
 from penstock.gateways.mqtt.arrival import Arrived
-from penstock.gateways.mqtt.fanout import FanOut, Plan, rows_of_topics
+from penstock.gateways.mqtt.fanout import FanOut, Plan, arrived_again, rows_of_topics
 from penstock.gateways.mqtt.router import Route, Router
 from penstock.gateways.mqtt.session import Session
+from penstock.gateways.mqtt.shared_flights import Unfinished
+from penstock.gateways.mqtt.storing import targets_of
 from penstock.log.columns import Columns, Spans
 from penstock.log.engine import Done
 from penstock.log.shard import Part
@@ -100,14 +103,14 @@ class Intake:
 
     def _finish(
         self,
-        accepted: Accepted | None,
+        accepted: Sequence[Accepted],
         has_retained: bool,
         done: Done | None = None,
         error: PenstockError | None = None,
     ) -> None:
         self.retaining -= has_retained
-        if accepted is not None:
-            accepted.close()
+        for each in accepted:
+            each.close()
         if done is not None:
             done(error)
 
@@ -130,15 +133,12 @@ class Intake:
 
     def _parts(
         self, publication: Publication, plan: Plan, space: RetainedSpace | None
-    ) -> tuple[list[Part], Accepted | None]:
+    ) -> tuple[list[Part], list[Accepted]]:
         """What goes into the frame beside queues."""
         arrived, parts = publication.arrived, list(publication.parts)
-        accepted: Accepted | None = None
-        if plan.stored:
-            accepted = self._sessions.accept(arrived.columns, _targets(arrived, plan))
-            parts += accepted.parts
-            for stored in accepted.overflowed:
-                self._overflown(stored.client_id, plan)
+        accepted = self._accept(arrived, plan)
+        for each in accepted:
+            parts += each.parts
         if space is not None:
             columns = _retained_columns(arrived)
             parts += space.parts(columns, array("i", range(columns.count)))
@@ -147,10 +147,17 @@ class Intake:
             parts.append(self._sessions.held_part(session.stored, publication.held))
         return parts, accepted
 
-    def _overflown(self, client_id: str, plan: Plan) -> None:
-        for session in plan.stored:
-            if session.client_id == client_id and session.connection is not None:
-                session.connection.overflown()
+    def _accept(self, arrived: Arrived, plan: Plan) -> list[Accepted]:
+        """For sessions that messages are stored for."""
+        found = []
+        for layer in plan.stored:
+            accepted = self._sessions.accept(arrived.columns, targets_of(layer))
+            found.append(accepted)
+            for stored in accepted.overflowed:
+                for session in layer:
+                    if session.stored is stored and session.connection is not None:
+                        session.connection.overflown()
+        return found
 
     # With waiting
 
@@ -188,23 +195,26 @@ class Intake:
         self._fanout.push(arrived, plan)
         self.received += arrived.columns.count
 
+    async def redistribute(self, unfinished: Sequence[Unfinished]) -> None:
+        """Messages of shared subscriptions that a member did not get: to other members, while there are any."""
+        for share, some in groupby(unfinished, lambda each: each.share):
+            arrived = arrived_again([each.packet for each in some], self._broker.now())
+            plan = Plan([])
+            self._fanout.plan_share(arrived, share, range(arrived.columns.count), plan)
+            accepted = self._accept(arrived, plan)
+            try:
+                if parts := [part for each in accepted for part in each.parts]:
+                    await self._broker.shard.commit(parts)
+            finally:
+                self._finish(accepted, False)
+            self._fanout.push(arrived, plan)
+
 
 def _rows(columns: Columns, numbers: Sequence[int]) -> Columns:
     assert columns.topics is not None
     if len(numbers) == len(columns.topics.starts):
         return columns
     return columns.select(rows_of_topics(columns, numbers))
-
-
-def _targets(arrived: Arrived, plan: Plan) -> Targets:
-    targets = Targets()
-    for session, (receiver, rows) in plan.stored.items():
-        assert session.stored is not None
-        heads = [arrived.heads[row] for row in rows]
-        keeps = _RETAIN if receiver.retain_as_published else 0
-        flags = bytes([min(head >> 1 & 3, receiver.qos) | (head & keeps) << 2 for head in heads])
-        targets.add(session.stored, rows, flags)
-    return targets
 
 
 def _retained_columns(arrived: Arrived) -> Columns:

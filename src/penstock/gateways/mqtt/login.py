@@ -144,7 +144,7 @@ class Login:
                 packet.version,
             )
         self.is_assigned = not packet.client_id
-        client_id = packet.client_id or f"auto-{secrets.token_hex(8)}"
+        client_id = packet.client_id or f"auto{secrets.token_hex(8)}"
         permissions = connection.gateway.access.permissions(identity, client_id)
         self._check_will(packet, permissions)
         properties = packet.properties

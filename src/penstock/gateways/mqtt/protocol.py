@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.codecs.mqtt.decode import decode, read_header
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
-from penstock.codecs.mqtt.kinds import Version
+from penstock.codecs.mqtt.kinds import PacketType, Version
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.ports import Buffer
 from penstock.gateways.mqtt.connection import Connection
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # A longer packet that comes in pieces is gathered in a buffer of its own, which grows with what has come.
 _SHARED_BYTES_KEPT = 64 << 10
 _LEAST_ROOM_BYTES = 64 << 10
+# The scanner looks at the flags of these, whole or not.
+_SCANNED = range(PacketType.PUBLISH, PacketType.PUBCOMP + 1)
 
 
 class MqttProtocol(asyncio.BufferedProtocol):
@@ -167,6 +169,8 @@ class MqttProtocol(asyncio.BufferedProtocol):
             packet = decode(data[position : position + size], Version(connection.version))
             self._wait_for(connection.take(packet))
             return position + size
+        if why == names.NEEDS_BYTES and position < stop and data[position] >> 4 not in _SCANNED:
+            read_header(data[position : min(stop, position + 5)], connection.version)
         if why == names.NEEDS_BYTES and size > _SHARED_BYTES_KEPT and not count:
             self._reserve(min(size - (stop - position), _LEAST_ROOM_BYTES))
         return position

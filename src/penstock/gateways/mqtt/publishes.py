@@ -81,7 +81,7 @@ class Publishes:
             if head & _QOS != _QOS_2 or (arrived.packet_ids[row] in fresh and arrived.packet_ids[row] not in seen):
                 kept.append(row)
                 seen.add(arrived.packet_ids[row])
-        return arrived.picked(kept), array("i", came.fresh)
+        return _narrowed(arrived, kept), array("i", came.fresh)
 
     # Answers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,16 @@ from penstock.broker.start import EARLIEST, LATEST, Start
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.text import parse_shared
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, NoSuchQueue
 from penstock.gateways.mqtt.consuming import QueueConsumer
-from penstock.queues.names import default_group, group_name, queue_address
+from penstock.queues.names import default_group, group_name, queue_address, subscription_address
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
 
 _EXPLICIT, _BY_ANSWER = "explicit", "puback"
+_MAX_TEXT = 64
+_MAX_PREFETCH = 999_999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +38,13 @@ class Terms:
 
     @classmethod
     def of(cls, properties: Properties) -> Terms:
+        """InvalidArgument for what cannot be read."""
         said = dict(properties.user_properties)
-        prefetch = said.get("prefetch")
-        if prefetch is not None and not (prefetch.isascii() and prefetch.isdecimal()):
-            raise InvalidArgument(f"prefetch is {prefetch!r}: give a number")
+        start = said.get("start")
+        if start is not None and len(start) > _MAX_TEXT:
+            raise InvalidArgument(f"start has {len(start)} characters: write an offset, a time or a duration")
         return cls(
-            said.get("consumer-group"),
-            said.get("start"),
-            None if prefetch is None else int(prefetch),
-            said.get("ack-mode"),
-            said.get("durable", "").lower() == "true",
+            said.get("consumer-group"), start, _prefetch(said), said.get("ack-mode"), wants_to_be_durable(properties)
         )
 
     def encoded(self) -> bytes:
@@ -64,6 +64,20 @@ class Terms:
         return version is Version.V3_1_1 or self.ack_mode == _BY_ANSWER
 
 
+def _prefetch(said: Mapping[str, str]) -> int | None:
+    text = said.get("prefetch")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
+        raise InvalidArgument(f"prefetch is {text[:_MAX_TEXT]!r}: give a number, at least 1")
+    return min(int(text[:_MAX_TEXT]), _MAX_PREFETCH)
+
+
+def wants_to_be_durable(properties: Properties) -> bool:
+    """Whether a shared subscription is to be a group of a queue."""
+    return dict(properties.user_properties).get("durable", "").lower() == "true"
+
+
 async def consume(connection: Connection, filter: str, qos: int, terms: Terms) -> None:
     """From now on; a subscription of the same filter before it ends."""
     session, broker = connection.session, connection.gateway.broker
@@ -75,7 +89,8 @@ async def consume(connection: Connection, filter: str, qos: int, terms: Terms) -
         before.close()
     if connection.is_ended or broker.declaring.queues.get((session.namespace, group.queue.name)) is not group.queue:
         return
-    consumers[filter] = QueueConsumer(connection, group, terms.prefetch, qos, by_answer)
+    ends_group = connection.login.is_assigned and terms.group is None and group.record.is_derived
+    consumers[filter] = QueueConsumer(connection, group, terms.prefetch, qos, by_answer, ends_group)
 
 
 async def _group(connection: Connection, filter: str, terms: Terms) -> Group:
@@ -84,18 +99,29 @@ async def _group(connection: Connection, filter: str, terms: Terms) -> Group:
     if shared is not None and queue_address(shared.filter) is None:
         return await _durable_share(connection, shared.group, shared.filter, terms)
     topic_filter = filter if shared is None else shared.filter
+    _refuse_to_make(connection, topic_filter)
     queue, key_filter = await broker.declaring.subscribed(topic_filter, session.namespace)
     asked = terms.group if shared is None else shared.group
     is_assigned = connection.login.is_assigned
-    name = asked or default_group(session.client_id)
+    name = asked or (session.client_id if is_assigned else default_group(session.client_id))
     start = Start.parse(terms.start) if terms.start else (LATEST if is_assigned and not asked else EARLIEST)
     return await broker.group(queue, group_name(name, key_filter), start, is_derived=asked is None)
+
+
+def _refuse_to_make(connection: Connection, topic_filter: str) -> None:
+    """NoSuchQueue for a queue that is not there, where none is made by itself."""
+    broker, address = connection.gateway.broker, subscription_address(topic_filter)
+    if broker.options.auto_create or address is None:
+        return
+    if broker.declaring.queue_of(address, connection.session.namespace) is None:
+        raise NoSuchQueue(address.path)
 
 
 async def _durable_share(connection: Connection, share: str, topic_filter: str, terms: Terms) -> Group:
     """A queue that is bound to the filter, and the share as its group: messages wait while all members are away."""
     broker, namespace = connection.gateway.broker, connection.session.namespace
     name = f"shared/{share}/{hashlib.blake2s(topic_filter.encode(), digest_size=6).hexdigest()}"
-    queue = await broker.declare({"name": name, "namespace": namespace, "topics": [topic_filter]}, if_absent=True)
+    settings = broker.declaring.settings_for(name, {"name": name, "namespace": namespace, "topics": [topic_filter]})
+    queue = await broker.declaring.declared(settings, is_auto=True)
     start = Start.parse(terms.start) if terms.start else EARLIEST
     return await broker.group(queue, group_name(share), start)

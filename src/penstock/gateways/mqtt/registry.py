@@ -16,6 +16,7 @@ from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Connect
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
+from penstock.core.errors import PenstockError
 from penstock.gateways.mqtt.intake import Publication
 from penstock.gateways.mqtt.session import Session
 from penstock.gateways.mqtt.stored_feed import awaited
@@ -121,7 +122,7 @@ class Registry:
             stored, expiry_s=expiry_s, owner=identity.name, will=stored_will(packet.will)
         )
         session.expiry_s = expiry_s
-        session.outgoing = awaited(stored)
+        session.outgoing = awaited(stored, session.outgoing if hasattr(session, "outgoing") else None)
         session.incoming = Incoming(self._receive_maximum(packet.version), stored.held)
 
     async def _begin(self, key: _Key, packet: Connect, identity: Identity, expiry_s: int) -> Session:
@@ -196,11 +197,17 @@ class Registry:
             await self.look_at_due()
             return
         self._forget(session)
-        self._gateway.fanout.redistribute(connection.sender.unfinished_shared())
+        await self._redistribute(connection)
         will = stored_will(session.will)
         if keep_will and will is not None:
             arrived = arrived_will(will, self._gateway.broker.now())
             await self._publish(Publication(arrived, session, self._gateway.publisher, session.namespace))
+
+    async def _redistribute(self, connection: Connection) -> None:
+        try:
+            await self._gateway.intake.redistribute(connection.sender.unfinished_shared())
+        except PenstockError as error:
+            logger.warning("messages of shared subscriptions lost client=%s error=%s", connection.name, error)
 
     async def _store_disconnect(
         self, session: Session, stored: StoredSession, keep_will: bool, in_flight: Sequence[tuple[int, int]]

@@ -120,8 +120,14 @@ class Router:
         return found
 
     def identifiers(self, session: Session, topic: bytes) -> bytes:
-        """Those of the session's subscriptions that match a topic, as properties."""
-        return next((found.identifiers for found in self.route(topic).stored if found.session is session), b"")
+        """Those of the session's subscriptions that match a topic, as properties; of shared ones if there are no
+        others."""
+        route = self.route(topic)
+        for receiver in route.stored:
+            if receiver.session is session:
+                return receiver.identifiers
+        members = [member for share in route.shares for member in share.members if member.session is session]
+        return receiver_of(session, members).identifiers if members else b""
 
     def has_filters(self, prefix: str) -> bool:
         """Whether somebody subscribes to what begins so; looks at all of them."""

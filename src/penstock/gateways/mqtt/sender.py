@@ -81,7 +81,9 @@ class Sender:
         return [*self.shared.unfinished(self._version), *waiting(self.backlog.take_all(), self._version)]
 
     def pump(self) -> None:
-        """Send what waits, as far as it may go."""
+        """Send what waits, as far as it may go; what has to be sent again goes first."""
+        if self.outgoing.has_resends:
+            return
         while not self.outbox.is_clogged and (packets := self.backlog.take(self.outgoing.window)) is not None:
             wanted = still_wanted(packets, self._version, self._now_ms())
             if wanted is not None:

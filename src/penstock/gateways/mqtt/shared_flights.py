@@ -51,10 +51,12 @@ class SharedFlights:
                     del self._left[number], self._sent[number]
 
     def unfinished(self, version: Version) -> list[Unfinished]:
-        """In the order in which they were sent."""
+        """In the order in which they were sent. Those of QoS 2 are nobody else's [MQTT-4.8.2-5]."""
         found = []
         for word in self._words.values():
-            found += _packets(self._sent[word >> _PLACE_BITS], [word & (1 << _PLACE_BITS) - 1], version)
+            packets, place = self._sent[word >> _PLACE_BITS], word & (1 << _PLACE_BITS) - 1
+            if packets.qos_of(place) == 1:
+                found += _packets(packets, [place], version)
         return found
 
 

@@ -22,10 +22,14 @@ _BYTES_AT_ONCE = 256 << 10
 _PUBLISH, _DUP, _RETAIN_FLAG = 0x30, 0x08, 0x04
 
 
-def awaited(stored: StoredSession) -> Outgoing:
-    """The identifiers that the client may know from its last connection."""
-    waits = [(each.packet_id, _awaits(each.qos, each.is_received)) for each in stored.outgoing]
-    return Outgoing.restore(waits)
+def awaited(stored: StoredSession, before: Outgoing | None = None) -> Outgoing:
+    """The identifiers that the client may know from its last connection. Those of QoS 2 that were not the session's,
+    as queues', are not sent again, but the client may hold them: they are released."""
+    waits = {each.packet_id: _awaits(each.qos, each.is_received) for each in stored.outgoing}
+    for packet_id, awaits in before.awaited() if before is not None else ():
+        if awaits is not Awaits.PUBACK:
+            waits.setdefault(packet_id, Awaits.PUBCOMP)
+    return Outgoing.restore(waits.items())
 
 
 def _awaits(qos: int, is_received: bool) -> Awaits:
@@ -106,11 +110,22 @@ class StoredFeed:
             await self._send_all(await self._stored.take(room, _BYTES_AT_ONCE))
 
     async def _send_all(self, taken: Iterable[Taken]) -> None:
+        """Others may send to the client between: then some wait until it takes more."""
+        sender = self._connection.sender
         for each in taken:
-            if 2 in [flags & 3 for flags in each.flags]:
-                await self._send_exactly_once(each)
-            else:
-                self._send(each)
+            while (room := sender.room) < len(each.rows):
+                if room:
+                    await self._send_some(_part(each, 0, room))
+                    each = _part(each, room, len(each.rows))
+                elif not await self._connection.has_room():
+                    return
+            await self._send_some(each)
+
+    async def _send_some(self, taken: Taken) -> None:
+        if 2 in [flags & 3 for flags in taken.flags]:
+            await self._send_exactly_once(taken)
+        else:
+            self._send(taken)
 
     def _send(self, taken: Taken) -> None:
         """What is sent before, and not confirmed, counts as unsent again after a crash: QoS 1 may come twice."""
@@ -178,13 +193,17 @@ class StoredFeed:
         if not mine:
             return
         done = [self._message_ids.pop(packet_id) for packet_id in mine]
-        if kind is PacketType.PUBCOMP:
+        if kind is not PacketType.PUBCOMP:
+            self._stored.settle(done)
+        if kind is not PacketType.PUBACK:
             self._qos_2.difference_update(mine)
             self._stored.completed(mine)
-        else:
-            self._stored.settle(done)
 
     def close(self) -> None:
         self._stored.listener = None
         if self._task is not None:
             self._task.cancel()
+
+
+def _part(taken: Taken, start: int, stop: int) -> Taken:
+    return Taken(taken.stored, taken.rows[start:stop], taken.message_ids[start:stop], taken.flags[start:stop])

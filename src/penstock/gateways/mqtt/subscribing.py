@@ -11,15 +11,17 @@ from penstock.codecs.mqtt.errors import ProtocolError
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import RetainHandling, SubAck, Subscribe, UnsubAck, Unsubscribe
 from penstock.codecs.mqtt.packets import Subscription as Wanted
+from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
 from penstock.core.errors import ErrorCode, PenstockError
-from penstock.gateways.mqtt.queue_subscriptions import Terms, consume
+from penstock.gateways.mqtt.queue_subscriptions import Terms, consume, wants_to_be_durable
 from penstock.gateways.mqtt.subscription import Subscription
 from penstock.queues.names import queue_address, subscription_address
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
+    from penstock.gateways.mqtt.consuming import QueueConsumer
 
 logger = logging.getLogger("penstock.mqtt")
 
@@ -37,13 +39,12 @@ async def subscribe(connection: Connection, packet: Subscribe) -> None:
     """SUBACK, then what is retained."""
     identifiers = packet.properties.subscription_identifiers
     identifier = identifiers[0] if identifiers else None
-    terms = Terms.of(packet.properties)
     reasons: list[ReasonCode] = []
     retained: list[Subscription] = []
     stored: dict[str, StoredSubscription] = {}
     for wanted in packet.subscriptions:
         try:
-            reasons.append(await _subscribe(connection, wanted, identifier, terms, stored, retained))
+            reasons.append(await _subscribe(connection, wanted, identifier, packet.properties, stored, retained))
         except PenstockError as error:
             logger.info("subscription refused client=%s filter=%s error=%s", connection.name, wanted.filter, error)
             reasons.append(_REASONS.get(error.code, ReasonCode.UNSPECIFIED_ERROR))
@@ -59,7 +60,7 @@ async def _subscribe(
     connection: Connection,
     wanted: Wanted,
     identifier: int | None,
-    terms: Terms,
+    properties: Properties,
     stored: dict[str, StoredSubscription],
     retained: list[Subscription],
 ) -> ReasonCode:
@@ -70,8 +71,15 @@ async def _subscribe(
     shared = parse_shared(wanted.filter)
     topic_filter = wanted.filter if shared is None else shared.filter
     record = StoredSubscription(_options_byte(wanted, qos), identifier or 0, b"")
-    if queue_address(topic_filter) is not None or (shared is not None and terms.is_durable):
+    if queue_address(topic_filter) is not None or (shared is not None and wants_to_be_durable(properties)):
+        terms = Terms.of(properties)
+        if connection.session.is_stored:
+            # A client that comes back may hold an identifier whose message went back to its group: used again, the next
+            # message would pass for the same one.
+            qos = min(qos, 1)
+            record = record._replace(options=_options_byte(wanted, qos))
         await consume(connection, wanted.filter, qos, terms)
+        _end_before(connection, connection.session.subscriptions.pop(wanted.filter, None), None)
         stored[wanted.filter] = record._replace(extra=terms.encoded())
         return _GRANTED[qos]
     session = connection.session
@@ -87,8 +95,7 @@ async def _subscribe(
         identifier,
     )
     router = connection.gateway.router(session.namespace)
-    if before is not None:
-        router.remove(before)
+    _end_before(connection, before, connection.deliveries.consumers.pop(wanted.filter, None))
     router.add(subscription)
     session.subscriptions[wanted.filter] = subscription
     stored[wanted.filter] = record
@@ -99,12 +106,20 @@ async def _subscribe(
     return _GRANTED[qos]
 
 
+def _end_before(connection: Connection, topics: Subscription | None, queue: QueueConsumer | None) -> None:
+    """The same filter, subscribed to before on other terms."""
+    if topics is not None:
+        connection.gateway.router(connection.session.namespace).remove(topics)
+    if queue is not None:
+        queue.close()
+
+
 def _refusal(connection: Connection, wanted: Wanted) -> ReasonCode | None:
     taken = connection.rates.subscriptions.take(1)
     if not taken.allowed:
         return ReasonCode.QUOTA_EXCEEDED
-    known = len(connection.session.subscriptions) + len(connection.deliveries.consumers)
-    if known >= connection.gateway.options.max_subscriptions:
+    known = connection.session.subscriptions.keys() | connection.deliveries.consumers.keys()
+    if len(known) >= connection.gateway.options.max_subscriptions and wanted.filter not in known:
         return ReasonCode.QUOTA_EXCEEDED
     shared = parse_shared(wanted.filter)
     if shared is not None and wanted.no_local:

@@ -41,6 +41,7 @@ class SystemTopics:
             ("retained messages/count", str(gateway.retained.count)),
             ("messages/received", str(gateway.intake.received)),
             ("messages/refused", str(gateway.intake.refused)),
+            ("messages/dropped", str(gateway.dropped)),
             ("messages/stored", str(gateway.sessions.queued_messages)),
             ("store/records", str(metrics.records)),
             ("errors/protocol", str(sum(gateway.failures.values()))),

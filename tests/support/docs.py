@@ -1,0 +1,108 @@
+"""Commands of pages, run as a reader would type them: in their order, in one directory, with this tree's `penstock`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.cli import COMMAND, ENVIRONMENT
+
+_BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_HOST = "127.0.0.1"
+_DEADLINE_S = 60.0
+_MOSQUITTO = ("mosquitto_pub", "mosquitto_sub")
+
+
+def commands(page: Path) -> Iterator[tuple[int, str]]:
+    """(line of its block, command) of each; a line that ends with a backslash goes on."""
+    text = page.read_text(encoding="utf-8")
+    for block in _BLOCK.finditer(text):
+        number = text.count("\n", 0, block.start()) + 1
+        for line in block[1].replace("\\\n", " ").splitlines():
+            if line.startswith("$ "):
+                yield number, line.removeprefix("$ ")
+
+
+class Reader:
+    """Types what a page says. A `penstock serve` goes on in the background, on ports that are free, until the next one;
+    commands that talk to a server find it by the local context."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place / "reader"
+        self._place.mkdir()
+        binaries, config = place / "bin", place / "config" / "penstock"
+        binaries.mkdir()
+        config.mkdir(parents=True)
+        self.port = _free_port()
+        context = {"host": _HOST, "port": self.port, "username": "reader", "password": "any will do"}
+        (config / "context.json").write_text(json.dumps(context))
+        self._server: subprocess.Popen[bytes] | None = None
+        self._lines = place / "server.log"
+        _write_script(binaries / "penstock", " ".join(COMMAND), "")
+        for name in _MOSQUITTO:
+            if (found := shutil.which(name)) is not None:
+                _write_script(binaries / name, found, f"-h {_HOST} -p {self.port}")
+        self._environment = {
+            **ENVIRONMENT,
+            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "XDG_CONFIG_HOME": str(config.parent),
+            "PENSTOCK_LISTENERS__MQTT__PORT": str(self.port),
+            "PENSTOCK_LISTENERS__MQTT_WS__PORT": "0",
+        }
+
+    def can_run(self, command: str) -> bool:
+        """False for programs that are not installed here."""
+        return all(shutil.which(name) is not None for name in _MOSQUITTO if name in command)
+
+    def type(self, command: str) -> subprocess.CompletedProcess[bytes]:
+        if command.startswith("penstock serve") and "--check" not in command:
+            return self._serve(command)
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            cwd=self._place,
+            env=self._environment,
+            capture_output=True,
+            timeout=2 * _DEADLINE_S,
+        )
+
+    def _serve(self, command: str) -> subprocess.CompletedProcess[bytes]:
+        self.stop()
+        with self._lines.open("wb") as lines:
+            self._server = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"], cwd=self._place, env=self._environment, stdout=lines, stderr=lines
+            )
+        deadline = time.monotonic() + _DEADLINE_S
+        while b"ready pid=" not in self._lines.read_bytes():
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                return self._ran(command, self._server.poll() or 1)
+            time.sleep(0.02)
+        return self._ran(command, 0)
+
+    def _ran(self, command: str, code: int) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess(command, code, b"", self._lines.read_bytes())
+
+    def stop(self) -> None:
+        """AssertionError if the server does not end well."""
+        if self._server is not None:
+            self._server.terminate()
+            assert self._server.wait(_DEADLINE_S) == 0, self._lines.read_text()
+            self._server = None
+
+
+def _write_script(script: Path, program: str, more: str) -> None:
+    script.write_text(f'#!/bin/sh\nexec {program} "$@" {more}\n')
+    script.chmod(0o755)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
