@@ -38,10 +38,15 @@ class Ledger:
         future = self._flushed.get(level)
         if future is None:
             future = self._flushed[level] = self._loop.create_future()
-            future.add_done_callback(_look_at)
-            self._loop.call_soon(self._start, level, future)
+            if not self._shard.is_visited:
+                self._loop.call_soon(self._start, level, future)
         self._dirty.setdefault(level, {})[unit] = None
         return future
+
+    def flush_now(self) -> None:
+        """What was to be flushed soon, for one who visits the shard (Shard.is_visited): no turn of the loop follows."""
+        for level, future in list(self._flushed.items()):
+            self._start(level, future)
 
     async def flush(self, units: Iterable[Unit]) -> None:
         """Returns when all that was noted of the units is committed."""
@@ -64,6 +69,8 @@ class Ledger:
             await asyncio.wait(waiting)
 
     def _start(self, level: Durability, future: asyncio.Future[None]) -> None:
+        if self._flushed.get(level) is not future:
+            return  # flush_now() was faster
         del self._flushed[level]
         units = self._dirty.pop(level, {})
         if self._is_staged_now(units, future):
@@ -74,25 +81,30 @@ class Ledger:
 
     def _is_staged_now(self, units: dict[Unit, None], future: asyncio.Future[None]) -> bool:
         """What is nearly always so: there is something to say, room for it, and one frame takes it all."""
-        under_way: asyncio.Future[None] = self._loop.create_future()
+        is_all = False
+
+        def late() -> list[Part]:
+            nonlocal is_all
+            parts = _said(units)
+            is_all = not units
+            return parts
 
         def done(error: PenstockError | None) -> None:
-            self._under_way.discard(under_way)
-            under_way.set_result(None)
-            if not units:
+            self._under_way.discard(future)
+            if is_all:
                 _tell(future, error)
 
+        self._under_way.add(future)
         try:
-            if not self._shard.commit_now(lambda: _said(units), done):
-                return False
+            if self._shard.commit_now(late, done):
+                return is_all
         except _NothingToSay:
-            return False
+            is_all = False
         except PenstockError as error:
             _tell(future, error)
-            return True
-        if not under_way.done():
-            self._under_way.add(under_way)
-        return not units
+            is_all = True
+        self._under_way.discard(future)
+        return is_all
 
     async def _flush(self, level: Durability, units: dict[Unit, None], future: asyncio.Future[None]) -> None:
         try:
@@ -104,8 +116,7 @@ class Ledger:
             # What was noted is in a frame that somebody else has staged: a move, a transaction, a snapshot.
             await self._staged(level, future)
         except BaseException as error:
-            if not future.done():
-                future.set_exception(error)
+            _tell(future, error)
             if not isinstance(error, Exception):
                 raise
         if not future.done():
@@ -117,8 +128,7 @@ class Ledger:
         try:
             await self._shard.drain()
         except PenstockError as error:
-            if not future.done():
-                future.set_exception(error)
+            _tell(future, error)
 
     async def _commit(self, parts: Sequence[Part], late: Callable[[], Sequence[Part]]) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
@@ -157,13 +167,15 @@ def _said(units: dict[Unit, None]) -> list[Part]:
     return state_parts(found)
 
 
-def _tell(future: asyncio.Future[None], error: PenstockError | None) -> None:
+def _tell(future: asyncio.Future[None], error: BaseException | None) -> None:
+    """A failure that nobody waits for is told by the shard to everybody else."""
     if future.done():
         return
     if error is None:
         future.set_result(None)
     else:
         future.set_exception(error)
+        future.exception()  # else it is reported as never looked at
 
 
 def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
@@ -180,9 +192,3 @@ def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
         if size > _ENOUGH_BYTES:
             break
     return found
-
-
-def _look_at(future: asyncio.Future[None]) -> None:
-    """A failure that nobody waits for is told by the shard to everybody else."""
-    if not future.cancelled():
-        future.exception()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -36,8 +35,7 @@ class ProducerCall(NamedTuple):
     base_sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """Where the rows went, partition by partition. Of those taken before, offsets may be -1: no longer remembered."""
 
     queue: Queue
@@ -242,7 +240,7 @@ class Publishing:
         fresh = columns.select(array("i", range(verdict.rows, columns.count)))
         following = producer._replace(base_sequence=producer.base_sequence + verdict.rows)
         published = await self._put_once(queue, fresh, publisher, partition, following)
-        return replace(published, placed=taken + published.placed, duplicates=verdict.rows + published.duplicates)
+        return Published(queue, taken + published.placed, verdict.rows + published.duplicates)
 
 
 @asynccontextmanager

@@ -52,6 +52,7 @@ class Queue:
         self._opening: dict[int, asyncio.Task[Unit]] = {}
         self._turn = 0
         self._prefixes = _prefixes(settings.name)
+        self._id_prefixes: dict[int, str] = {}
 
     @property
     def name(self) -> str:
@@ -66,7 +67,10 @@ class Queue:
         return self.record.incarnation
 
     def message_id_prefix(self, partition: int) -> str:
-        return message_id_prefix(self.name, self.incarnation, partition)
+        found = self._id_prefixes.get(partition)
+        if found is None:
+            found = self._id_prefixes[partition] = message_id_prefix(self.name, self.incarnation, partition)
+        return found
 
     def group(self, key: GroupName) -> Group:
         found = self.groups.get(key)

@@ -82,11 +82,15 @@ class StoredBatch:
         header, count = self.batch.header, len(self.offsets)
         if ttl_ms and header.max_timestamp + ttl_ms <= now:
             return bytearray(b"\x01") * count
+        is_aging = ttl_ms and header.base_timestamp + ttl_ms <= now
+        expiries = self.batch.fixed_column(EXPIRY)
+        if not is_aging and expiries is None:
+            return None
         marks, found = bytearray(count), 0
-        if ttl_ms and header.base_timestamp + ttl_ms <= now:
+        if is_aging:
             times = array("q", [time + ttl_ms for time in self.batch.timestamps()])
             found += rows.mark_past(memoryview(times), now, marks)
-        if (expiries := self.batch.fixed_column(EXPIRY)) is not None:
+        if expiries is not None:
             found += rows.mark_past(expiries.cast("q"), now, marks)
         return marks if found else None
 

@@ -72,7 +72,8 @@ class Unit:
         if not tail or offset < tail[0].first:
             recent = self.data.recent.find(offset)
             return None if recent is None else self._keep(StoredBatch(recent.data))
-        batch = tail[bisect_right(tail, offset, key=_first) - 1]
+        # Mostly it is the last one that is asked for.
+        batch = tail[-1] if offset >= tail[-1].first else tail[bisect_right(tail, offset, key=_first) - 1]
         if offset >= batch.end:
             following = bisect_right(tail, offset, key=_first)
             if following == len(tail):

@@ -1,7 +1,8 @@
 """The broker's event loop in a thread of its own, and how calls of other threads and loops get there and back.
 
 Calls wait in a deque: the loop is woken once for all that came before it looks, and so is each loop that waits for
-answers. A call costs a task and two wake-ups, and calls that come together share those of the disk."""
+answers. A call costs a task and two wake-ups, and calls that come together share those of the disk. A thread that comes
+while the loop sleeps does its work itself, in the loop's stead, and commits it: no other thread is woken."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
+from penstock.broker.visiting import Visits
 from penstock.core.errors import Closed
+from penstock.embedded.begun import Begun
+from penstock.embedded.lending import LendingLoop, undisturbed
 
 logger = logging.getLogger("penstock.embedded.bridge")
 
@@ -35,10 +39,12 @@ class Caller(Protocol[Answer]):
 
 
 class Bridge:
-    """Starts with start(), ends with stop(). run(), wait() and post() may be called from any other thread."""
+    """Starts with start(), ends with stop(). run(), wait(), post() and begin() may be called from any other thread."""
 
     def __init__(self, name: str) -> None:
-        self._loop: asyncio.AbstractEventLoop
+        self._loop: LendingLoop
+        self.visits: Visits | None = None
+        """how begin() commits; without it all is left to the loop"""
         self._inbox: deque[_Job] = deque()
         self._is_woken = False
         self._ended: Closed | None = None
@@ -47,7 +53,7 @@ class Bridge:
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
 
     def start(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = LendingLoop()
         self._thread.start()
 
     def stop(self) -> None:
@@ -58,24 +64,29 @@ class Bridge:
             logger.debug("the loop has ended before")
         self._thread.join()
 
+    @property
+    def is_busy_here(self) -> bool:
+        """Whether the calling thread is at work in begin(): it would wait for itself."""
+        return self._loop.is_borrowed_here
+
     def run(self, work: Work[T]) -> T:
         """The result of the work; the calling thread waits."""
-        caller = _WaitingThread[T]()
+        caller: WaitingThread[T] = WaitingThread()
         self.post(work, caller)
+        return caller.wait()
+
+    def run_here(self, work: Work[T]) -> T:
+        """The same, see begin()."""
+        caller: WaitingThread[T] = WaitingThread()
+        self.begin(work, caller)
         return caller.wait()
 
     async def wait(self, work: Work[T]) -> T:
         """The result of the work; the calling task waits. Cancelling the wait does not stop the work."""
         return await self.ask_and_wait(lambda caller: self.post(work, caller))
 
-    def ask(self, question: Callable[[Caller[T]], None]) -> T:
-        """What is told to the caller that the question is given; the calling thread waits."""
-        caller = _WaitingThread[T]()
-        question(caller)
-        return caller.wait()
-
     async def ask_and_wait(self, question: Callable[[Caller[T]], None]) -> T:
-        """The same, and the calling task waits."""
+        """What is told to the caller that the question is given; the calling task waits."""
         outbox = self._outbox()
         future: asyncio.Future[T] = outbox.loop.create_future()
         question(_WaitingTask(outbox, future))
@@ -94,6 +105,50 @@ class Bridge:
                 raise
         if self._ended is not None:
             self._refuse_all(self._ended)
+
+    def begin(self, work: Work[T], caller: Caller[T]) -> None:
+        """As post(), for a thread that waits for the answer next: it does the work itself as far as it gets while the
+        loop sleeps. Until it waits for something, the work must not ask for its task: there is none."""
+        if self.visits is None:
+            self.post(work, caller)
+            return
+        with undisturbed:
+            if self._inbox or not self._is_begun(work, caller, self.visits):
+                self.post(work, caller)
+
+    def _is_begun(self, work: Work[T], caller: Caller[T], visits: Visits) -> bool:
+        """Whether it is done, or left to the loop from where it waits."""
+        loop = self._loop
+        if not loop.borrow(wait=False):
+            return False
+        begun = Begun(work, caller)
+        try:
+            if self._ended is not None:
+                return False
+            visits.begin()
+            try:
+                begun.go_on()
+            finally:
+                is_to_commit = visits.end()
+        finally:
+            loop.give_back()
+        if is_to_commit:
+            self._commit_here(visits, begun)
+        if not begun.is_done:
+            self.post(begun.rest(), caller)
+        return True
+
+    def _commit_here(self, visits: Visits, begun: Begun[T]) -> None:
+        progress = visits.commit()
+        if progress is None:
+            return
+        self._loop.borrow(wait=True)
+        try:
+            if self._ended is None:
+                visits.report(progress)
+                begun.go_on()
+        finally:
+            self._loop.give_back()
 
     def _wake(self) -> None:
         try:
@@ -142,6 +197,7 @@ class Bridge:
             self._end(Closed(reason))
             executor.shutdown()
             self._loop.close()
+            self._loop.end()
 
     def _end(self, reason: Closed) -> None:
         self._ended = reason
@@ -186,8 +242,8 @@ class Ignored:
         logger.debug("work that nobody waits for failed error=%s", error)
 
 
-class _WaitingThread(Generic[T]):
-    """A bare lock as a one-time event: half of what a concurrent Future costs."""
+class WaitingThread(Generic[T]):
+    """Waits for an answer. A bare lock as a one-time event: half of what a concurrent Future costs."""
 
     __slots__ = ("_error", "_lock", "_result")
     _result: T

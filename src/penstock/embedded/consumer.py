@@ -64,7 +64,7 @@ class Consumer:
 
     def ack_many(self, messages: Iterable[Message]) -> Settled:
         """How many are done with, and how many were stale: taken back, or settled before. Durable when it returns."""
-        return self._feed.runtime.run(self._feed.ack_many(deliveries_of(messages)))
+        return self._feed.runtime.run_here(self._feed.ack_many(deliveries_of(messages)))
 
     def stop(self) -> None:
         """Whoever waits for messages gets none; those at hand can be settled until close()."""
@@ -81,7 +81,10 @@ class Consumer:
         if not self._fetching.acquire(timeout=-1 if wait_s is None else wait_s):
             return False
         try:
-            return self._feed.has_messages or self._feed.runtime.run(self._feed.receive(limit, _left(until)))
+            feed, runtime = self._feed, self._feed.runtime
+            if feed.has_messages or runtime.run_here(feed.receive_now(limit)):
+                return True
+            return runtime.run(feed.receive(limit, _left(until)))
         except BaseException:
             # A signal handler may raise anything: what the broker goes on to bring would be held for nobody.
             self._feed.runtime.post(self._feed.interrupt(), Ignored())

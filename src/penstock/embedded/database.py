@@ -138,8 +138,7 @@ class Database:
         **carried: Unpack[Carried],
     ) -> str:
         """The id of the message. Messages of a key, and those of a thread without one, keep their order."""
-        parts = parts_of(value, key, headers, **carried)
-        return self._runtime.ask(self._operations.put(queue, parts, partition))
+        return self._operations.inlet(queue).put_and_wait(parts_of(value, key, headers, **carried), partition)
 
     def put_many(
         self,
@@ -155,7 +154,7 @@ class Database:
         table with the columns value and key."""
         columns = many_messages(values, keys, headers, expires_in)
         runtime = self._runtime
-        return runtime.run(self._operations.put_many(queue, columns, runtime.publisher, partition))
+        return runtime.run_here(self._operations.put_many(queue, columns, runtime.publisher, partition))
 
     def publish(
         self,

@@ -15,8 +15,9 @@ from penstock.broker.delivery import Delivery
 from penstock.broker.settling import Settled
 from penstock.broker.start import Start
 from penstock.core.errors import Closed, StaleSettlement
-from penstock.embedded.bridge import CLOSED, Caller
+from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
 from penstock.embedded.gathering import Gatherer
+from penstock.embedded.lending import undisturbed
 from penstock.embedded.message import DeliveredMessage, deliveries_of, part_of
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
@@ -66,9 +67,7 @@ class Feed:
             if not self._deliveries or self.is_stopped:
                 return None
             delivery, place = self._deliveries[0], self._place
-            self._place += 1
-            if self._place == len(delivery):
-                self._drop_first()
+            self._pass(delivery, place + 1)
             return delivery, place
 
     def take_many(self, limit: int) -> list[Delivery]:
@@ -80,14 +79,25 @@ class Feed:
                 stop = min(len(delivery), place + limit)
                 found.append(part_of(delivery, place, stop))
                 limit -= stop - place
-                self._place = stop
-                if stop == len(delivery):
-                    self._drop_first()
+                self._pass(delivery, stop)
         return found
 
-    def _drop_first(self) -> None:
-        self._deliveries.popleft()
-        self._place = 0
+    def _pass(self, first: Delivery, place: int) -> None:
+        if place < len(first):
+            self._place = place
+            return
+        with undisturbed:
+            self._deliveries.popleft()
+            self._place = 0
+
+    async def receive_now(self, limit: int) -> bool:
+        """Have up to so many messages here, if there are any."""
+        if self.is_stopped:
+            return False
+        found = await self._member.receive(limit)
+        with self._lock:
+            self._deliveries.extend(found)
+        return bool(self._deliveries)
 
     async def receive(self, limit: int, wait_s: float | None) -> bool:
         """Have up to so many messages here, as soon as there are any; False if none came in time, or when interrupted.
@@ -142,39 +152,52 @@ class Feed:
         """For any thread: the question that is answered when the message is done with."""
         return lambda caller: self._acks.add(Ack(message, caller))
 
+    def ack_and_wait(self, message: DeliveredMessage) -> None:
+        """For a thread, which waits until the message is done with."""
+        self.runtime.check_caller()
+        caller: WaitingThread[None] = WaitingThread()
+        self._acks.add_and_wait(Ack(message, caller))
+        caller.wait()
+
     async def _ack_together(self, acks: list[Ack]) -> None:
+        if len(acks) == 1:
+            await self._ack_alone(acks[0])
+            return
         groups: dict[int, list[Ack]] = {}
         for ack in acks:
             groups.setdefault(ack.message.partition, []).append(ack)
         await asyncio.gather(*[self._ack_in_partition(group) for group in groups.values()])
 
+    async def _ack_alone(self, ack: Ack) -> None:
+        """As _ack_in_partition(), without the lists."""
+        message, member = ack.message, self._member
+        offsets, counts = array("q", [message.offset]), array("i", [message.delivery_count])
+        try:
+            settled = await self.runtime.broker.settling.ack(self.group, message.unit, offsets, counts, member.number)
+        except BaseException as error:
+            _fail([ack], error)
+            return
+        ack.tell(stale=settled.stale > 0)
+
     async def _ack_in_partition(self, acks: list[Ack]) -> None:
         """Only the first of several for one message is not stale."""
         first: dict[int, Ack] = {}
-        if len(acks) == 1:
-            first[0] = acks[0]
-        else:
-            for ack in acks:
-                if self.is_held(ack.message):
-                    first.setdefault(ack.message.offset, ack)
+        for ack in acks:
+            if self.is_held(ack.message):
+                first.setdefault(ack.message.offset, ack)
         held = list(first.values())
         try:
             settled = await self.ack_many(deliveries_of([ack.message for ack in held]))
         except BaseException as error:
-            for ack in acks:
-                ack.fail(Closed(CLOSED) if isinstance(error, asyncio.CancelledError) else copy(error))
-            if not isinstance(error, Exception):
-                raise
+            _fail(acks, error)
             return
         for ack in acks:
             ack.tell(stale=settled.stale > 0 or ack not in held)
 
     async def ack_many(self, deliveries: Sequence[Delivery]) -> Settled:
-        done = stale = 0
-        for settled in await asyncio.gather(*[self._ack(delivery) for delivery in deliveries]):
-            done += settled.done
-            stale += settled.stale
-        return Settled(done, stale)
+        return await self.runtime.broker.settling.ack_all(
+            [replace(delivery, deliveries=counts_of(delivery)) for delivery in deliveries]
+        )
 
     async def retry(self, message: DeliveredMessage, delay: float | None, reason: str) -> None:
         delay_ms = None if delay is None else int(delay * 1000)
@@ -202,11 +225,6 @@ class Feed:
     async def publish(self, columns: Columns) -> None:
         runtime = self.runtime
         await runtime.broker.publishing.publish(columns, runtime.publisher, runtime.namespace)
-
-    async def _ack(self, delivery: Delivery) -> Settled:
-        return await self.runtime.broker.settling.ack(
-            delivery.group, delivery.unit, delivery.offsets, counts_of(delivery), delivery.consumer
-        )
 
     def _look_at(self, message: DeliveredMessage, settled: Settled) -> None:
         message.is_settled = True
@@ -254,6 +272,14 @@ class Ack:
             self._caller.failed(_stale(self.message))
         else:
             self._caller.done(None)
+
+
+def _fail(acks: list[Ack], error: BaseException) -> None:
+    """Each gets an error of its own; what ends the loop ends it."""
+    for ack in acks:
+        ack.fail(Closed(CLOSED) if isinstance(error, asyncio.CancelledError) else copy(error))
+    if not isinstance(error, Exception):
+        raise error
 
 
 def _stale(message: DeliveredMessage) -> StaleSettlement:

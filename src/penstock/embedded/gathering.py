@@ -4,9 +4,10 @@ batches. Who comes alone is not held up."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from penstock.embedded.bridge import Caller, Work
 from penstock.embedded.runtime import Runtime
 
 # Of a frame's 16 MiB, with room for what is stored beside the bytes that are counted.
@@ -26,10 +27,10 @@ Call = TypeVar("Call", bound=Item)
 
 
 class Gatherer(Generic[Call]):
-    """add() is for any thread. `together` runs on the broker's loop, one call at a time; it answers every item that it
-    is given, whatever happens."""
+    """add() is for any thread, add_and_wait() for one that waits for the answer next. `together` runs on the broker's
+    loop, or in such a thread while that sleeps; it answers every item that it is given, whatever happens."""
 
-    def __init__(self, runtime: Runtime, together: Callable[[list[Call]], Coroutine[object, None, None]]) -> None:
+    def __init__(self, runtime: Runtime, together: Callable[[list[Call]], Work[None]]) -> None:
         self._runtime, self._together = runtime, together
         self._waiting: deque[Call] = deque()
         self._is_awake = False
@@ -37,8 +38,22 @@ class Gatherer(Generic[Call]):
     def add(self, item: Call) -> None:
         self._waiting.append(item)
         if not self._is_awake:
+            self._start(self._runtime.post, self._run())
+
+    def add_and_wait(self, item: Call) -> None:
+        """Who comes alone does it in its own thread, if that is possible."""
+        self._waiting.append(item)
+        if not self._is_awake:
+            self._start(self._runtime.begin, self._run_once())
+
+    def _start(self, start: Callable[[Work[None], Caller[None]], None], work: Work[None]) -> None:
+        try:
             self._is_awake = True
-            self._runtime.post(self._run(), self)
+            start(work, self)
+        except BaseException:
+            # A signal handler raised: the next one has to begin anew.
+            self._is_awake = False
+            raise
 
     def done(self, result: None) -> None:
         """Each item was answered for itself."""
@@ -49,6 +64,14 @@ class Gatherer(Generic[Call]):
         while self._waiting:
             self._waiting.popleft().fail(error)
 
+    async def _run_once(self) -> None:
+        """What comes meanwhile is the loop's: a thread works for others no longer than for itself."""
+        if items := self._taken():
+            await self._together(items)
+        self._is_awake = False
+        if self._waiting:
+            self._start(self._runtime.post, self._run())
+
     async def _run(self) -> None:
         while items := self._taken():
             await self._together(items)
@@ -57,6 +80,8 @@ class Gatherer(Generic[Call]):
         if not self._waiting:
             # First: who comes after the last look begins anew.
             self._is_awake = False
+        elif len(self._waiting) == 1:
+            return [self._waiting.popleft()]
         items: list[Call] = []
         size = 0
         while self._waiting and size < _TOGETHER_BYTES:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 from penstock.broker.delivery import Delivery
 from penstock.broker.queue import Queue
 from penstock.broker.stored import StoredBatch
+from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.outgoing import Headers, Value, one_message
+from penstock.kernels import cells
 from penstock.log.batch import TIMESTAMP_DELTA, VALUE
 from penstock.log.columns import Columns
 from penstock.queues.properties import Envelope, unpack
@@ -119,6 +121,10 @@ class DeliveredMessage(StoredMessage):
         return 1 if counts is None else counts[self._place]
 
     @property
+    def unit(self) -> Unit:
+        return self._delivery.unit
+
+    @property
     def delivery(self) -> Delivery:
         """This message alone, as the broker hands it out."""
         return part_of(self._delivery, self._place, self._place + 1)
@@ -142,7 +148,7 @@ class Message(DeliveredMessage):
 
     def ack(self) -> None:
         """Done with."""
-        self._feed.runtime.ask(self._feed.ack_one(self))
+        self._feed.ack_and_wait(self)
 
     def retry(self, delay: float | None = None, reason: str = "") -> None:
         """Not done: it comes again after so many seconds, by default those of the queue's retry policy. After too many
@@ -219,7 +225,10 @@ class MessageBatch(Sequence[M], Generic[M]):
 
     def values(self) -> list[bytes]:
         """Of all messages, in order."""
-        return [value for delivery in self.deliveries for value in _values(delivery)]
+        found: list[bytes] = []
+        for delivery in self.deliveries:
+            found += _values(delivery)
+        return found
 
 
 def part_of(delivery: Delivery, first: int, stop: int) -> Delivery:
@@ -256,5 +265,4 @@ def _values(delivery: Delivery) -> list[bytes]:
     if column is None:
         return [b""] * len(delivery)
     _, offsets, data = column
-    ends, whole = offsets.cast("i"), bytes(data)
-    return [whole[ends[row] : ends[row + 1]] for row in delivery.rows]
+    return cells.cut(data, offsets.cast("i"), delivery.rows)

@@ -31,11 +31,13 @@ class Operations:
     # Publishing
 
     def put(self, queue: str, parts: Parts, partition: int | None) -> Callable[[Caller[str]], None]:
-        """For any thread: the question whose answer is the id of the message."""
-        publisher, inlet = self._runtime.publisher, self._inlets.get(queue)
-        if inlet is None:
-            inlet = self._inlets.setdefault(queue, Inlet(self._runtime, queue))
+        """For a task: the question whose answer is the id of the message."""
+        publisher, inlet = self._runtime.publisher, self.inlet(queue)
         return lambda caller: inlet.put(Put(parts, publisher, partition, caller))
+
+    def inlet(self, queue: str) -> Inlet:
+        """For any thread."""
+        return self._inlets.get(queue) or self._inlets.setdefault(queue, Inlet(self._runtime, queue))
 
     async def put_many(self, queue: str, columns: Columns, publisher: Publisher, partition: int | None) -> list[Placed]:
         found = await self._runtime.ensure(queue)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, Unpack
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.units import parse_duration
+from penstock.kernels import cells
 from penstock.log.columns import Columns
 from penstock.queues.properties import Envelope, pack
 
@@ -53,6 +54,9 @@ class Parts(NamedTuple):
     expiry: int
 
 
+_VALUE_ALONE = Parts(b"", None, None, 0)[1:]
+
+
 def parts_of(
     value: Value,
     key: Value | None = None,
@@ -73,6 +77,8 @@ def parts_of(
 
 def columns_of(messages: Sequence[Parts], topic: str | None = None) -> Columns:
     """What no message has is no column."""
+    if len(messages) == 1 and topic is None and messages[0][1:] == _VALUE_ALONE:
+        return Columns.of([messages[0].value])
     return Columns.of(
         [message.value for message in messages],
         keys=[message.key or b"" for message in messages] if any(message.key for message in messages) else None,
@@ -140,6 +146,5 @@ def _bytes(value: Value) -> bytes:
 
 def _all_bytes(values: Sequence[Value]) -> list[bytes]:
     """Looked at one by one only if they are not all bytes."""
-    if set(map(type, values)) <= {bytes}:
-        return values if isinstance(values, list) else list(values)  # type: ignore[arg-type]  # looked at by map()
-    return [_bytes(value) for value in values]
+    found: list[bytes] = values if isinstance(values, list) else list(values)  # type: ignore[arg-type]  # looked at next
+    return found if cells.are_bytes(found) else [_bytes(value) for value in values]

@@ -8,7 +8,7 @@ from copy import copy
 from penstock.broker.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.core.errors import Closed, JournalFailed, OutcomeUnknown, PenstockError
-from penstock.embedded.bridge import CLOSED, Caller
+from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
 from penstock.embedded.gathering import Gatherer
 from penstock.embedded.outgoing import Parts, columns_of
 from penstock.embedded.runtime import Runtime
@@ -55,6 +55,14 @@ class Inlet:
         """For any thread."""
         self._gatherer.add(put)
 
+    def put_and_wait(self, parts: Parts, partition: int | None) -> str:
+        """For a thread, which waits; the id of the message."""
+        runtime = self._runtime
+        runtime.check_caller()
+        caller: WaitingThread[str] = WaitingThread()
+        self._gatherer.add_and_wait(Put(parts, runtime.publisher, partition, caller))
+        return caller.wait()
+
     async def _together(self, puts: list[Put]) -> None:
         try:
             queue = await self._runtime.ensure(self._queue)
@@ -63,10 +71,25 @@ class Inlet:
             if not isinstance(error, Exception):
                 raise
             return
+        if len(puts) == 1:
+            await self._store_alone(queue, puts[0])
+            return
         groups: dict[int | None, list[Put]] = {}
         for put in puts:
             groups.setdefault(put.place(queue), []).append(put)
         await self._store(queue, groups)
+
+    async def _store_alone(self, queue: Queue, put: Put) -> None:
+        publishing, columns = self._runtime.broker.publishing, columns_of((put.parts,))
+        try:
+            published = await publishing.put(queue, columns, put.publisher, put.partition)
+        except BaseException as error:
+            _fail([put], error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        [(partition, offset, _)] = published.placed
+        put.caller.done(f"{queue.message_id_prefix(partition)}{offset}")
 
     async def _store(self, queue: Queue, groups: dict[int | None, list[Put]]) -> None:
         """In one commit, partition by partition."""
@@ -91,7 +114,9 @@ class Inlet:
                 put.caller.done(message_id)
 
     async def _commit(self, queue: Queue, groups: dict[int | None, list[Put]]) -> list[str]:
-        broker, parts, taken = self._runtime.broker, list[Part](), list[tuple[Columns, list[int]]]()
+        broker = self._runtime.broker
+        parts: list[Part] = []
+        taken: list[tuple[Columns, list[int]]] = []
         await queue.gate.enter()
         try:
             for partition, puts in groups.items():

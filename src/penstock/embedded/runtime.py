@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import sys
@@ -12,8 +13,10 @@ from pathlib import Path
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.publisher import Publisher
 from penstock.broker.queue import Queue
+from penstock.broker.visiting import Visits
 from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, NoSuchQueue, QueueExists
 from penstock.embedded.bridge import Bridge, Caller, T, Work
+from penstock.embedded.lending import CAN_HOLD_SIGNALS
 from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
 from penstock.queues.settings import change, parse_queue
@@ -51,6 +54,9 @@ class Runtime:
 
     async def open(self) -> None:
         self.broker = await Broker.open(self.directory, self._options)
+        # In debug mode, a loop insists on its own thread.
+        if CAN_HOLD_SIGNALS and not asyncio.get_running_loop().get_debug():
+            self._bridge.visits = Visits(self.broker.shard, self.broker.ledger)
         _opened.add(self)
 
     def abandon(self) -> None:
@@ -59,25 +65,30 @@ class Runtime:
         self._bridge.stop()
 
     def run(self, work: Work[T]) -> T:
-        self._refuse_fork(work)
+        self.check_caller(work)
         return self._bridge.run(work)
 
+    def run_here(self, work: Work[T]) -> T:
+        """As run(), in the calling thread as far as Bridge.begin() says."""
+        self.check_caller(work)
+        return self._bridge.run_here(work)
+
     async def wait(self, work: Work[T]) -> T:
-        self._refuse_fork(work)
+        self.check_caller(work)
         return await self._bridge.wait(work)
 
-    def ask(self, question: Callable[[Caller[T]], None]) -> T:
-        """As run(), for a question that somebody else will answer to the caller."""
-        self._refuse_fork()
-        return self._bridge.ask(question)
-
     async def ask_and_wait(self, question: Callable[[Caller[T]], None]) -> T:
-        self._refuse_fork()
+        """As wait(), for a question that somebody else will answer to the caller."""
+        self.check_caller()
         return await self._bridge.ask_and_wait(question)
 
     def post(self, work: Work[T], caller: Caller[T]) -> None:
         self._refuse_fork(work)
         self._bridge.post(work, caller)
+
+    def begin(self, work: Work[T], caller: Caller[T]) -> None:
+        """As post(), for a thread that waits for the answer next and has looked at check_caller()."""
+        self._bridge.begin(work, caller)
 
     def close(self) -> None:
         """Finish what is under way and let go of the directory. Calling it again, or in a fork, does nothing."""
@@ -100,7 +111,18 @@ class Runtime:
         finally:
             await self.broker.close()
 
-    def _refuse_fork(self, work: Work[T] | None = None) -> None:
+    def check_caller(self, work: Work[T] | None = None) -> None:
+        """Before one waits: DirectoryInUse in a fork, InvalidArgument in the middle of another call."""
+        self._refuse_fork(work)
+        if self._bridge.is_busy_here:
+            if work is not None:
+                work.close()
+            raise InvalidArgument(
+                f"{self.directory} was used in the middle of a call, by what that call ran: a finalizer or a log "
+                f"handler. Let a thread of its own do that"
+            )
+
+    def _refuse_fork(self, work: Work[T] | None) -> None:
         if os.getpid() != self._pid:
             if work is not None:
                 work.close()

@@ -1,3 +1,4 @@
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
@@ -17,6 +18,12 @@ cdef inline int copy_bytes(
     if size:
         memcpy(&out[at], &source[start], size)
     return 0
+
+
+cdef inline bytes piece(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t stop):
+    if start < 0 or stop < start or stop > data.shape[0]:
+        raise IndexError("piece outside a buffer")
+    return PyBytes_FromStringAndSize(<const char*> &data[start] if start < stop else NULL, stop - start)
 
 
 cdef inline int load(const unsigned char[::1] data, Py_ssize_t at, void* value, Py_ssize_t size) except -1:

@@ -14,6 +14,12 @@ def copy_bytes(out: bytearray, at: int, source: Buffer, start: int, size: int) -
     return 0
 
 
+def piece(data: Buffer, start: int, stop: int) -> bytes:
+    if start < 0 or stop < start or stop > len(data):
+        raise IndexError("piece outside a buffer")
+    return bytes(data[start:stop])
+
+
 def load_i32(data: Buffer, at: int) -> int:
     return int.from_bytes(_part(data, at, 4), "little", signed=True)
 

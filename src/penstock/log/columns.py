@@ -10,7 +10,7 @@ from itertools import accumulate
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
 from penstock.kernels import batch as kernel
-from penstock.kernels import hashing, rows
+from penstock.kernels import cells, hashing, rows
 
 
 @dataclass(slots=True)
@@ -58,8 +58,11 @@ class Columns:
         native: Sequence[bytes] | None = None,
         expiry: Sequence[int] | None = None,
     ) -> Columns:
-        """For callers that hold an object per record: tools and tests, not the hot path."""
-        for column in (keys, topics, properties, native, expiry):
+        """For callers that hold an object per record."""
+        others = (keys, topics, properties, native, expiry)
+        if len(values) == 1 and others == _NONE:
+            return cls(1, values[0], Spans(_ZERO, array("i", [len(values[0])])))
+        for column in others:
             if column is not None and len(column) != len(values):
                 raise InvalidArgument("the columns of a batch differ in length")
         parts: list[bytes] = []
@@ -168,8 +171,8 @@ def _append(parts: list[bytes], entries: Sequence[bytes]) -> Spans:
     """Spans of the entries behind what `parts` holds already."""
     first = sum(map(len, parts))
     parts.append(b"".join(entries))
-    # From a list: an array made from an iterator grows entry by entry.
-    ends = array("i", list(accumulate(map(len, entries), initial=first)))
+    ends = _int32s(len(entries) + 1)
+    cells.ends(entries if isinstance(entries, list) else list(entries), first, ends)
     return Spans(ends[:-1], ends[1:])
 
 
@@ -178,6 +181,7 @@ def _int32s(count: int) -> array[int]:
 
 
 _ZERO = array("i", [0])
+_NONE = (None,) * 5
 
 
 def _take_int32(values: array[int], picked: array[int]) -> array[int]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.core.errors import JournalFailed
 from penstock.core.metrics import ShardMetrics
@@ -24,8 +26,7 @@ class CommitOptions:
     unsynced_bytes: int = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """Frames below `written` are in the journal, those below `synced` are durable; or the journal failed."""
 
     written: Sequence
@@ -34,7 +35,7 @@ class Progress:
 
 
 class GroupCommit:
-    """submit() is the loop's, step() the storage thread's."""
+    """submit() is the loop's, step() the storage thread's, try_step() any thread's. One of them steps at a time."""
 
     def __init__(
         self,
@@ -45,9 +46,11 @@ class GroupCommit:
         tell: Callable[[Progress], None],
         hand_over: Callable[[list[Frame]], None],
     ) -> None:
-        """`tell` is called from the storage thread once per group; `hand_over` gets every frame once it is durable."""
+        """`tell` is called from the storage thread once per group; `hand_over` gets every frame once it is durable,
+        from whoever steps."""
         self._journal, self._clock, self._options, self._metrics = journal, clock, options, metrics
         self._tell, self._hand_over = tell, hand_over
+        self._stepping = threading.Lock()
         self._staged: deque[Frame] = deque()
         self._unsynced: list[Frame] = []
         self._unsynced_bytes = 0
@@ -61,19 +64,36 @@ class GroupCommit:
 
     def step(self, *, sync: bool = False) -> None:
         """Write all that is staged; sync if a frame needs it, if the interval is over, or if told to."""
+        with self._stepping:
+            progress = self._advance(sync)
+        if progress is not None:
+            self._tell(progress)
+
+    def try_step(self) -> Progress | None:
+        """A step that the caller tells the loop of; None, and what is staged waits for a step(), if another thread is
+        at it, if it is time for another file, which may have to be waited for, or if the journal failed."""
+        if not self._stepping.acquire(blocking=False):
+            return None
+        try:
+            size = sum([frame.bytes for frame in list(self._staged)])
+            return self._advance(False) if self._journal.has_room(size) else None
+        finally:
+            self._stepping.release()
+
+    def _advance(self, sync: bool) -> Progress | None:
         if self.failure is not None:
-            return
+            return None
         frames = [self._staged.popleft() for _ in range(len(self._staged))]
         if not frames and not self._unsynced:
-            return
+            return None
         try:
             self._write(frames)
             if self._unsynced and (sync or self._must_sync()):
                 self._sync()
         except OSError as error:
             self.fail(JournalFailed(str(error)))
-            return
-        self._tell(Progress(self._journal.next_sequence, self._journal.synced_sequence))
+            return None
+        return Progress(self._journal.next_sequence, self._journal.synced_sequence)
 
     def seconds_to_sync(self) -> float | None:
         """When step() is due although nothing is staged; None if nothing waits for a sync."""
@@ -96,8 +116,9 @@ class GroupCommit:
 
     def _await_sync(self, frames: list[Frame]) -> None:
         self._unsynced += frames
-        self._unsynced_bytes += sum([frame.bytes for frame in frames])
-        self._sync_wanted |= any(frame.level is Durability.COMMIT for frame in frames)
+        for frame in frames:
+            self._unsynced_bytes += frame.bytes
+            self._sync_wanted |= frame.level is Durability.COMMIT
 
     def _roll(self) -> None:
         """The keeper gets what is durable first: rolling may have to wait for its checkpoint."""

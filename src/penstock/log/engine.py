@@ -54,8 +54,8 @@ class Usage:
 
 
 class Engine:
-    """Every method is the loop's, except commit.step() (storage thread) and keeper.step() (keeper thread), which reach
-    back only through `post`."""
+    """Every method is the loop's, except commit.step() (storage thread), commit.try_step() (any) and keeper.step()
+    (keeper thread), which reach back only through `post`."""
 
     def __init__(
         self, disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetrics, opened: Recovered, post: Post
@@ -63,7 +63,7 @@ class Engine:
         self._clock, self._options, self.metrics = clock, options, metrics
         self.keeper, self.journal, self.catalogue = opened.keeper, opened.journal, opened.catalogue
         self.commit = GroupCommit(
-            self.journal, clock, options.commit, metrics, lambda p: post(lambda: self._on_progress(p)), self._hand_over
+            self.journal, clock, options.commit, metrics, lambda p: post(lambda: self.report(p)), self._hand_over
         )
         self.keeper.tell = lambda written: post(lambda: self._on_written(written))
         self.logs: dict[LogNumber, Log] = {}
@@ -235,17 +235,14 @@ class Engine:
             log = self.logs[entry.log]
             frame.level = max(frame.level, log.waiting_level)
             self.usage.tail += log.apply(entry, frame.sequence)
-            self._count(entry)
+            if entry.edit is None:
+                self.metrics.records += entry.records
+                self.metrics.batch_bytes += len(entry.data)
         self._under_way.append((frame.sequence, purpose, size))
         self.usage.staged[purpose] += size
         self.commit.submit(frame)
         # Last: whoever is told that it is done may stage the next one, which comes behind it.
         self._wait_for(frame)
-
-    def _count(self, entry: Entry) -> None:
-        if entry.edit is None:
-            self.metrics.records += entry.records
-            self.metrics.batch_bytes += len(entry.data)
 
     def _wait_for(self, frame: Frame) -> None:
         """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no
@@ -268,7 +265,8 @@ class Engine:
 
     # What the threads report
 
-    def _on_progress(self, progress: Progress) -> None:
+    def report(self, progress: Progress) -> None:
+        """Reports may come late: what an earlier one says is known then."""
         if progress.failure is not None:
             self._on_failure(progress.failure)
             return

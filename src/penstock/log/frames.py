@@ -79,7 +79,7 @@ def edit_entry(log: LogNumber, edit: Edit) -> Entry:
 
 def frame_bytes(entries: list[Entry]) -> int:
     """Size of the frame on disk."""
-    return FRAME_HEADER_BYTES + sum(ENTRY_HEADER_BYTES + (len(entry.data) + 7 & ~7) for entry in entries)
+    return FRAME_HEADER_BYTES + sum([ENTRY_HEADER_BYTES + (len(entry.data) + 7 & ~7) for entry in entries])
 
 
 def encode_frame(frame: Frame, generation: Generation, durable: Sequence) -> list[Buffer]:

@@ -89,7 +89,8 @@ def decode_slot_header(data: bytes) -> SlotHeader | None:
 
 
 class Journal:
-    """Written by the storage thread alone; release() and prepare() are the keeper's. One order of frames, no gaps."""
+    """Written by one thread at a time, mostly the storage thread; release() and prepare() are the keeper's. One order
+    of frames, no gaps."""
 
     def __init__(
         self,
@@ -188,6 +189,10 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def has_room(self, size: int) -> bool:
+        """Whether the current file takes so many bytes of frames."""
+        return size <= self._options.file_bytes - self._position
 
     @property
     def has_free_file(self) -> bool:

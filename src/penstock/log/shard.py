@@ -20,6 +20,7 @@ from penstock.core.ports import Buffer, Clock
 from penstock.core.types import Epoch, LogName, LogNumber, Offset, Purpose, TimestampMs
 from penstock.log import batch as batches
 from penstock.log.columns import Columns
+from penstock.log.commit import Progress
 from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.engine import Done, Engine, Post
 from penstock.log.housekeeping import Housekeeper
@@ -43,6 +44,7 @@ _LAST_CHECKPOINT_TRIES = 3
 _HEAVY_BYTES = 256 << 10
 # Enough to keep the keeper busy with large writes, little enough that the tail stays short.
 _KEEPER_WAKE_BYTES = 1 << 20
+_PURPOSES = tuple(Purpose)
 
 
 class Shard:
@@ -55,6 +57,7 @@ class Shard:
     ) -> None:
         """Use Shard.open()."""
         self._lock, self._engine, self._options = lock, engine, options
+        self._tail_limit_bytes = options.tail_limit_bytes
         self._loop = asyncio.get_running_loop()
         self._waiting: list[deque[tuple[int, asyncio.Future[None]]]] = [deque() for _ in Purpose]
         self._let_in = 0
@@ -67,6 +70,10 @@ class Shard:
         self._storage = StepThread("penstock-storage", engine.commit.step, engine.commit.seconds_to_sync, self._crashed)
         self._keeper = StepThread("penstock-keeper", self._keep, lambda: options.keeper.flush_s, self._crashed)
         self._handed_bytes = 0
+        self.report = engine.report
+        """for what commit_here() gave, in the loop's stead: whoever waits for it is told"""
+        self.is_visited = False
+        """what runs now is followed by commit_here(): see there"""
         self.reader = LogReader(disk, engine.keeper.views)
         self.floors: dict[LogNumber, Callable[[], int | None]] = {}
         """of a log that lets go of what is settled: the first offset that somebody has not settled"""
@@ -142,7 +149,7 @@ class Shard:
             offsets = self._engine.stage(parts, partial(_resolve, future), purpose)
         else:
             offsets = self._stage(parts, purpose, late, None, future)
-        self._storage.bell.ring()
+        self._wake_storage()
         await future
         return offsets
 
@@ -153,7 +160,7 @@ class Shard:
             return False
         self._refuse(Purpose.SETTLE)
         self._engine.stage(late(), done, Purpose.SETTLE)
-        self._storage.bell.ring()
+        self._wake_storage()
         return True
 
     def stage_now(self, parts: Sequence[Part], done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[Offset] | None:
@@ -165,8 +172,31 @@ class Shard:
             return None
         self._refuse(purpose)
         offsets = self._engine.stage(parts, done, purpose)
-        self._storage.bell.ring()
+        self._wake_storage()
         return offsets
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether something waits to be written to the journal."""
+        return not self._engine.commit.is_idle
+
+    def commit_here(self) -> Progress | None:
+        """For a thread that has staged something in the loop's stead, while `is_visited`: commit it in that thread,
+        which spares two wake-ups. The caller gives what it returns to report(). None, and the storage thread commits
+        it, if somebody else is at it."""
+        try:
+            progress = self._engine.commit.try_step()
+        except BaseException as error:
+            logger.critical("a commit broke off", exc_info=True)
+            self._crashed(error)
+            return None
+        if progress is None or progress.synced < progress.written:
+            self._storage.bell.ring()
+        return progress
+
+    def _wake_storage(self) -> None:
+        if not self.is_visited:
+            self._storage.bell.ring()
 
     async def _commit_in_turn(self, parts: Sequence[Part], purpose: Purpose, late: LateParts | None) -> list[Offset]:
         """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that commits
@@ -184,7 +214,7 @@ class Shard:
         finally:
             turn.set_result(None)
             self._turns = {number: last for number, last in self._turns.items() if last is not turn}
-        self._storage.bell.ring()
+        self._wake_storage()
         await future
         return offsets
 
@@ -290,12 +320,12 @@ class Shard:
         """Retention of one log, now."""
         self._refuse(Purpose.SETTLE)
         self._housekeeper.retain_log(log)
-        self._storage.bell.ring()
+        self._wake_storage()
 
     async def keep_house(self) -> None:
         """Retention and compaction of every log, now. By themselves they come every `housekeeping_s`."""
         self._housekeeper.retain()
-        self._storage.bell.ring()
+        self._wake_storage()
         while (task := self._housekeeper.plan()) is not None:
             try:
                 compacted = await self._loop.run_in_executor(
@@ -307,7 +337,7 @@ class Shard:
                 self._housekeeper.fail(task, error)
             else:
                 self._housekeeper.finish(task, compacted)
-                self._storage.bell.ring()
+                self._wake_storage()
 
     async def _keep_house(self) -> None:
         while self._options.housekeeping_s > 0 and not self._is_failed:
@@ -349,7 +379,7 @@ class Shard:
         self._refuse(Purpose.SETTLE)
         future: asyncio.Future[None] = self._loop.create_future()
         stage(partial(_resolve, future))
-        self._storage.bell.ring()
+        self._wake_storage()
         await future
 
     def refuse_publishes(self) -> None:
@@ -379,20 +409,20 @@ class Shard:
 
     def _is_let_in(self, purpose: Purpose, size: int) -> bool:
         """At once. Those who wait come first, and those who were let in and have not run yet."""
-        return not self._waiting[purpose] and not self._let_in and self._has_room(purpose, size)
+        return not (self._waiting[purpose] or self._let_in) and self._has_room(purpose, size)
 
     def _has_room(self, purpose: Purpose, size: int) -> bool:
         """One commit is always let in, however large; the frame limit bounds it."""
         usage, options = self._engine.usage, self._options
         staged = usage.staged[purpose]
-        budget, tail = options.publish_budget_bytes, options.tail_limit_bytes
+        budget, tail = options.publish_budget_bytes, self._tail_limit_bytes
         if purpose is Purpose.SETTLE:
             budget, tail = options.settle_budget_bytes, 2 * tail
         return (staged == 0 or staged + size <= budget) and (usage.tail == 0 or usage.tail + size <= tail)
 
     def _admit_waiting(self) -> None:
-        for purpose in Purpose:
-            waiting, budget = self._waiting[purpose], 0
+        for purpose, waiting in zip(_PURPOSES, self._waiting, strict=True):
+            budget = 0
             while waiting and (self._closed or self._is_failed or self._has_room(purpose, budget + waiting[0][0])):
                 size, future = waiting.popleft()
                 budget += size

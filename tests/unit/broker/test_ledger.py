@@ -10,6 +10,7 @@ from tests.support.loop import run
 
 from penstock.broker.consumer import Consumer
 from penstock.broker.unit import Unit
+from penstock.broker.visiting import Visits
 from penstock.core.errors import JournalFailed, PenstockError
 from penstock.log.batch import Batch
 from penstock.queues.records import Kind, decode
@@ -73,5 +74,43 @@ def test_a_settlement_that_could_not_be_committed_is_not_acknowledged(tmp_path: 
         again = s.broker.join(s.group_of())
         assert len(await s.receive(again)) == 3
         await s.broker.close()
+
+    run(main())
+
+
+def test_a_visitor_commits_a_settlement_without_a_turn_of_the_loop(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            consumer, unit = await held(s)
+            visits = Visits(s.broker.shard, s.broker.ledger)
+            visits.begin()
+            work = s.broker.settling.ack(consumer.group, unit, offsets(0), None, consumer.number)
+            waited = work.send(None)
+            assert visits.end()
+            progress = visits.commit()
+            assert progress is not None
+            assert isinstance(waited, asyncio.Future)
+            assert not waited.done()
+            visits.report(progress)
+            with pytest.raises(StopIteration) as ended:
+                work.send(None)
+            assert ended.value.value == (1, 0)
+            assert unit.state.visible_end == unit.state.end == 1
+
+    run(main())
+
+
+def test_a_flush_that_was_due_soon_and_came_at_once_does_not_come_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            consumer, unit = await held(s)
+            consumer.group.cursor(unit).ack(offsets(0), None, consumer.number)
+            first = s.broker.ledger.flush_soon(unit)
+            s.broker.ledger.flush_now()
+            consumer.group.cursor(unit).ack(offsets(1), None, consumer.number)
+            second = s.broker.ledger.flush_soon(unit)
+            assert first is not second
+            await asyncio.gather(first, second)
+            assert kinds(s, unit) == [Kind.DELIVERED, Kind.SETTLED]
 
     run(main())

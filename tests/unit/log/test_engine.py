@@ -417,3 +417,43 @@ def test_tail_accounting_returns_to_zero() -> None:
     assert engine.usage.tail == 0
     assert log.tail == []
     assert engine.usage.staged == [0, 0]
+
+
+def test_another_thread_may_step_and_tells_of_it_itself() -> None:
+    engine = open_engine(SimDisk())
+    log = make_log(engine)
+    outcome = put(engine, log, b"one")
+    progress = engine.commit.try_step()
+    assert progress is not None
+    assert (outcome.calls, log.high_watermark, engine.commit.is_idle) == ([], 0, True)
+    engine.report(progress)
+    assert (outcome.calls, log.high_watermark) == ([None], 1)
+    engine.report(progress)
+    assert outcome.calls == [None]
+
+
+def test_a_step_that_needs_another_journal_file_is_left_to_the_storage_thread() -> None:
+    engine = open_engine(SimDisk(), SMALL)
+    log = make_log(engine)
+    outcomes = []
+    while True:
+        outcomes.append(put(engine, log, bytes(3000)))
+        progress = engine.commit.try_step()
+        if progress is None:
+            break
+        engine.report(progress)
+    assert not outcomes[-1].calls
+    engine.commit.step()
+    assert all(outcome.is_acknowledged for outcome in outcomes)
+
+
+def test_a_sync_that_fails_in_another_thread_fails_the_journal_too() -> None:
+    disk = SimDisk()
+    engine = open_engine(disk)
+    log = make_log(engine)
+    outcome = put(engine, log, b"one")
+    disk.fail("sync", "journal", EIO)
+    assert engine.commit.try_step() is None
+    assert [type(call) for call in outcome.calls] == [OutcomeUnknown]
+    with pytest.raises(LogPoisoned):
+        put(engine, log, b"two")
