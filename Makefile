@@ -16,7 +16,7 @@ DEV_STAMP := $(VENV)/.package-installed
 .DEFAULT_GOAL := help
 # The last lines of `make test` are those of its last pytest run, with -j too.
 .NOTPARALLEL:
-.PHONY: help dev build lint check test test-pure sim soak bench run annotate sizes clean
+.PHONY: help dev build lint check test test-pure sim soak bench run tour annotate sizes clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,7 +66,10 @@ soak: $(DEV_STAMP)  ## two hours of crashes, faults and fuzzing; stops by itself
 bench: $(DEV_STAMP)  ## benchmarks, each with its ratio to a named baseline
 	$(PY) -m bench
 
-run: $(DEV_STAMP)  ## a tour of Penstock on this machine
+run: $(DEV_STAMP)  ## a server on this machine, seen at work until Ctrl-C; RUN='--seconds 60' ends it by itself
+	$(VENV)/bin/penstock scene $(RUN)
+
+tour: $(DEV_STAMP)  ## a tour of what a log and a queue promise
 	$(VENV)/bin/penstock tour
 
 annotate: $(TOOLS_STAMP)  ## Cython's view of the kernels as HTML in build/annotate; yellow lines are review matter

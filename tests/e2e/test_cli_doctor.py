@@ -22,7 +22,10 @@ def _doctor(*arguments: str | Path, pure: bool = False) -> dict[str, dict[str, o
 
 def test_every_check_has_a_verdict_and_the_directory_stays_empty(tmp_path: Path) -> None:
     checks = _doctor(tmp_path)
-    assert set(checks) == {"kernels", "data directory", "file system", "sync", "free space", "open files", "clock"}
+    assert [*checks] == [
+        *("kernels", "data directory", "file system", "sync", "free space", "open files", "clock"),
+        *("event loop", "packages", "rate limits"),
+    ]
     assert all(check["verdict"] in ("ok", "warning", "problem") for check in checks.values())
     assert [*tmp_path.iterdir()] == []
 
@@ -45,3 +48,46 @@ def test_a_place_that_is_not_there_yet_is_looked_at_above(tmp_path: Path) -> Non
     checks = _doctor(tmp_path / "later" / "data")
     assert checks["data directory"]["state"] is None
     assert checks["sync"]["verdict"] in ("ok", "warning")
+
+
+def test_the_rate_limits_that_count_are_those_of_listeners_beyond_loopback(tmp_path: Path) -> None:
+    config = tmp_path / "penstock.yaml"
+    config.write_text("listeners: {mqtt: {host: 0.0.0.0}}\nrate_limit: {max_messages_per_client: 50}\n")
+    check = _doctor(tmp_path, "-c", config)["rate limits"]
+    assert check["verdict"] == "ok"
+    assert (check["limited_listeners"], check["unlimited_listeners"]) == (["mqtt"], ["mqtt_ws"])
+    assert check["limits"] == {
+        "max_connections_per_ip": 100,
+        "connection_burst_size": 20,
+        "connection_window_s": 60.0,
+        "max_messages_per_client": 50,
+        "message_burst_size": 100,
+        "max_subscriptions_per_client": 100,
+        "subscribe_burst_size": 10,
+    }
+    assert "50 messages a second (at once 100)" in str(check["text"])
+    assert "mqtt_ws: none, on loopback" in str(check["text"])
+
+
+def test_a_limit_that_is_switched_off_beyond_loopback_is_a_warning(tmp_path: Path) -> None:
+    beyond = "--set", "listeners.mqtt.host=0.0.0.0", "--set", "rate_limit.max_messages_per_client=0"
+    check = _doctor(tmp_path, *beyond)["rate limits"]
+    assert check["verdict"] == "warning"
+    assert "any number of messages a second" in str(check["text"])
+
+
+def test_the_directory_and_the_reserve_are_those_of_the_configuration(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    penstock("log", "append", data, "--log", "a", "--disk-reserve", "0", given=b"x\n")
+    config = tmp_path / "penstock.yaml"
+    config.write_text(f"data_dir: {data}\nstorage: {{disk_reserve: 5MiB}}\n")
+    checks = _doctor("-c", config)
+    assert checks["data directory"]["state"] == "closed"
+    assert checks["free space"]["disk_reserve_bytes"] == 5 << 20
+
+
+def test_a_bad_configuration_ends_with_2_and_names_the_key() -> None:
+    assert (
+        b"rate_limit.max_messages_per_client"
+        in penstock("doctor", "--set", "rate_limit.max_message_per_client=1", expected=2).stderr
+    )

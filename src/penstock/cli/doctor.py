@@ -1,19 +1,28 @@
-"""`penstock doctor`: what on this machine would make Penstock slow, unsafe or stop."""
+"""`penstock doctor`: what on this machine, or in a configuration, would make Penstock slow, unsafe or stop."""
 
 from __future__ import annotations
 
 import enum
+import os
 import platform
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.arguments import DIRECTORY
 from penstock.cli.failures import FAILED
 from penstock.cli.output import output_option, print_json, print_table
+from penstock.cli.serve import BAD_CONFIGURATION
+from penstock.core.errors import InvalidSetting
 from penstock.version import VERSION
+
+if TYPE_CHECKING:
+    from penstock.server.config import Config
+
+_FILE = click.Path(path_type=Path)
 
 
 class Verdict(enum.Enum):
@@ -33,30 +42,44 @@ class Finding:
 
 
 @click.command()
-@click.argument("directory", metavar="[DIR]", type=DIRECTORY, default=Path())
+@click.argument("directory", metavar="[DIR]", type=DIRECTORY, required=False)
+@click.option("-c", "--config", "file", metavar="FILE", type=_FILE, help="The configuration of a server, YAML.")
+@click.option(
+    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting over it, as for `penstock serve`."
+)
 @output_option("table", "json")
-def doctor(directory: Path, output: str) -> int:
-    """Look at kernels, disk, limits and clock, and say what to do about them.
+def doctor(directory: Path | None, file: Path | None, changes: tuple[str, ...], output: str) -> int:
+    """Look at kernels, disk, limits, clock and configuration, and say what to do about them.
 
-    DIR is the data directory, or where it is going to be; without it, the current directory. Writes one unnamed file of
-    1 MiB there for a second, to measure syncs. Exit code 1 if Penstock cannot run well here.
+    DIR is the data directory, or where it is going to be; without it, that of the configuration file, or the current
+    directory. Writes one unnamed file of 1 MiB there for a second, to measure syncs. The configuration is what a server
+    would have: file, environment, --set. Exit code 1 if Penstock cannot run well here, 2 for a bad configuration.
 
     \b
     Examples:
       penstock doctor
       penstock doctor /var/lib/penstock -o json
+      penstock doctor -c penstock.yaml
     """
-    findings = examine(directory)
+    from penstock.server.config import load
+
+    try:
+        config = load(file, os.environ, changes)
+    except InvalidSetting as error:
+        click.echo(f"penstock: error: {error}", err=True)
+        return BAD_CONFIGURATION
+    place = directory or (Path(config.data_dir) if file else Path())
+    findings = examine(place, config)
     if output == "json":
-        print_json(_as_json(directory, findings))
+        print_json(_as_json(place, findings))
     else:
         print_table(["", "what", "found"], [(found.verdict.value, found.name, found.text) for found in findings])
     return FAILED if any(found.verdict is Verdict.PROBLEM for found in findings) else 0
 
 
-def examine(directory: Path) -> list[Finding]:
+def examine(directory: Path, config: Config) -> list[Finding]:
     """Every check, in the order in which a person reads them."""
-    from penstock.cli import doctor_disk, doctor_process
+    from penstock.cli import doctor_disk, doctor_process, doctor_server
 
     place = _nearest(directory)
     return [
@@ -64,9 +87,12 @@ def examine(directory: Path) -> list[Finding]:
         doctor_disk.data_directory(directory),
         doctor_disk.file_system(place),
         doctor_disk.sync_speed(place),
-        doctor_disk.free_space(place),
+        doctor_disk.free_space(place, config.storage.options()),
         doctor_process.open_files(),
         doctor_process.clock(directory),
+        doctor_server.event_loop(config),
+        doctor_server.packages(config),
+        doctor_server.rate_limits(config),
     ]
 
 

@@ -67,10 +67,10 @@ def sync_speed(place: Path) -> Finding:
     return Finding("sync", Verdict.OK, text, facts)
 
 
-def free_space(place: Path) -> Finding:
+def free_space(place: Path, options: ShardOptions) -> Finding:
     disk = RealDisk(place)
     free, total = disk.free_bytes(), disk.total_bytes()
-    reserve = ShardOptions().reserve(total)
+    reserve = options.reserve(total)
     facts: dict[str, object] = {"free_bytes": free, "total_bytes": total, "disk_reserve_bytes": reserve}
     text = f"{size_text(free)} free of {size_text(total)}; publishes are refused below {size_text(reserve)}"
     if free < reserve:

@@ -24,8 +24,9 @@ COMMANDS = {
     "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
     "backup": LazyCommand("backup", "backup", "Copy a data directory while its broker goes on."),
     "restore": LazyCommand("backup", "restore", "Make a data directory from a backup, and check all of it."),
+    "scene": LazyCommand("scene", "scene", "Watch a server at work: devices, workers, a dead letter."),
     "tour": LazyCommand("tour", "tour", "Show on this machine what a log promises."),
-    "doctor": LazyCommand("doctor", "doctor", "Look at kernels, disk, limits and clock."),
+    "doctor": LazyCommand("doctor", "doctor", "Look at kernels, disk, limits, clock and configuration."),
     "version": LazyCommand("version", "version", "Print the version."),
 }
 
@@ -40,10 +41,12 @@ COMMANDS = {
 )
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def penstock(log_level: str, log_format: str) -> None:
-    """Penstock keeps messages in durable logs.
+    """Penstock is a durable message broker: a server for MQTT, and commands for its data.
 
     \b
     Examples:
+      penstock serve --dev
+      penstock publish sensors/1 21.5
       penstock queue create ./data orders
       seq 1000 | penstock queue put ./data orders
       seq 1000 | penstock log append ./data --log numbers

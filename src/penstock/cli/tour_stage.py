@@ -1,4 +1,4 @@
-"""How the tour speaks: colours and bars on a terminal, plain lines elsewhere."""
+"""How tour and scene speak: colours and bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -48,11 +48,13 @@ class Stage:
             yield self._lines(what, total, first)
 
     @contextmanager
-    def watching(self, look: Callable[[], dict[str, str]]) -> Iterator[None]:
+    def watching(self, look: Callable[[], dict[str, str]], line_every_s: float = 0.5) -> Iterator[None]:
         """What `look` sees, named, several times a second on a terminal, now and then elsewhere."""
         over = threading.Event()
-        show = self._live_table if self._is_terminal else self._table_lines
-        watcher = threading.Thread(target=show, args=(look, over), name="tour-table")
+        if self._is_terminal:
+            watcher = threading.Thread(target=self._live_table, args=(look, over), name="tour-table")
+        else:
+            watcher = threading.Thread(target=self._table_lines, args=(look, over, line_every_s), name="tour-table")
         watcher.start()
         try:
             yield
@@ -68,8 +70,8 @@ class Stage:
                 live.update(_table(look()))
             live.update(_table(look()))
 
-    def _table_lines(self, look: Callable[[], dict[str, str]], over: threading.Event) -> None:
-        while not over.wait(0.5):
+    def _table_lines(self, look: Callable[[], dict[str, str]], over: threading.Event, every_s: float) -> None:
+        while not over.wait(every_s):
             self.say("  ".join(f"{name} {value}" for name, value in look().items()))
 
     def _lines(self, what: str, total: int, first: int) -> Callable[[Offset], None]:

@@ -23,7 +23,9 @@ ONE_AT_A_TIME = Properties(receive_maximum=1)
 
 def packets(*payloads: bytes, qos: int = 1) -> Packets:
     """Encoded with the identifier 0, as the fan-out does."""
-    made = [bytearray(encode(Publish("t", payload, qos, packet_id=1 if qos else 0), Version.V5)) for payload in payloads]
+    made = [
+        bytearray(encode(Publish("t", payload, qos, packet_id=1 if qos else 0), Version.V5)) for payload in payloads
+    ]
     ends, positions, at = array("i"), array("i"), 0
     for packet in made:
         if qos:

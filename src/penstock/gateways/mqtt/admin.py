@@ -11,7 +11,7 @@ import msgspec
 from penstock.broker.broker import Broker
 from penstock.broker.describing import describe_queue
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.core.errors import ErrorCode, PenstockError
+from penstock.core.errors import ErrorCode, NotAuthorised, PenstockError
 from penstock.gateways.mqtt.arrival import Arrived
 from penstock.gateways.mqtt.fanout import rows_of_topics
 
@@ -30,24 +30,28 @@ class Admin:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> ReasonCode:
+    async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> dict[int, ReasonCode]:
+        """All requests of one topic, one after the other: the rows that are refused."""
+        columns, refused = arrived.columns, dict[int, ReasonCode]()
+        rows = rows_of_topics(columns, [number])
         if not connection.permissions.may_publish(topic):
-            return ReasonCode.NOT_AUTHORIZED
-        columns = arrived.columns
-        for row in rows_of_topics(columns, [number]):
+            return dict.fromkeys(rows, ReasonCode.NOT_AUTHORIZED)
+        for row in rows:
             payload = bytes(columns.source[columns.value.starts[row] : columns.value.ends[row]])
             try:
-                await self._do(topic.decode(), payload, connection.session.namespace)
-            except (PenstockError, ValueError) as error:
+                await self._do(topic.decode(), payload, connection)
+            except (PenstockError, ValueError, RecursionError) as error:
                 logger.info("admin request refused client=%s topic=%r error=%s", connection.name, topic, error)
-                return _reason(error)
-        return ReasonCode.SUCCESS
+                refused[row] = _reason(error)
+        return refused
 
-    async def _do(self, topic: str, payload: bytes, namespace: str) -> None:
-        said = json.loads(payload)
+    async def _do(self, topic: str, payload: bytes, connection: Connection) -> None:
+        namespace, said = connection.session.namespace, json.loads(payload)
         if not isinstance(said, dict):
             raise ValueError("the payload is a JSON object with settings")
         if topic == _CREATE:
+            if said.get("namespace", namespace) != namespace and not connection.identity.is_admin:
+                raise NotAuthorised(f"{connection.identity.name} makes queues in namespace {namespace!r} only")
             await self._broker.declare({"namespace": namespace} | said)
         elif topic.startswith(_QUEUE) and topic.endswith(_CONFIG):
             queue = self._broker.queue(topic.removeprefix(_QUEUE).removesuffix(_CONFIG), namespace)
@@ -68,4 +72,6 @@ class Admin:
 def _reason(error: Exception) -> ReasonCode:
     if isinstance(error, PenstockError) and error.code in (ErrorCode.QUEUE_EXISTS, ErrorCode.NO_SUCH_QUEUE):
         return ReasonCode.TOPIC_NAME_INVALID
+    if isinstance(error, NotAuthorised):
+        return ReasonCode.NOT_AUTHORIZED
     return ReasonCode.PAYLOAD_FORMAT_INVALID

@@ -19,6 +19,8 @@ _LATER = (
     PublishProperty.PRIORITY,
     PublishProperty.SCHEMA_ID,
 )
+# What fits the columns that sequences are kept in.
+_MAX_DIGITS = 18
 _ALL = tuple(name.value.encode() for name in (*_DIRECTIONS, *_LATER))
 
 
@@ -54,6 +56,6 @@ def _number(said: dict[str, str], name: PublishProperty, default: int | None = N
     text = said.get(name.value)
     if text is None and default is not None:
         return default
-    if text is None or not (text.isascii() and text.isdecimal()):
-        raise InvalidArgument(f"{name.value} is {text!r}: give a number")
+    if text is None or not (text.isascii() and text.isdecimal()) or len(text) > _MAX_DIGITS:
+        raise InvalidArgument(f"{name.value} is {text and text[:40]!r}: give a number of at most {_MAX_DIGITS} digits")
     return int(text)

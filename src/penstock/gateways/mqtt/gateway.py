@@ -105,6 +105,10 @@ class MqttGateway:
             found = self._routers[namespace] = Router()
         return found
 
+    @property
+    def routers(self) -> list[Router]:
+        return list(self._routers.values())
+
     # Connections
 
     @property

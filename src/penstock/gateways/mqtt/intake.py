@@ -10,7 +10,6 @@ from itertools import groupby
 
 from penstock.broker.broker import Broker
 from penstock.broker.publisher import Publisher
-from penstock.broker.publishing import ProducerCall
 from penstock.broker.queue import Queue
 from penstock.broker.retained.retained import Retained
 from penstock.broker.retained.space import RetainedSpace
@@ -19,6 +18,7 @@ from penstock.broker.sessions.targets import Accepted
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import ErrorCode, PenstockError
 from penstock.gateways.mqtt.arrival import Arrived
+from penstock.gateways.mqtt.directed import directions
 from penstock.gateways.mqtt.fanout import FanOut, Plan, arrived_again, rows_of_topics
 from penstock.gateways.mqtt.router import Route, Router
 from penstock.gateways.mqtt.session import Session
@@ -171,13 +171,19 @@ class Intake:
         wanted = [(queue, _rows(arrived.columns, numbers)) for queue, numbers in topics_of.items()]
         await self._publish_into(publication, wanted)
 
-    async def publish_directed(
-        self, publication: Publication, partition: int | None, producer: ProducerCall | None
-    ) -> None:
-        """A single message that says more than its topic. Each queue takes it on its own; the rest is one frame."""
-        arrived = publication.arrived
-        for queue in await self._broker.publishing.targets(arrived.topics[0], publication.namespace):
-            await self._broker.publishing.put(queue, arrived.columns, publication.publisher, partition, producer)
+    async def publish_directed(self, publication: Publication) -> None:
+        """A single message that says more than its topic. Each queue takes it on its own, after all were asked whether
+        they do; the rest is one frame. To those who are no queue, what it says is theirs to read."""
+        arrived, publishing = publication.arrived, self._broker.publishing
+        queues = await publishing.targets(arrived.topics[0], publication.namespace)
+        if queues:
+            partition, producer = directions(arrived.columns)
+            for queue in queues:
+                publishing.refuse(queue, arrived.columns)
+                if partition is not None:
+                    queue.place(arrived.columns, publication.publisher, partition)
+            for queue in queues:
+                await publishing.put(queue, arrived.columns, publication.publisher, partition, producer)
         await self._publish_into(publication, [])
 
     async def _publish_into(self, publication: Publication, wanted: Sequence[tuple[Queue, Columns]]) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import PacketType, Version
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.core.errors import OutcomeUnknown, PenstockError
+from penstock.core.errors import ErrorCode, OutcomeUnknown, PenstockError
 from penstock.gateways.mqtt.answers import Answer
 from penstock.gateways.mqtt.arrival import Arrived
-from penstock.gateways.mqtt.directed import directions, has_directions
+from penstock.gateways.mqtt.directed import has_directions
 from penstock.gateways.mqtt.fanout import rows_of_topics
 from penstock.gateways.mqtt.intake import Publication, reason_of
 from penstock.kernels import rows
@@ -41,10 +41,15 @@ class Publishes:
         session = self._connection.session
         held: array[int] | None = None
         if arrived.heads.count(arrived.heads[0]) != len(arrived.heads) or arrived.heads[0] & _QOS == _QOS_2:
-            arrived, held = self._without_duplicates(arrived)
+            arrived, held, again = self._without_duplicates(arrived)
+            owed = self._owe(arrived) if arrived.columns.count else []
+            if again:
+                # Behind the first of its identifier, which may not be committed yet.
+                self._connection.answers.give(self._connection.answers.owe(PacketType.PUBREC, again))
             if not arrived.columns.count:
                 return None
-        owed = self._owe(arrived)
+        else:
+            owed = self._owe(arrived)
         if all(map(self._is_plain, arrived.topics)) and not has_directions(arrived):
             publication = Publication(arrived, session, self._publisher, session.namespace, held)
             try:
@@ -61,27 +66,26 @@ class Publishes:
             return False
         return self._connection.permissions.may_publish(topic)
 
-    def _without_duplicates(self, arrived: Arrived) -> tuple[Arrived, array[int] | None]:
-        """Messages of QoS 2 that came before are answered again, and not taken again [MQTT-4.3.3-10]."""
+    def _without_duplicates(self, arrived: Arrived) -> tuple[Arrived, array[int] | None, array[int]]:
+        """What is to be taken, the identifiers of QoS 2 in it, and those of messages that came before: they are
+        answered again, and not taken again [MQTT-4.3.3-10]."""
         numbers = array("i", [row for row, head in enumerate(arrived.heads) if head & _QOS == _QOS_2])
         if not numbers:
-            return arrived, None
+            return arrived, None, numbers
         ids = array("i", bytes(4 * len(numbers)))
         rows.take_int32(arrived.packet_ids, numbers, ids)
         came = self._connection.session.incoming.publish_qos_2(ids)
+        if not came.duplicate:
+            return arrived, ids, array("i")
         fresh = set(came.fresh)
-        if len(fresh) == len(numbers):
-            return arrived, ids
-        again = [packet_id for packet_id in ids if packet_id not in fresh]
-        answers = self._connection.answers
-        answers.give(answers.owe(PacketType.PUBREC, array("i", again)))
-        seen: set[int] = set()
         kept = array("i")
         for row, head in enumerate(arrived.heads):
-            if head & _QOS != _QOS_2 or (arrived.packet_ids[row] in fresh and arrived.packet_ids[row] not in seen):
+            if head & _QOS != _QOS_2:
                 kept.append(row)
-                seen.add(arrived.packet_ids[row])
-        return _narrowed(arrived, kept), array("i", came.fresh)
+            elif arrived.packet_ids[row] in fresh:
+                kept.append(row)
+                fresh.discard(arrived.packet_ids[row])
+        return _narrowed(arrived, kept), array("i", came.fresh), array("i", came.duplicate)
 
     # Answers
 
@@ -138,11 +142,11 @@ class Publishes:
         plain: list[int] = []
         try:
             for number, topic in enumerate(arrived.topics):
-                reason = await self._ask(arrived, number, topic)
-                if reason is None:
+                reasons = await self._ask(arrived, number, topic)
+                if reasons is None:
                     plain.append(number)
-                elif reason.is_refusal:
-                    refused |= dict.fromkeys(rows_of_topics(arrived.columns, [number]), reason)
+                else:
+                    refused |= reasons
             if plain:
                 refused |= await self._publish(arrived, plain, held)
         except PacketError as error:
@@ -154,36 +158,63 @@ class Publishes:
         self._gateway.intake.refused += len(refused)
         self._answer(owed, arrived, refused)
 
-    async def _ask(self, arrived: Arrived, number: int, topic: bytes) -> ReasonCode | None:
-        """None if the topic is to be published; else what became of it."""
-        if topic.startswith(_MINE):
-            return ReasonCode.NOT_AUTHORIZED
+    async def _ask(self, arrived: Arrived, number: int, topic: bytes) -> _Reasons | None:
+        """None if the topic is to be published; else the rows that were refused."""
         if topic.startswith((b"$queue/", b"$dlq/")) and _settlement_in(topic):
             return await self._gateway.settlements.take(self._connection, arrived, number, topic)
         if topic.startswith(b"$admin/"):
             return await self._gateway.admin.take(self._connection, arrived, number, topic)
-        return None if self._connection.permissions.may_publish(topic) else ReasonCode.NOT_AUTHORIZED
+        if not topic.startswith(_MINE) and self._connection.permissions.may_publish(topic):
+            return None
+        return dict.fromkeys(rows_of_topics(arrived.columns, [number]), ReasonCode.NOT_AUTHORIZED)
 
     async def _publish(self, arrived: Arrived, topics: list[int], held: array[int] | None) -> _Reasons:
         """All at once; if somebody refuses, topic after topic, so that the others are taken."""
-        session, namespace = self._connection.session, self._connection.session.namespace
         numbers = rows_of_topics(arrived.columns, topics)
         if has_directions(arrived):
             return await self._publish_directed(arrived, numbers, held)
-        mine = arrived if len(numbers) == arrived.columns.count else _narrowed(arrived, numbers)
-        try:
-            await self._gateway.intake.publish(Publication(mine, session, self._publisher, namespace, held))
+        if await self._publish_rows(arrived, numbers, held) is None:
             return {}
+        refused: _Reasons = {}
+        for topic in topics:
+            refused |= await self._publish_topic(arrived, rows_of_topics(arrived.columns, [topic]), held)
+        return refused
+
+    async def _publish_topic(self, arrived: Arrived, numbers: array[int], held: array[int] | None) -> _Reasons:
+        """As much of it as is taken, whatever came together: the others are not refused for the sake of one."""
+        refused: _Reasons = {}
+        waiting = [numbers]
+        while waiting:
+            some = waiting.pop()
+            error = await self._publish_rows(arrived, some, held)
+            if error is None:
+                continue
+            if len(some) > 1:
+                half = len(some) // 2
+                waiting += [some[half:], some[:half]]
+                continue
+            logger.info("publish refused client=%s error=%s", self._connection.name, error)
+            refused |= dict.fromkeys(some, reason_of(error))
+            if error.code is not ErrorCode.TOO_LARGE:
+                # What is full or not there now is so for those behind it, too.
+                refused |= dict.fromkeys([row for rows in waiting for row in rows], reason_of(error))
+                waiting.clear()
+        return refused
+
+    async def _publish_rows(
+        self, arrived: Arrived, numbers: array[int], held: array[int] | None
+    ) -> PenstockError | None:
+        """What they are refused with; nobody got any of them then."""
+        session = self._connection.session
+        mine = arrived if len(numbers) == arrived.columns.count else _narrowed(arrived, numbers)
+        ids = None if not held else array("i", [number for number in held if number in set(mine.packet_ids)])
+        try:
+            await self._gateway.intake.publish(Publication(mine, session, self._publisher, session.namespace, ids))
         except OutcomeUnknown:
             raise
         except PenstockError as error:
-            if len(topics) == 1:
-                logger.info("publish refused client=%s error=%s", session.client_id, error)
-                return dict.fromkeys(numbers, reason_of(error))
-        refused: _Reasons = {}
-        for topic in topics:
-            refused |= await self._publish(arrived, [topic], self._held_of(arrived, topic, held))
-        return refused
+            return error
+        return None
 
     async def _publish_directed(self, arrived: Arrived, numbers: array[int], held: array[int] | None) -> _Reasons:
         """One after the other, into each queue on its own: dedup and placement are a queue's."""
@@ -194,19 +225,13 @@ class Publishes:
             publication = Publication(one, session, self._publisher, session.namespace)
             publication.held = None if ids is None else array("i", [arrived.packet_ids[row]])
             try:
-                await self._gateway.intake.publish_directed(publication, *directions(one.columns))
+                await self._gateway.intake.publish_directed(publication)
             except OutcomeUnknown:
                 raise
             except PenstockError as error:
                 logger.info("publish refused client=%s error=%s", session.client_id, error)
                 refused[row] = reason_of(error)
         return refused
-
-    def _held_of(self, arrived: Arrived, topic: int, held: array[int] | None) -> array[int] | None:
-        if not held:
-            return None
-        mine = {arrived.packet_ids[row] for row in rows_of_topics(arrived.columns, [topic])}
-        return array("i", [number for number in held if number in mine])
 
 
 def _settlement_in(topic: bytes) -> bool:

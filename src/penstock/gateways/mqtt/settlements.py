@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.broker import Broker
@@ -16,14 +16,33 @@ from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, Pens
 from penstock.core.units import parse_duration
 from penstock.gateways.mqtt.arrival import Arrived
 from penstock.gateways.mqtt.fanout import rows_of_topics
-from penstock.queues.names import group_name, parse_message_id, queue_address
+from penstock.log.columns import Columns
+from penstock.queues.names import parse_message_id, queue_address
 from penstock.queues.properties import decode_user_properties
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
 
+logger = logging.getLogger("penstock.mqtt")
+
 _DONE, _AGAIN, _NEVER = b"$ack", b"$nack", b"$reject"
 _ANYBODY = -1
+# What fits the columns that offsets are looked up in.
+_MAX_DIGITS = 18
+_MAX_DELAY_MS = 3650 * 86_400_000
+
+
+class _Same(NamedTuple):
+    """What settlements have in common that are made together."""
+
+    group: str | None
+    delay_ms: int | None
+    reason: str
+    partition: int
+
+
+_Named = list[tuple[int, int]]
+"""row of the publish, offset"""
 
 
 class Asked(NamedTuple):
@@ -40,19 +59,31 @@ class Settlements:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> ReasonCode:
-        """All publishes of one topic. Success if every one named deliveries that are current; else the last refusal."""
+    async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> dict[int, ReasonCode]:
+        """All publishes of one topic: the rows that are refused. Those that say the same are settled together; each is
+        answered for itself."""
+        rows = rows_of_topics(arrived.columns, [number])
         address, _, verb = topic.rpartition(b"/")
         try:
             queue = self._queue(address.decode(), connection.session.namespace)
-            if not connection.permissions.may_consume(queue.name):
-                return ReasonCode.NOT_AUTHORIZED
-            asked = [_asked(queue, properties) for properties in _properties(arrived, number)]
-            return await self._settle(connection, queue, verb, asked)
         except (InvalidArgument, NoSuchQueue):
-            return ReasonCode.TOPIC_NAME_INVALID
-        except PenstockError:
-            return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+            return dict.fromkeys(rows, ReasonCode.TOPIC_NAME_INVALID)
+        if not connection.permissions.may_consume(queue.name):
+            return dict.fromkeys(rows, ReasonCode.NOT_AUTHORIZED)
+        refused: dict[int, ReasonCode] = {}
+        together: dict[_Same, _Named] = {}
+        for row in rows:
+            try:
+                asked = _asked(queue, _properties(arrived.columns, row))
+            except InvalidArgument:
+                refused[row] = ReasonCode.TOPIC_NAME_INVALID
+                continue
+            for partition, offset in asked.messages:
+                same = _Same(asked.group, asked.delay_ms, asked.reason, partition)
+                together.setdefault(same, []).append((row, offset))
+        for same, named in together.items():
+            refused |= await self._settle(connection, queue, verb, same, named)
+        return refused
 
     def _queue(self, address: str, namespace: str) -> Queue:
         """Any path of the queue will do."""
@@ -62,21 +93,24 @@ class Settlements:
             raise NoSuchQueue(address)
         return self._broker.queue(route.prefix_queue, namespace)
 
-    async def _settle(self, connection: Connection, queue: Queue, verb: bytes, asked: Iterable[Asked]) -> ReasonCode:
-        """Those that say the same are settled together."""
-        together: dict[tuple[str | None, int | None, str, int], list[int]] = {}
-        for each in asked:
-            for partition, offset in each.messages:
-                together.setdefault((each.group, each.delay_ms, each.reason, partition), []).append(offset)
-        stale = 0
-        for (name, delay_ms, reason, partition), offsets in together.items():
-            unit = queue.units.get(partition)
+    async def _settle(
+        self, connection: Connection, queue: Queue, verb: bytes, same: _Same, named: _Named
+    ) -> dict[int, ReasonCode]:
+        """The rows with a message that could not be settled."""
+        unit, left = queue.units.get(same.partition), dict.fromkeys(offset for _, offset in named)
+        try:
             if unit is None:
-                raise InvalidArgument(f"queue {queue.name!r} has no partition {partition}")
-            group, consumer = _held_by(connection, queue, name)
-            settled = await self._call(verb, group, unit, array("q", offsets), consumer, delay_ms, reason)
-            stale += settled.stale
-        return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR if stale else ReasonCode.SUCCESS
+                raise InvalidArgument(f"queue {queue.name!r} has no partition {same.partition}")
+            for group, consumer in _holders(connection, queue, same.group):
+                held = group.cursor(unit).held(array("q", left), None, consumer)
+                if held:
+                    await self._call(verb, group, unit, held, consumer, same.delay_ms, same.reason)
+                    left = {offset: None for offset in left if offset not in set(held)}
+        except (InvalidArgument, NoSuchGroup):
+            return {row: ReasonCode.TOPIC_NAME_INVALID for row, _ in named}
+        except PenstockError as error:
+            logger.warning("settlement failed client=%s queue=%s error=%s", connection.name, queue.name, error)
+        return {row: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR for row, offset in named if offset in left}
 
     async def _call(
         self,
@@ -96,25 +130,26 @@ class Settlements:
         return await settling.reject(group, unit, offsets, None, consumer, reason)
 
 
-def _held_by(connection: Connection, queue: Queue, name: str | None) -> tuple[Group, int]:
-    """The group, and who holds its messages: this client if it consumes the group, else whoever does."""
-    for consumer in connection.deliveries.consumers.values():
-        if consumer.queue is queue and name in (None, consumer.group.record.name):
-            return consumer.group, consumer.member.number
+def _holders(connection: Connection, queue: Queue, name: str | None) -> list[tuple[Group, int]]:
+    """Groups, and who may hold messages of each: this client where it consumes them, else whoever does."""
+    mine = [
+        (consumer.group, consumer.member.number)
+        for consumer in connection.deliveries.consumers.values()
+        if consumer.queue is queue and name in (None, consumer.group.record.name)
+    ]
+    if mine:
+        return mine
     if name is None:
         raise InvalidArgument(f"this client consumes no group of queue {queue.name!r}: name it as consumer-group")
-    found = [group for key, group in queue.groups.items() if key == group_name(name)]
+    found = [(group, _ANYBODY) for group in queue.groups.values() if group.record.name == name]
     if not found:
         raise NoSuchGroup(queue.name, name)
-    return found[0], _ANYBODY
+    return found
 
 
-def _properties(arrived: Arrived, number: int) -> list[bytes]:
-    columns = arrived.columns
-    if columns.properties is None:
-        raise InvalidArgument("a settlement names its messages in user properties: message-id, or partition and offset")
-    spans, source = columns.properties, columns.source
-    return [bytes(source[spans.starts[row] : spans.ends[row]]) for row in rows_of_topics(columns, [number])]
+def _properties(columns: Columns, row: int) -> bytes:
+    spans = columns.properties
+    return b"" if spans is None else bytes(columns.source[spans.starts[row] : spans.ends[row]])
 
 
 def _asked(queue: Queue, properties: bytes) -> Asked:
@@ -129,13 +164,21 @@ def _asked(queue: Queue, properties: bytes) -> Asked:
         messages.append((_number(said, "partition"), _number(said, "offset")))
     if not messages:
         raise InvalidArgument("a settlement names its messages: message-id, or partition and offset")
-    delay = said.get("delay")
-    delay_ms = None if delay is None else int(1000 * parse_duration(delay))
-    return Asked(tuple(messages), said.get("consumer-group"), delay_ms, said.get("reason", ""))
+    return Asked(tuple(messages), said.get("consumer-group"), _delay_ms(said.get("delay")), said.get("reason", ""))
+
+
+def _delay_ms(text: str | None) -> int | None:
+    """`0` needs no unit."""
+    if text is None or text == "0":
+        return None if text is None else 0
+    delay_ms = int(1000 * parse_duration(text))
+    if delay_ms > _MAX_DELAY_MS:
+        raise InvalidArgument(f"delay is {text!r}: at most 3650d")
+    return delay_ms
 
 
 def _number(said: dict[str, str], name: str) -> int:
     text = said[name]
-    if not (text.isascii() and text.isdecimal()):
-        raise InvalidArgument(f"{name} is {text!r}: give a number")
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_DIGITS:
+        raise InvalidArgument(f"{name} is {text[:40]!r}: give a number of at most {_MAX_DIGITS} digits")
     return int(text)

@@ -24,7 +24,7 @@ class SystemTopics:
 
     async def publish(self) -> None:
         self._send("default", [(f"$SYS/broker/{name}".encode(), value.encode()) for name, value in self._said()])
-        if self._gateway.router("default").has_filters("$admin/"):
+        if any(router.has_filters("$admin/") for router in self._gateway.routers):
             for namespace, topic, payload in await self._gateway.admin.stats():
                 self._send(namespace, [(topic, payload)])
 

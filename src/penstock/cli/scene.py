@@ -1,0 +1,188 @@
+"""`penstock scene`: a server at work, seen live."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import secrets
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+
+import click
+
+from penstock.cli.arguments import DIRECTORY
+from penstock.cli.failures import FAILED
+from penstock.cli.scene_board import Board
+from penstock.cli.scene_devices import POISON_AFTER_S, Device, Readings
+from penstock.cli.scene_server import HOST, SceneServer, serving
+from penstock.cli.scene_workers import QUEUE, SETTINGS, Letters, Worker
+from penstock.cli.tour_stage import Stage
+from penstock.client.options import ClientOptions
+
+WORKERS = 3
+_SECONDS_WITHOUT_TERMINAL = 20.0
+_LINE_EVERY_S = 2.0
+_PATIENCE_S = 30.0
+
+Work = Coroutine[object, object, None]
+
+
+@click.command()
+@click.option(
+    "--data", type=DIRECTORY, default=Path("penstock-data"), show_default=True, help="Where the server keeps its data."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0),
+    help="End by itself.  [default: at Ctrl-C; without a terminal after 20]",
+)
+@click.option("--devices", type=click.IntRange(1, 100), default=10, show_default=True, help="How many publish.")
+def scene(data: Path, seconds: float | None, devices: int) -> int:
+    """Start a server in development mode and watch it at work: devices publish over MQTT, three workers share a durable
+    queue, one message that nobody can handle becomes a dead letter. Ctrl-C ends it; the data stays.
+
+    \b
+    Examples:
+      penstock scene
+      penstock scene --data ./scene-data --seconds 30
+    """
+    if seconds is None and not sys.stdout.isatty():
+        seconds = _SECONDS_WITHOUT_TERMINAL
+    return 0 if asyncio.run(Scene(data, seconds, devices, Stage()).run()) else FAILED
+
+
+class Scene:
+    """Talks to its server as any client does."""
+
+    def __init__(self, data: Path, seconds: float | None, devices: int, stage: Stage) -> None:
+        self._data, self._seconds, self._stage = data, seconds, stage
+        self._devices = devices
+        self._readings = Readings(secrets.token_hex(4))
+        self._over, self._stopping = asyncio.Event(), asyncio.Event()
+
+    async def run(self) -> bool:
+        """Whether everything that was acknowledged was handled, or given up as it should be."""
+        self._listen_to_signals()
+        self._stage.scene("a server in development mode: everyone on this machine is an admin without login")
+        async with serving(self._data, [SETTINGS]) as server:
+            self._show_addresses(server.ports)
+            options = ClientOptions(host=HOST, port=server.ports["mqtt"])
+            await self._play(server, options)
+            await server.stop()
+        return self._report()
+
+    def _listen_to_signals(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._end)
+
+    def _end(self) -> None:
+        if self._over.is_set():
+            raise KeyboardInterrupt
+        self._over.set()
+
+    def _show_addresses(self, ports: dict[str, int]) -> None:
+        self._stage.say(f"MQTT 3.1.1 and 5: {HOST}:{ports['mqtt']}   WebSocket: ws://{HOST}:{ports['mqtt_ws']}/mqtt")
+        self._stage.say("in another terminal:")
+        for line in invitations(ports["mqtt"]):
+            click.echo(f"     {line}")
+
+    async def _play(self, server: SceneServer, options: ClientOptions) -> None:
+        until = "Ctrl-C" if self._seconds is None else f"{self._seconds:g} s are over"
+        self._stage.scene(f"{self._devices} devices, {WORKERS} workers on the queue {QUEUE}, until {until}")
+        board, say = Board(options), self._stage.say
+        others = [Worker(1 + number, options, self._readings, say).run() for number in range(WORKERS)]
+        others += [Letters(options, self._readings, say).run(), board.run(), server.watch()]
+        with self._stage.watching(board.row, _LINE_EVERY_S):
+            await _together([self._act(options)], beside=others)
+
+    async def _act(self, options: ClientOptions) -> None:
+        devices = [
+            Device(f"pump-{1 + number}", options, self._readings, self._stage.say) for number in range(self._devices)
+        ]
+        work = [
+            device.run(self._stopping, math.inf if number else POISON_AFTER_S) for number, device in enumerate(devices)
+        ]
+        await _together([*work, self._wait()])
+        await self._finish()
+
+    async def _wait(self) -> None:
+        """Until it is over, then until the devices have said goodbye."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._over.wait()
+        except TimeoutError:
+            self._over.set()
+        self._stage.say("the devices stop; the workers finish what is there")
+        self._stopping.set()
+
+    async def _finish(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._readings.none_left.wait()
+
+    def _report(self) -> bool:
+        readings, stage = self._readings, self._stage
+        stage.scene("the server has stopped, drained")
+        if readings.left:
+            stage.bad(f"{readings.left:,} readings were neither handled nor given up")
+        else:
+            stage.good(
+                f"{readings.acknowledged:,} readings acknowledged: {readings.handled:,} handled, "
+                f"{readings.given_up:,} in the dead letters, none lost"
+            )
+        stage.say(f"The data is in {self._data}. Look at it, or go on with it:")
+        for line in farewells(self._data):
+            click.echo(f"     {line}")
+        return not readings.left
+
+
+def invitations(port: int) -> list[str]:
+    """What to type while it runs; each ends by itself."""
+    penstock, python = _program("penstock"), _program("python")
+    return [
+        f"mosquitto_sub -h {HOST} -p {port} -t 'devices/#' -v -C 20",
+        f"mosquitto_pub -h {HOST} -p {port} -q 1 -t devices/mine/reading -m '{{\"celsius\": 21.5}}'",
+        f"mosquitto_pub -h {HOST} -p {port} -q 1 -t devices/mine/reading -m rubbish    # soon a dead letter",
+        f"{penstock} subscribe 'devices/+/status' --count 3 -h {HOST} -p {port}",
+        f'{python} -c "import paho.mqtt.subscribe as paho; '
+        f"print(paho.simple('devices/+/reading', hostname='{HOST}', port={port}).payload)\"",
+    ]
+
+
+def farewells(data: Path) -> list[str]:
+    """What to type when it is over."""
+    penstock, place = _program("penstock"), shlex.quote(str(data))
+    return [
+        f"{penstock} queue list {place}",
+        f"{penstock} dlq list {place} {QUEUE}",
+        f"{penstock} serve --dev --data {place}",
+    ]
+
+
+def _program(name: str) -> str:
+    """As this shell would find it: by its name, or beside the interpreter that runs here."""
+    beside = Path(sys.executable).with_name(name)
+    found = shutil.which(name)
+    if found is not None and Path(found) == beside:
+        return name
+    return shlex.quote(str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside))
+
+
+async def _together(work: Iterable[Work], beside: Iterable[Work] = ()) -> None:
+    """Until all of the work is done; what is beside it goes on so long. What any of them raises ends all of them."""
+    needed = {asyncio.ensure_future(each) for each in work}
+    running = tasks = needed | {asyncio.ensure_future(each) for each in beside}
+    try:
+        while needed & running:
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,29 @@
+"""What a machine lacks is not tested there, and said in the last lines of the run, not only in a skip's reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from tests.e2e.interop.node_peer import CannotInstall, modules
+
+_not_tested: dict[str, str] = {}
+
+
+def not_tested(what: str, reason: str) -> NoReturn:
+    _not_tested[what] = reason
+    pytest.skip(f"{what}: {reason}")
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    try:
+        return modules()
+    except CannotInstall as error:
+        not_tested("MQTT.js", str(error))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for what, reason in _not_tested.items():
+        terminalreporter.write_line(f"NOT TESTED HERE: {what} ({reason})", red=True, bold=True)
