@@ -115,9 +115,13 @@ class StoredBatch:
                 out[row] = 1
 
 
+# Of single messages a bound in bytes would keep that many objects that the garbage collector has to look at.
+_MOST_BATCHES = 8192
+
+
 class StoredCache:
-    """A bound in bytes over the batches that all partitions keep at hand: what came first goes first. Of one partition
-    the last few stay: its groups are mostly at its end, or go through it side by side."""
+    """A bound in bytes and in number over the batches that all partitions keep at hand: what came first goes first. Of
+    one partition the last few stay: its groups are mostly at its end, or go through it side by side."""
 
     def __init__(self, limit_bytes: int = 64 << 20, each: int = 8) -> None:
         self._limit_bytes, self._each, self._bytes = limit_bytes, each, 0
@@ -129,7 +133,7 @@ class StoredCache:
         del cached[self._each :]
         self._order.append((cached, stored))
         self._bytes += len(stored.batch.body)
-        while self._bytes > self._limit_bytes and len(self._order) > 1:
+        while (self._bytes > self._limit_bytes and len(self._order) > 1) or len(self._order) > _MOST_BATCHES:
             other, oldest = self._order.popleft()
             self._bytes -= len(oldest.batch.body)
             if oldest in other:

@@ -40,6 +40,14 @@ class Unit:
     def start(self) -> int:
         return self.data.start
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a group has something to say to the state log."""
+        for cursor in self.cursors.values():  # noqa: SIM110  # a generator costs as much as the look itself
+            if cursor.is_dirty:
+                return True
+        return False
+
     def missing(self, first: int) -> int:
         """Offsets at or above `first` that were skipped when the log was opened after a crash."""
         return sum(

@@ -34,8 +34,14 @@ class KeyTable:
         return self._place(key)
 
     def clear(self) -> int:
-        if self.used > 0:
-            self._allocate(_FEWEST if self.mask >= 64 * _FEWEST else self.mask + 1)
+        """In place, unless it has grown large: windows of small batches are emptied again and again."""
+        if self.mask >= 64 * _FEWEST:
+            self._allocate(_FEWEST)
+        elif self.used > 0:
+            for i in range(len(self.key)):
+                self.key[i] = 0
+                self.held[i] = self.waiting[i] = 0
+            self.used = 0
         return 0
 
     def _place(self, key: int) -> int:

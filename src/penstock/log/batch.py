@@ -61,6 +61,7 @@ __all__ = [
     "check",
     "check_crc",
     "encode",
+    "flags_of",
     "from_offset",
     "next_offset",
     "read_body",
@@ -138,12 +139,13 @@ def build(
     )
     if compression:
         batch, compression = codec.compress(batch, HEADER_BYTES, Compression(compression))
-    flags = _flags(columns) | (0 if timestamp_delta is None else TIMESTAMP_DELTA)
+    flags = flags_of(columns) | (0 if timestamp_delta is None else TIMESTAMP_DELTA)
     _write_header(batch, columns, flags | (0 if offset_delta is None else OFFSET_DELTA), compression)
     return batch
 
 
-def _flags(columns: Columns) -> int:
+def flags_of(columns: Columns) -> int:
+    """Which columns a batch of them has."""
     return (
         VALUE
         | (0 if columns.key is None else KEY)

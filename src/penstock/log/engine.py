@@ -7,6 +7,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import add
 
 from penstock.core.errors import (
     DiskLow,
@@ -36,6 +38,7 @@ from penstock.log.partition import Log
 from penstock.log.recent import Recently
 from penstock.log.records import Declared, Edit, LogSettings
 from penstock.log.recovery import Recovered
+from penstock.log.spread import Spread
 
 logger = logging.getLogger("penstock.log.engine")
 
@@ -119,6 +122,20 @@ class Engine:
             level = max(level, settings.durability)
         self._submit(entries, level, done, purpose)
         return [Offset(entry.first) for entry in entries]
+
+    def stage_spread(self, spread: Spread, done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[int]:
+        """As stage(), for one set of columns over many logs, none of which compresses."""
+        logs, counts, now = spread.logs, spread.counts, self._clock.now_ms()
+        for log in logs:
+            if log.fault is not None:
+                raise log.fault
+        firsts = [log.bounds.end for log in logs]
+        times = [max(now, log.last_timestamp) for log in logs]
+        sealed = spread.sealed(firsts, [log.bounds.epoch for log in logs], times)
+        numbers, ends = [log.number for log in logs], map(add, firsts, counts)
+        entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times))
+        self._submit(entries, max([log.settings.durability for log in logs]), done, purpose)
+        return firsts
 
     def stage_raw(self, log: Log, data: Buffer, done: Done, purpose: Purpose = Purpose.PUBLISH) -> None:
         """Append a batch that carries its own offsets and epoch: it must begin at or behind the end of the log."""
@@ -231,32 +248,31 @@ class Engine:
             raise TooLarge("the commit", size, self._options.journal.max_frame_bytes)
         frame = Frame(self._next_sequence, level, entries, size, done)
         self._next_sequence = FrameSequence(self._next_sequence + 1)
-        for entry in entries:
-            log = self.logs[entry.log]
-            frame.level = max(frame.level, log.waiting_level)
-            self.usage.tail += log.apply(entry, frame.sequence)
-            self._count(entry)
+        logs = [self.logs[entry.log] for entry in entries]
+        frame.level = max([level, *[log.waiting_level for log in logs]])
+        sequence = frame.sequence
+        self.usage.tail += sum([log.apply(entry, sequence) for log, entry in zip(logs, entries, strict=True)])
+        self._count(entries)
         self._under_way.append((frame.sequence, purpose, size))
         self.usage.staged[purpose] += size
         self.commit.submit(frame)
         # Last: whoever is told that it is done may stage the next one, which comes behind it.
-        self._wait_for(frame)
+        self._wait_for(frame, logs)
 
-    def _count(self, entry: Entry) -> None:
-        if entry.edit is None:
-            self.metrics.records += entry.records
-            self.metrics.batch_bytes += len(entry.data)
+    def _count(self, entries: list[Entry]) -> None:
+        self.metrics.records += sum([entry.records for entry in entries if entry.edit is None])
+        self.metrics.batch_bytes += sum([len(entry.data) for entry in entries if entry.edit is None])
 
-    def _wait_for(self, frame: Frame) -> None:
+    def _wait_for(self, frame: Frame, logs: list[Log]) -> None:
         """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no
         holes."""
         self.metrics.frames += 1
         if frame.level is Durability.MEMORY:
             self._complete(frame)
             return
-        for entry in frame.entries:
-            log = self.logs[entry.log]
-            log.waiting_level, log.waiting_sequence = frame.level, frame.sequence
+        level, sequence = frame.level, frame.sequence
+        for log in logs:
+            log.waiting_level, log.waiting_sequence = level, sequence
         (self._waiting_for_sync if frame.level is Durability.COMMIT else self._waiting_for_write).append(frame)
 
     def _complete(self, frame: Frame) -> None:

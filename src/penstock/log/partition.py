@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.core.errors import PenstockError
 from penstock.core.ports import Buffer
@@ -16,8 +16,7 @@ from penstock.log.records import Edit, LogSettings
 NO_CUT = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
-class TailBatch:
+class TailBatch(NamedTuple):
     sequence: Sequence
     first: int
     end: int

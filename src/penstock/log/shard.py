@@ -28,6 +28,7 @@ from penstock.log.partition import Log
 from penstock.log.reading import LogReader
 from penstock.log.records import Edit, LogSettings
 from penstock.log.recovery import Recovered, recover, refuse_foreign
+from penstock.log.spread import Spread
 from penstock.log.table import publish_from
 from penstock.log.threads import StepThread
 
@@ -146,13 +147,27 @@ class Shard:
         await future
         return offsets
 
-    def commit_now(self, late: LateParts, done: Done) -> bool:
+    async def commit_spread(self, spread: Spread) -> list[int]:
+        """commit() of one set of columns over many logs."""
+        size = spread.columns.bytes
+        if not self._is_let_in(Purpose.PUBLISH, size):
+            await self._admitted(Purpose.PUBLISH, size)
+        if self._turns or spread.is_compressed:
+            return list(map(int, await self._commit_in_turn(spread.parts(), Purpose.PUBLISH, None)))
+        self._refuse(Purpose.PUBLISH)
+        future: asyncio.Future[None] = self._loop.create_future()
+        offsets = self._engine.stage_spread(spread, partial(_resolve, future))
+        self._storage.bell.ring()
+        await future
+        return offsets
+
+    def commit_now(self, late: Callable[[], Spread], done: Done) -> bool:
         """Stage what `late` gives as a settlement, in this turn of the loop; `done` is called when it is committed, or
         with what went wrong. False, and `late` was not asked, if it would have to wait for room."""
         if self._turns or not self._is_let_in(Purpose.SETTLE, 0):
             return False
         self._refuse(Purpose.SETTLE)
-        self._engine.stage(late(), done, Purpose.SETTLE)
+        self._engine.stage_spread(late(), done, Purpose.SETTLE)
         self._storage.bell.ring()
         return True
 
