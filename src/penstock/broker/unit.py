@@ -88,6 +88,19 @@ class Unit:
             batch = tail[following]
         return self._keep(StoredBatch(batch.data)) if batch.end <= self.end else None
 
+    def batch_at(self, offset: int) -> TailBatch | None:
+        """The batch that begins at an offset, if it may be read and is still in memory."""
+        data = self.data
+        tail = data.tail
+        if tail and offset >= tail[0].first:
+            found = tail[-1] if tail[-1].first == offset else tail[bisect_right(tail, offset, key=_first) - 1]
+        else:
+            recent = data.recent.find(offset)
+            if recent is None:
+                return None
+            found = recent
+        return found if found.first == offset and data.start <= offset and found.end <= data.high_watermark else None
+
     def forget_batches(self) -> None:
         self._cached.clear()
 

@@ -72,11 +72,11 @@ class KeyTable:
 
     def _allocate(self, size: int) -> int:
         self.mask = size - 1
-        self.used = 0
-        self.key = array("Q", bytes(8 * size))
-        self.held = array("i", bytes(4 * size))
+        self.used: int = 0
+        self.key: array[int] = array("Q", bytes(8 * size))
+        self.held: array[int] = array("i", bytes(4 * size))
         self.owner = array("i", bytes(4 * size))
-        self.waiting = array("i", bytes(4 * size))
+        self.waiting: array[int] = array("i", bytes(4 * size))
         self.first = array("i", bytes(4 * size))
         self.last = array("i", bytes(4 * size))
         return 0

@@ -29,7 +29,7 @@ class Spread:
     @property
     def is_compressed(self) -> bool:
         """Batches that are compressed are made one by one: see parts()."""
-        return any([log.settings.compression for log in self.logs])
+        return any(log.settings.compression for log in self.logs)
 
     def parts(self) -> list[tuple[Log, Columns]]:
         """The same with columns for each log."""
