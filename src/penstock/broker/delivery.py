@@ -11,7 +11,7 @@ from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels import rows
-from penstock.log.partition import TailBatch
+from penstock.log.frames import Entry
 from penstock.queues.cursor import Cursor
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Delivery:
         return out
 
 
-def whole_batch(group: Group, unit: Unit, consumer: int, batch: TailBatch, count: int) -> Delivery:
+def whole_batch(group: Group, unit: Unit, consumer: int, batch: Entry, count: int) -> Delivery:
     return Delivery(group, unit, consumer, StoredBatch(batch.data, (batch.first, batch.end)), _ALL_ROWS[count])
 
 

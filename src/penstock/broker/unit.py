@@ -6,7 +6,8 @@ from bisect import bisect_right
 
 from penstock.broker.stored import StoredBatch, StoredCache
 from penstock.core.types import LogName
-from penstock.log.partition import Log, TailBatch
+from penstock.log.frames import Entry
+from penstock.log.partition import Log
 from penstock.log.shard import Shard
 from penstock.queues.cursor import Cursor
 from penstock.queues.dedup import Producers
@@ -88,7 +89,7 @@ class Unit:
             batch = tail[following]
         return self._keep(StoredBatch(batch.data)) if batch.end <= self.end else None
 
-    def batch_at(self, offset: int) -> TailBatch | None:
+    def batch_at(self, offset: int) -> Entry | None:
         """The batch that begins at an offset, if it may be read and is still in memory."""
         data = self.data
         tail = data.tail
@@ -112,5 +113,5 @@ class Unit:
         return self.data.name
 
 
-def _first(batch: TailBatch) -> int:
+def _first(batch: Entry) -> int:
     return batch.first

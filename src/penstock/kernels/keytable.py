@@ -13,6 +13,7 @@ class KeyTable:
     full; slots move then, so one is good until the next add()."""
 
     def __init__(self) -> None:
+        self.used = 0
         self._allocate(_FEWEST)
 
     def find(self, key: int) -> int:
@@ -72,7 +73,7 @@ class KeyTable:
 
     def _allocate(self, size: int) -> int:
         self.mask = size - 1
-        self.used: int = 0
+        self.used = 0
         self.key: array[int] = array("Q", bytes(8 * size))
         self.held: array[int] = array("i", bytes(4 * size))
         self.owner = array("i", bytes(4 * size))

@@ -102,7 +102,7 @@ class Engine:
         batches of the first parts where somebody has made them already."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
-        now = self._clock.now_ms()
+        now, sequence = self._clock.now_ms(), self._next_sequence
         ends: dict[LogNumber, int] = {}
         entries: list[Entry] = []
         level = Durability.MEMORY
@@ -118,7 +118,7 @@ class Engine:
             timestamp = max(now, log.last_timestamp)
             batches.seal(batch, first, bounds.epoch, timestamp)
             end = ends[log.number] = first + count
-            entries.append(Entry(log.number, batch, None, first, end, count, timestamp, timestamp))
+            entries.append(Entry(log.number, batch, None, first, end, count, timestamp, timestamp, sequence))
             level = max(level, settings.durability)
         self._submit(entries, level, done, purpose)
         return [Offset(entry.first) for entry in entries]
@@ -133,7 +133,8 @@ class Engine:
         times = [max(now, log.last_timestamp) for log in logs]
         sealed = spread.sealed(firsts, [log.bounds.epoch for log in logs], times)
         numbers, ends = [log.number for log in logs], map(add, firsts, counts)
-        entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times))
+        sequences = repeat(self._next_sequence)
+        entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times, sequences))
         self._submit(entries, max([log.settings.durability for log in logs]), done, purpose)
         return firsts
 
@@ -153,8 +154,9 @@ class Engine:
             end=header.base_offset if header.base_offset > log.end else None,
             epoch=header.epoch if header.epoch != log.bounds.epoch else None,
         )
-        entries = [edit_entry(log.number, edit)] if edit != Edit() else []
-        entries.append(Entry(log.number, data, None, header.base_offset, end, header.count, *times))
+        entries = [edit_entry(log.number, edit, self._next_sequence)] if edit != Edit() else []
+        first, sequence = header.base_offset, self._next_sequence
+        entries.append(Entry(log.number, data, None, first, end, header.count, *times, sequence))
         self._submit(entries, log.settings.durability, done, purpose)
 
     def stage_edit(self, log: Log, edit: Edit, done: Done) -> None:
@@ -162,18 +164,20 @@ class Engine:
             raise log.fault
         if edit.start is not None and edit.start > log.end:
             raise OffsetOutOfRange(log.name, edit.start, log.start, log.end)
-        self._submit([edit_entry(log.number, edit)], Durability.COMMIT, done, Purpose.SETTLE)
+        self._submit([edit_entry(log.number, edit, self._next_sequence)], Durability.COMMIT, done, Purpose.SETTLE)
 
     def stage_truncate(self, log: Log, end: int, at_batch: int, head: Buffer | None, done: Done) -> None:
         """Cut the log at `end`. `at_batch` is the first offset of the batch that holds `end`, `head` that batch's
         part below it."""
         if not (log.start <= end <= log.end and at_batch <= end):
             raise OffsetOutOfRange(log.name, end, log.start, log.end)
-        entries = [edit_entry(log.number, Edit(end=at_batch))]
+        sequence = self._next_sequence
+        entries = [edit_entry(log.number, Edit(end=at_batch), sequence)]
         if head is not None:
             header = batches.read_header(head)
             times = header.base_timestamp, header.max_timestamp
-            entries.append(Entry(log.number, head, None, at_batch, batches.next_offset(head), header.count, *times))
+            following = batches.next_offset(head)
+            entries.append(Entry(log.number, head, None, at_batch, following, header.count, *times, sequence))
         self._submit(entries, Durability.COMMIT, done, Purpose.SETTLE)
 
     def stage_barrier(self, done: Done) -> None:
@@ -250,8 +254,7 @@ class Engine:
         self._next_sequence = FrameSequence(self._next_sequence + 1)
         logs = [self.logs[entry.log] for entry in entries]
         frame.level = max([level, *[log.waiting_level for log in logs]])
-        sequence = frame.sequence
-        self.usage.tail += sum([log.apply(entry, sequence) for log, entry in zip(logs, entries, strict=True)])
+        self.usage.tail += sum([log.apply(entry) for log, entry in zip(logs, entries, strict=True)])
         self._count(entries)
         self._under_way.append((frame.sequence, purpose, size))
         self.usage.staged[purpose] += size
@@ -339,13 +342,13 @@ class Engine:
 
     def _skip_lost_offsets(self) -> None:
         """An offset never names two messages: a log that may have lost acknowledged ones goes on far behind its end."""
-        entries = [
-            edit_entry(log.number, Edit(end=log.end + OFFSET_GAP))
-            for log in self.logs.values()
-            if log.settings.durability is not Durability.COMMIT and log.fault is None
+        logs = [
+            log for log in self.logs.values() if log.settings.durability is not Durability.COMMIT and log.fault is None
         ]
-        for i in range(0, len(entries), 10_000):
-            self._submit(entries[i : i + 10_000], Durability.COMMIT, lambda error: None, Purpose.SETTLE)
+        for i in range(0, len(logs), 10_000):
+            sequence = self._next_sequence
+            edits = [edit_entry(log.number, Edit(end=log.end + OFFSET_GAP), sequence) for log in logs[i : i + 10_000]]
+            self._submit(edits, Durability.COMMIT, lambda error: None, Purpose.SETTLE)
         self.commit.step(sync=True)
 
 

@@ -26,6 +26,7 @@ _AFTER_CRC = struct.Struct("<QQQII")
 _CRC_AND_REST = struct.Struct("<4sIQQQII")
 _ENTRY = struct.Struct("<QIB3x")
 _ZEROS = bytes(8)
+_NO_SEQUENCE = Sequence(-1)
 
 
 class Entry(NamedTuple):
@@ -39,6 +40,8 @@ class Entry(NamedTuple):
     records: int = 0
     first_timestamp: int = 0
     max_timestamp: int = 0
+    sequence: Sequence = _NO_SEQUENCE
+    """of the frame, where a log holds it as part of its tail"""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,8 +76,8 @@ class FrameScratch:
         return self.rows
 
 
-def edit_entry(log: LogNumber, edit: Edit) -> Entry:
-    return Entry(log, encode_edit(edit), edit)
+def edit_entry(log: LogNumber, edit: Edit, sequence: Sequence = _NO_SEQUENCE) -> Entry:
+    return Entry(log, encode_edit(edit), edit, sequence=sequence)
 
 
 def frame_bytes(entries: list[Entry]) -> int:

@@ -7,7 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.log.partition import Log, TailBatch
+    from penstock.log.frames import Entry
+    from penstock.log.partition import Log
 
 
 class RecentBatches:
@@ -16,13 +17,13 @@ class RecentBatches:
     __slots__ = ("_batches", "_head")
 
     def __init__(self) -> None:
-        self._batches: list[TailBatch] = []
+        self._batches: list[Entry] = []
         self._head = 0
 
-    def add(self, batch: TailBatch) -> None:
+    def add(self, batch: Entry) -> None:
         self._batches.append(batch)
 
-    def drop(self, batch: TailBatch) -> None:
+    def drop(self, batch: Entry) -> None:
         """It must be the oldest, unless all were cleared since."""
         if self._head < len(self._batches) and self._batches[self._head] is batch:
             self._head += 1
@@ -34,7 +35,7 @@ class RecentBatches:
         self._batches.clear()
         self._head = 0
 
-    def find(self, offset: int) -> TailBatch | None:
+    def find(self, offset: int) -> Entry | None:
         """The batch whose range holds the offset."""
         at = bisect_right(self._batches, offset, self._head, key=_first) - 1
         if at < self._head or offset >= self._batches[at].end:
@@ -51,9 +52,9 @@ class Recently:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes, self._bytes = limit_bytes, 0
-        self._order: deque[tuple[Log, TailBatch]] = deque()
+        self._order: deque[tuple[Log, Entry]] = deque()
 
-    def add(self, log: Log, batches: list[TailBatch]) -> None:
+    def add(self, log: Log, batches: list[Entry]) -> None:
         for batch in batches:
             log.recent.add(batch)
             self._order.append((log, batch))
@@ -64,5 +65,5 @@ class Recently:
             self._bytes -= len(oldest.data)
 
 
-def _first(batch: TailBatch) -> int:
+def _first(batch: Entry) -> int:
     return batch.first
