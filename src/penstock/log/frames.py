@@ -7,12 +7,13 @@ import struct
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from penstock.core.errors import CorruptFrame, PenstockError
 from penstock.core.ports import Buffer
 from penstock.core.types import Durability, Generation, LogNumber, Sequence
 from penstock.kernels.crc import crc32c
+from penstock.kernels.entry import FrameEntry
 from penstock.kernels.frames import entries as scan_entries
 from penstock.log.records import Edit, encode_edit
 
@@ -29,19 +30,19 @@ _ZEROS = bytes(8)
 _NO_SEQUENCE = Sequence(-1)
 
 
-class Entry(NamedTuple):
-    """One log's part of a frame: a batch with the offsets it covers, or an edit, decoded."""
+if TYPE_CHECKING:
 
-    log: LogNumber
-    data: Buffer
-    edit: Edit | None = None
-    first: int = 0
-    end: int = 0
-    records: int = 0
-    first_timestamp: int = 0
-    max_timestamp: int = 0
-    sequence: Sequence = _NO_SEQUENCE
-    """of the frame, where a log holds it as part of its tail"""
+    class Entry(FrameEntry):
+        """One log's part of a frame: a batch with the offsets it covers, or an edit, decoded. Never changed."""
+
+        log: LogNumber
+        edit: Edit | None
+        sequence: Sequence
+        """of the frame, where a log holds it as part of its tail"""
+
+else:
+    # No subclass of it: the garbage collector would look at that one.
+    Entry = FrameEntry
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +83,7 @@ def edit_entry(log: LogNumber, edit: Edit, sequence: Sequence = _NO_SEQUENCE) ->
 
 def frame_bytes(entries: list[Entry]) -> int:
     """Size of the frame on disk."""
-    return FRAME_HEADER_BYTES + sum(ENTRY_HEADER_BYTES + (len(entry.data) + 7 & ~7) for entry in entries)
+    return FRAME_HEADER_BYTES + sum([ENTRY_HEADER_BYTES + (len(entry.data) + 7 & ~7) for entry in entries])
 
 
 def encode_frame(frame: Frame, generation: Generation, durable: Sequence) -> list[Buffer]:
