@@ -92,6 +92,8 @@ class Unit:
     def batch_at(self, offset: int) -> Entry | None:
         """The batch that begins at an offset, if it may be read and is still in memory."""
         data = self.data
+        if not data.start <= offset < data.high_watermark:
+            return None
         tail = data.tail
         if tail and offset >= tail[0].first:
             found = tail[-1] if tail[-1].first == offset else tail[bisect_right(tail, offset, key=_first) - 1]
@@ -100,7 +102,7 @@ class Unit:
             if recent is None:
                 return None
             found = recent
-        return found if found.first == offset and data.start <= offset and found.end <= data.high_watermark else None
+        return found if found.first == offset and found.end <= data.high_watermark else None
 
     def forget_batches(self) -> None:
         self._cached.clear()

@@ -279,9 +279,10 @@ class Engine:
         (self._waiting_for_sync if frame.level is Durability.COMMIT else self._waiting_for_write).append(frame)
 
     def _complete(self, frame: Frame) -> None:
+        logs, sequence = self.logs, frame.sequence
         for entry in frame.entries:
-            if (log := self.logs.get(entry.log)) is not None:
-                log.committed(entry, frame.sequence)
+            if (log := logs.get(entry.log)) is not None:
+                log.committed(entry, sequence)
         if frame.done is not None:
             frame.done(None)
 

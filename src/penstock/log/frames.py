@@ -27,6 +27,8 @@ _AFTER_CRC = struct.Struct("<QQQII")
 _CRC_AND_REST = struct.Struct("<4sIQQQII")
 _ENTRY = struct.Struct("<QIB3x")
 _ZEROS = bytes(8)
+# Below this a copy of 0.2 us costs less than a checksum call and a buffer of the gathering write for each entry.
+_COPIED_BYTES = 4096
 _NO_SEQUENCE = Sequence(-1)
 
 
@@ -87,7 +89,7 @@ def frame_bytes(entries: list[Entry]) -> int:
 
 
 def encode_frame(frame: Frame, generation: Generation, durable: Sequence) -> list[Buffer]:
-    """The frame as buffers for one gathering write; batches are not copied."""
+    """The frame as buffers for one gathering write; batches are copied only where they are small."""
     body: list[Buffer] = []
     crc = 0
     for entry in frame.entries:
@@ -96,6 +98,8 @@ def encode_frame(frame: Frame, generation: Generation, durable: Sequence) -> lis
         body += (head, entry.data)
         if size & 7:
             body.append(_ZEROS[: -size & 7])
+    if frame.bytes < _COPIED_BYTES * len(frame.entries):
+        body = [b"".join(body)]
     rest = _AFTER_CRC.pack(generation, frame.sequence, durable, frame.bytes - FRAME_HEADER_BYTES, len(frame.entries))
     crc = crc32c(rest)
     for piece in body:

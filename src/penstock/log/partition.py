@@ -102,10 +102,12 @@ class Log:
 
     def committed(self, entry: Entry, sequence: Sequence) -> None:
         """The frame that held the entry is committed. What was cut off since does not count."""
-        self.free(sequence)
+        if sequence == self.waiting_sequence:
+            self.free(sequence)
         end = entry.end if entry.edit is None else entry.edit.end
         if end is not None and sequence >= self.cut_sequence:
-            self.high_watermark = max(self.high_watermark, end)
+            if end > self.high_watermark:
+                self.high_watermark = end
             if self.on_commit is not None:
                 self.on_commit()
 
@@ -115,9 +117,12 @@ class Log:
         if self._cuts:
             self._cuts = [cut for cut in self._cuts if cut[0] >= sequence]
             self.files_end = min([end for _, end in self._cuts], default=NO_CUT)
-        keep = next((i for i, batch in enumerate(self.tail) if batch.sequence >= sequence), len(self.tail))
-        gone, self.tail = self.tail[:keep], self.tail[keep:]
-        return gone
+        tail = self.tail
+        keep = len(tail)
+        if tail and tail[-1].sequence >= sequence:
+            keep = next(i for i, batch in enumerate(tail) if batch.sequence >= sequence)
+        self.tail = tail[keep:]
+        return tail[:keep]
 
     def _apply_edit(self, edit: Edit, sequence: Sequence) -> int:
         freed_bytes = 0
