@@ -33,6 +33,8 @@ class Spread:
 
     def parts(self) -> list[tuple[Log, Columns]]:
         """The same with columns for each log."""
+        if len(self.logs) == 1:
+            return [(self.logs[0], self.columns)]
         stops = accumulate(self.counts)
         parts = [self.columns.part(stop - count, stop) for count, stop in zip(self.counts, stops, strict=True)]
         return list(zip(self.logs, parts, strict=True))
