@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from penstock.broker.delivery import Delivery, Taking
+from penstock.broker.delivery import SMALL_BATCH_MESSAGES, Delivery, Taking, whole_batch
 from penstock.broker.hold import Hold
 from penstock.core.errors import Closed
 from penstock.queues.cursor import NO_DEADLINE
+from penstock.queues.settings import Ordering
 
 if TYPE_CHECKING:
     from penstock.broker.group import Group
@@ -84,6 +85,8 @@ class Consumer:
         found: list[Delivery] = []
         room = 0 if self.is_closed else min(limit, self.prefetch - self.held)
         try:
+            if room > 0 and not self.group.is_paused:
+                room -= self._take_small(room, found)
             for partition in list(self._ready):
                 if room <= 0 or self.group.is_paused:
                     break
@@ -95,6 +98,37 @@ class Consumer:
             self.group.take_back(found)
             raise
         return found
+
+    def _take_small(self, room: int, found: list[Delivery]) -> int:
+        """Small batches that come next in their partitions and are in memory, whole; how many messages. What needs
+        a closer look stays among those that may have something."""
+        group, number = self.group, self.number
+        if not group.takes_all:
+            return 0
+        by_key = group.queue.settings.ordering is not Ordering.NONE
+        now, window_limit, units, left = group.now(), group.limits.window, group.queue.units, room
+        too_old = group.too_old(now)
+        for partition in list(self._ready):
+            hold, unit = self.holds.get(partition), units.get(partition)
+            cursor = None if unit is None else unit.cursors.get(group.number)
+            if hold is None or hold.is_revoked or unit is None or cursor is None or cursor.window.next_due <= now:
+                continue
+            before = left
+            while left > 0 and (batch := unit.batch_at(cursor.window.next)) is not None:
+                most = min(left, window_limit - cursor.window.live, SMALL_BATCH_MESSAGES)
+                count = cursor.hand_out_whole(batch.data, by_key, number, now, most, too_old)
+                if not count:
+                    break
+                found.append(whole_batch(group, unit, number, batch, count))
+                left -= count
+            if left < before:
+                hold.given(before - left, now)
+                group.watch_clock(self, hold)
+            if cursor.window.next >= unit.end and not cursor.window.ready:
+                del self._ready[partition]
+            if left <= 0:
+                break
+        return room - left
 
     async def _take_from(self, hold: Hold, room: int, found: list[Delivery]) -> int:
         group = self.group

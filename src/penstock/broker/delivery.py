@@ -11,15 +11,21 @@ from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels import rows
+from penstock.log.frames import Entry
 from penstock.queues.cursor import Cursor
 
 if TYPE_CHECKING:
     from penstock.broker.group import Group
 
 
+# Batches of more messages are not small: what a call costs is nothing beside them.
+SMALL_BATCH_MESSAGES = 64
+_ALL_ROWS = [array("i", range(count)) for count in range(SMALL_BATCH_MESSAGES + 1)]
+
+
 @dataclass(slots=True)
 class Delivery:
-    """Messages of one stored batch, handed to one consumer of a group."""
+    """Messages of one stored batch, handed to one consumer of a group. Nothing of it is ever changed."""
 
     group: Group
     unit: Unit
@@ -36,10 +42,19 @@ class Delivery:
         return len(self.rows)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is a small batch, all of which was handed out for the first time."""
+        return self.deliveries is None and self.rows is _ALL_ROWS[min(len(self.rows), SMALL_BATCH_MESSAGES)]
+
+    @property
     def offsets(self) -> array[int]:
         out = array("q", bytes(8 * len(self.rows)))
         rows.take_int64(self.stored.offsets, self.rows, out)
         return out
+
+
+def whole_batch(group: Group, unit: Unit, consumer: int, batch: Entry, count: int) -> Delivery:
+    return Delivery(group, unit, consumer, StoredBatch(batch.data, (batch.first, batch.end)), _ALL_ROWS[count])
 
 
 @dataclass(slots=True)

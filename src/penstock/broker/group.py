@@ -233,6 +233,17 @@ class Group:
             return unit.end
         return min(unit.end, self.switches[0].ends.get(unit.partition, 0))
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether every plain message that is not too old goes to it as it comes: none is filtered out or held back."""
+        is_open = not self.switches and self.key.filter is None
+        return is_open and self.queue.settings.ordering is not Ordering.STRICT
+
+    def too_old(self, now: int) -> int:
+        """What was published then or before is over; -1 for nothing."""
+        ttl_ms = self.queue.settings.limits.message_ttl_ms
+        return now - ttl_ms if ttl_ms else -1
+
     def begin_switch(self, switch: Switch) -> None:
         self.switches.append(switch)
         self._watch_switch(switch)
@@ -346,12 +357,18 @@ class Group:
         """It rings at the latest one timeout after something happened, and then looks at what is the oldest."""
         if due is None:
             due = hold.clock_ms + self.queue.settings.performance.delivery_timeout_ms
+        if 0 < hold.alarm_ms <= due:
+            return
+        hold.alarm_ms = due
         self._alarms.set(hold_key(consumer, hold), due, lambda now: self._clock_ran_out(consumer, hold, now))
 
     def _clock_ran_out(self, consumer: Consumer, hold: Hold, now: int) -> None:
         """The oldest message has failed, the others return uncounted."""
         current = consumer.holds.get(hold.partition)
-        if current is None or not current.held:
+        if current is None:
+            return
+        current.alarm_ms = 0
+        if not current.held:
             return
         # The partition may have been taken away and given again, and an earlier alarm stands for both times.
         hold, unit = current, self.queue.units[hold.partition]

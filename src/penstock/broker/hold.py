@@ -16,6 +16,8 @@ class Hold:
     held: int = 0
     clock_ms: int = 0
     is_revoked: bool = False
+    alarm_ms: int = 0
+    """when somebody looks at the clock; 0 where nobody was asked to"""
 
     def given(self, count: int, now: int) -> None:
         if not self.held:

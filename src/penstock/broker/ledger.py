@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from penstock.broker.unit import Unit
@@ -11,7 +12,7 @@ from penstock.core.types import Durability, Purpose
 from penstock.log.columns import Columns
 from penstock.log.partition import Log
 from penstock.log.shard import Part, Shard
-from penstock.queues.records import encode
+from penstock.log.spread import Spread
 
 # Frames hold 16 MiB. A unit adds at most a few; the next ones wait for the next frame.
 _ENOUGH_BYTES = 4 << 20
@@ -83,11 +84,11 @@ class Ledger:
         """What is nearly always so: there is something to say, room for it, and one frame takes it all."""
         is_all = False
 
-        def late() -> list[Part]:
+        def late() -> Spread:
             nonlocal is_all
-            parts = _said(units)
+            said = _said(units)
             is_all = not units
-            return parts
+            return state_spread(said)
 
         def done(error: PenstockError | None) -> None:
             self._under_way.discard(future)
@@ -111,7 +112,7 @@ class Ledger:
             if not units:
                 raise _NothingToSay
             while units:
-                await self._commit((), lambda: _said(units))
+                await self._commit((), lambda: state_parts(_said(units)))
         except _NothingToSay:
             # What was noted is in a frame that somebody else has staged: a move, a transaction, a snapshot.
             await self._staged(level, future)
@@ -146,11 +147,11 @@ def drained(unit: Unit, groups: Collection[int] | None = None) -> list[bytes]:
     found: list[bytes] = []
     size = 0
     for number, cursor in unit.cursors.items():
-        if size > _ENOUGH_BYTES or not cursor.is_dirty or (groups is not None and number not in groups):
+        if size > _ENOUGH_BYTES or (groups is not None and number not in groups):
             continue
-        records = [encode(record) for record in cursor.drain()]
-        found += records
-        size += sum(map(len, records))
+        if records := cursor.drain_encoded():
+            found += records
+            size += sum(map(len, records))
     unit.records_since_snapshot += len(found)
     unit.bytes_since_snapshot += size
     return found
@@ -160,11 +161,17 @@ def state_parts(found: dict[Unit, list[bytes]]) -> list[tuple[Log, Columns]]:
     return [(unit.state, Columns.of(values)) for unit, values in found.items() if values]
 
 
-def _said(units: dict[Unit, None]) -> list[Part]:
+def state_spread(found: dict[Unit, list[bytes]]) -> Spread:
+    """The same for many units, each of which has something to say."""
+    every = [record for records in found.values() for record in records]
+    return Spread(Columns.of(every), array("i", list(map(len, found.values()))), [unit.state for unit in found])
+
+
+def _said(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
     found = _enough(units)
     if not found:
         raise _NothingToSay
-    return state_parts(found)
+    return found
 
 
 def _tell(future: asyncio.Future[None], error: BaseException | None) -> None:
@@ -187,7 +194,7 @@ def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
         size += sum(map(len, records))
         if records:
             found[unit] = records
-        if not any(cursor.is_dirty for cursor in unit.cursors.values()):
+        if not unit.is_dirty:
             del units[unit]
         if size > _ENOUGH_BYTES:
             break

@@ -21,6 +21,7 @@ from penstock.kernels import rows
 from penstock.log.columns import Columns
 from penstock.log.engine import Done
 from penstock.log.shard import Part, Shard
+from penstock.log.spread import Spread
 from penstock.queues import dedup, records
 from penstock.queues.dedup import Call, Duplicate, Placement
 from penstock.queues.names import queue_of_publish_topic
@@ -72,12 +73,13 @@ class Publishing:
             if producer is not None:
                 queue.check(columns)
                 return await self._put_once(queue, columns, publisher, partition, producer)
-            parts, placed = await self.accept(queue, columns, publisher, partition)
-            offsets = await self._shard.commit(parts)
+            await self._make_room(queue, columns)
+            numbers, spread = await self._spread(queue, columns, publisher, partition)
+            offsets = await self._shard.commit_spread(spread)
         finally:
             queue.gate.leave()
         queue.published += columns.count
-        return Published(queue, [Placed(p, o, c.count) for (p, c), o in zip(placed, offsets, strict=True)])
+        return Published(queue, list(map(Placed, numbers, offsets, spread.counts)))
 
     async def publish(self, columns: Columns, publisher: Publisher, namespace: str = "default") -> list[Published]:
         """By the topics of the rows. NoSuchQueue for a `$queue/…` topic of no queue where none may be made; ordinary
@@ -185,13 +187,25 @@ class Publishing:
         self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None
     ) -> tuple[list[Part], list[tuple[int, Columns]]]:
         """The parts of the frame, for which room was made; raises what the queue refuses."""
+        await self._make_room(queue, columns)
+        placed = queue.place(columns, publisher, partition)
+        units = queue.units
+        return [((units.get(number) or await queue.unit(number)).data, mine) for number, mine in placed], placed
+
+    async def _make_room(self, queue: Queue, columns: Columns) -> None:
         self.refuse(queue, columns)
         queue.used_ms = self._now()
         if not queue.admit(columns.count):
             await drop_oldest(queue, columns.count, self._settling)
-        placed = queue.place(columns, publisher, partition)
+
+    async def _spread(
+        self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None
+    ) -> tuple[list[int], Spread]:
+        """The partitions they go to, and their rows over the logs of these."""
+        numbers, counts, gathered = queue.gather(columns, publisher, partition)
         units = queue.units
-        return [((units.get(number) or await queue.unit(number)).data, mine) for number, mine in placed], placed
+        logs = [(units.get(number) or await queue.unit(number)).data for number in numbers]
+        return numbers, Spread(gathered, counts, logs)
 
     async def _put_once(
         self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None, producer: ProducerCall

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.configuration import QueueRecord
@@ -117,7 +119,7 @@ class Queue:
 
     def adopt(self, unit: Unit) -> None:
         self.units[unit.partition] = unit
-        unit.data.on_commit = lambda: self.notify(unit.partition)
+        unit.data.on_commit = partial(self.notify, unit.partition)
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
 
     def _floor(self, unit: Unit) -> int | None:
@@ -164,14 +166,29 @@ class Queue:
 
     def place(self, columns: Columns, publisher: Publisher, partition: int | None = None) -> list[tuple[int, Columns]]:
         """The rows of each partition."""
-        count = self.settings.partitions
         if partition is not None:
-            if not 0 <= partition < count:
-                raise InvalidArgument(f"queue {self.name!r} has no partition {partition}, it has {count}")
-            return [(partition, columns)]
-        if self.settings.unkeyed is Unkeyed.SPREAD:
-            return columns.scatter(count, publisher.next_partition(self))
-        return columns.scatter(count, publisher.partition(self))
+            return [(self._existing(partition), columns)]
+        return columns.scatter(self.settings.partitions, self._unkeyed(publisher))
+
+    def gather(
+        self, columns: Columns, publisher: Publisher, partition: int | None = None
+    ) -> tuple[list[int], array[int], Columns]:
+        """The same in one: the partitions, how many rows each gets, and all rows in that order."""
+        if partition is not None:
+            return [self._existing(partition)], array("i", [columns.count]), columns
+        return columns.gathered(self.settings.partitions, self._unkeyed(publisher))
+
+    def _existing(self, partition: int) -> int:
+        if not 0 <= partition < self.settings.partitions:
+            raise InvalidArgument(
+                f"queue {self.name!r} has no partition {partition}, it has {self.settings.partitions}"
+            )
+        return partition
+
+    def _unkeyed(self, publisher: Publisher) -> int:
+        """Where rows without a key go."""
+        is_spread = self.settings.unkeyed is Unkeyed.SPREAD
+        return publisher.next_partition(self) if is_spread else publisher.partition(self)
 
     def producer_partition(self, producer: bytes) -> int:
         """Where the queue remembers what the producer sent; it does not move when partitions are added."""

@@ -66,10 +66,11 @@ class Settling:
         done = stale = 0
         waiting: set[asyncio.Future[None]] = set()
         for delivery in deliveries:
-            group, unit, offsets = delivery.group, delivery.unit, delivery.offsets
-            cursor = group.cursor(unit)
-            count = cursor.ack(offsets, delivery.deliveries, delivery.consumer)
-            done, stale = done + count, stale + len(offsets) - count
+            group, unit, stored = delivery.group, delivery.unit, delivery.stored
+            cursor, count = group.cursor(unit), len(delivery.rows)
+            if not (delivery.is_whole and cursor.ack_whole(stored.first, stored.end, delivery.consumer)):
+                count = cursor.ack(delivery.offsets, delivery.deliveries, delivery.consumer)
+            done, stale = done + count, stale + len(delivery.rows) - count
             if count:
                 self._after(group, unit, cursor, delivery.consumer)
                 waiting.add(self._ledger.flush_soon(unit))

@@ -20,19 +20,39 @@ ONE_KEY = 1
 class StoredBatch:
     """Never changed after it was made. Its rows are the messages at `offsets`."""
 
-    __slots__ = ("_hashes", "_redriven_to", "batch", "end", "first", "is_redriven", "offsets")
+    __slots__ = ("_batch", "_hashes", "_offsets", "_redriven_to", "data", "end", "first")
 
-    def __init__(self, data: Buffer) -> None:
-        """The checksum was looked at when it was read, or it has not left this process yet."""
-        self.batch = Batch.parse(data, verify=False)
-        self.first, self.end = self.batch.header.base_offset, self.batch.next_offset
-        self.offsets = self.batch.offsets()
-        self.is_redriven = self.batch.header.producer_id == REDRIVEN
+    def __init__(self, data: Buffer, dense: tuple[int, int] | None = None) -> None:
+        """The checksum was looked at when it was read, or it has not left this process yet. `dense` are first offset
+        and end of a batch that was checked and has a record for each offset: its columns are looked at when they are
+        asked for."""
+        self.data = data
+        self._batch: Batch | None = None
+        self._offsets: array[int] | None = None
         self._hashes: array[int] | None = None
         self._redriven_to: list[bytes | None] | None = None
+        self.first, self.end = dense or (self.batch.header.base_offset, self.batch.next_offset)
+
+    @property
+    def batch(self) -> Batch:
+        found = self._batch
+        if found is None:
+            found = self._batch = Batch.parse(self.data, verify=False)
+        return found
+
+    @property
+    def offsets(self) -> array[int]:
+        found = self._offsets
+        if found is None:
+            found = self._offsets = self.batch.offsets()
+        return found
+
+    @property
+    def is_redriven(self) -> bool:
+        return self.batch.header.producer_id == REDRIVEN
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return self.batch.header.count
 
     def holds(self, offset: int) -> bool:
         return self.first <= offset < self.end
@@ -119,9 +139,13 @@ class StoredBatch:
                 out[row] = 1
 
 
+# Of single messages a bound in bytes would keep that many objects that the garbage collector has to look at.
+_MOST_BATCHES = 8192
+
+
 class StoredCache:
-    """A bound in bytes over the batches that all partitions keep at hand: what came first goes first. Of one partition
-    the last few stay: its groups are mostly at its end, or go through it side by side."""
+    """A bound in bytes and in number over the batches that all partitions keep at hand: what came first goes first. Of
+    one partition the last few stay: its groups are mostly at its end, or go through it side by side."""
 
     def __init__(self, limit_bytes: int = 64 << 20, each: int = 8) -> None:
         self._limit_bytes, self._each, self._bytes = limit_bytes, each, 0
@@ -132,10 +156,10 @@ class StoredCache:
         cached.insert(0, stored)
         del cached[self._each :]
         self._order.append((cached, stored))
-        self._bytes += len(stored.batch.body)
-        while self._bytes > self._limit_bytes and len(self._order) > 1:
+        self._bytes += len(stored.data)
+        while (self._bytes > self._limit_bytes and len(self._order) > 1) or len(self._order) > _MOST_BATCHES:
             other, oldest = self._order.popleft()
-            self._bytes -= len(oldest.batch.body)
+            self._bytes -= len(oldest.data)
             if oldest in other:
                 other.remove(oldest)
         return stored

@@ -6,7 +6,8 @@ from bisect import bisect_right
 
 from penstock.broker.stored import StoredBatch, StoredCache
 from penstock.core.types import LogName
-from penstock.log.partition import Log, TailBatch
+from penstock.log.frames import Entry
+from penstock.log.partition import Log
 from penstock.log.shard import Shard
 from penstock.queues.cursor import Cursor
 from penstock.queues.dedup import Producers
@@ -39,6 +40,14 @@ class Unit:
     @property
     def start(self) -> int:
         return self.data.start
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a group has something to say to the state log."""
+        for cursor in self.cursors.values():  # noqa: SIM110  # a generator costs as much as the look itself
+            if cursor.is_dirty:
+                return True
+        return False
 
     def missing(self, first: int) -> int:
         """Offsets at or above `first` that were skipped when the log was opened after a crash."""
@@ -81,6 +90,21 @@ class Unit:
             batch = tail[following]
         return self._keep(StoredBatch(batch.data)) if batch.end <= self.end else None
 
+    def batch_at(self, offset: int) -> Entry | None:
+        """The batch that begins at an offset, if it may be read and is still in memory."""
+        data = self.data
+        if not data.start <= offset < data.high_watermark:
+            return None
+        tail = data.tail
+        if tail and offset >= tail[0].first:
+            found = tail[-1] if tail[-1].first == offset else tail[bisect_right(tail, offset, key=_first) - 1]
+        else:
+            recent = data.recent.find(offset)
+            if recent is None:
+                return None
+            found = recent
+        return found if found.first == offset and found.end <= data.high_watermark else None
+
     def forget_batches(self) -> None:
         self._cached.clear()
 
@@ -92,5 +116,5 @@ class Unit:
         return self.data.name
 
 
-def _first(batch: TailBatch) -> int:
+def _first(batch: Entry) -> int:
     return batch.first

@@ -10,3 +10,26 @@ def begin(view: memoryview, word: int) -> None: ...
 def end(view: memoryview, word: int) -> None: ...
 def store(view: memoryview, index: int, value: int) -> None: ...
 def load_consistent(view: memoryview, out: array[int], word: int, first: int, count: int) -> bool: ...
+
+class FrameEntry:
+    log: int
+    data: Buffer
+    edit: object | None
+    first: int
+    end: int
+    records: int
+    first_timestamp: int
+    max_timestamp: int
+    sequence: int
+    def __init__(
+        self,
+        log: int,
+        data: Buffer,
+        edit: object | None = None,
+        first: int = 0,
+        end: int = 0,
+        records: int = 0,
+        first_timestamp: int = 0,
+        max_timestamp: int = 0,
+        sequence: int = -1,
+    ) -> None: ...

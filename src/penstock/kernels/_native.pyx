@@ -1,5 +1,7 @@
-"""What plain Python cannot say: the processor's crc32c instruction, and stores that another process sees in order."""
+"""What plain Python cannot say: the processor's crc32c instruction, stores that another process sees in order, and
+objects that the garbage collector passes over."""
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint32_t
 
@@ -93,6 +95,30 @@ def crc32c_ways():
 
 def _crc32c_by(int way, const unsigned char[::1] data, uint32_t value=0):
     return penstock_crc32c_by(way, value, &data[0], data.shape[0]) if data.shape[0] else value
+
+
+@cython.no_gc
+cdef class FrameEntry:
+    """See kernels/entry.py."""
+
+    cdef readonly object data, edit
+    cdef readonly long long log, first, end, records, first_timestamp, max_timestamp, sequence
+
+    def __init__(
+        self,
+        long long log,
+        data,
+        edit=None,
+        long long first=0,
+        long long end=0,
+        long long records=0,
+        long long first_timestamp=0,
+        long long max_timestamp=0,
+        long long sequence=-1,
+    ):
+        self.log, self.data, self.edit = log, data, edit
+        self.first, self.end, self.records = first, end, records
+        self.first_timestamp, self.max_timestamp, self.sequence = first_timestamp, max_timestamp, sequence
 
 
 def begin(long long[::1] view, Py_ssize_t word):

@@ -1,6 +1,6 @@
 class HeldSignals:
-    """`with held:` no handler of a signal runs, and none raises, until the end of the block. Python runs handlers in the
-    main thread alone, between any two instructions; in other threads the block does nothing. Blocks may be nested."""
+    """`with held:` no handler of a signal runs, and none raises, until the end of the block. Python runs handlers in
+    the main thread alone, between any two instructions; in other threads the block does nothing. Blocks may nest."""
 
     def __init__(self, main: int) -> None:
         """`main` is the main thread's identifier."""

@@ -78,6 +78,10 @@ cpdef int lay_out(
 cpdef Py_ssize_t scan(const unsigned char[::1] data, int64_t start, int64_t stop, long long[::1] rows) except? -1
 
 
+@cython.locals(flags=int64_t, at=int64_t, topics=int64_t)
+cpdef int64_t keys_at(const unsigned char[::1] data) except? -2
+
+
 @cython.locals(i=Py_ssize_t, row=int64_t)
 cpdef int row_spans(
     const unsigned char[::1] data,

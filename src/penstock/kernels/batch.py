@@ -193,6 +193,21 @@ def scan(data: Buffer, start: int, stop: int, rows: array[int]) -> int:
     return found
 
 
+def keys_at(data: Buffer) -> int:
+    """Where the offsets of the keys begin in a batch that was checked, is not compressed and has neither deltas nor
+    expiries; -1 where it has no keys. Their bytes begin behind the padding."""
+    flags = memory.load_u32(data, 28)
+    if not flags & 16:
+        return -1
+    at = 64
+    if flags & 8:
+        at += _pad8(4 * memory.load_u32(data, 20))
+        topics = memory.load_i32(data, at)
+        at += 8
+        at += _pad8(4 * topics + 4) + _pad8(memory.load_i32(data, at + 4 * topics))
+    return at
+
+
 def row_spans(
     data: Buffer, offsets_at: int, bytes_at: int, rows: array[int], starts: array[int], ends: array[int]
 ) -> int:

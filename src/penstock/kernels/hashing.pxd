@@ -31,6 +31,6 @@ cpdef int hash_column(
 
 
 @cython.locals(state=uint64_t, word=uint64_t, byte=uint64_t, at=int64_t, i=int64_t)
-cdef uint64_t _wide_hash(const unsigned char[::1] data, int64_t start, int64_t stop) except? 0xFFFFFFFFFFFFFFFF
+cdef uint64_t wide_hash(const unsigned char[::1] data, int64_t start, int64_t stop) except? 0xFFFFFFFFFFFFFFFF
 
 cdef uint64_t _wide_stir(uint64_t state, uint64_t word) noexcept

@@ -73,11 +73,12 @@ def scatter(numbers: array[int], counts: array[int], order: array[int]) -> int:
 def hash_column(data: Buffer, offsets: Ints, count: int, out: array[int]) -> int:
     """out[i] = 64-bit hash of data[offsets[i]:offsets[i + 1]], 0 only where that is empty."""
     for i in range(count):
-        out[i] = _wide_hash(data, offsets[i], offsets[i + 1])
+        out[i] = wide_hash(data, offsets[i], offsets[i + 1])
     return 0
 
 
-def _wide_hash(data: Buffer, start: int, stop: int) -> int:
+def wide_hash(data: Buffer, start: int, stop: int) -> int:
+    """64-bit hash of data[start:stop], 0 only where that is empty."""
     if start < 0 or stop < start or stop > len(data):
         raise InvalidArgument("a span leaves its source")
     if start == stop:

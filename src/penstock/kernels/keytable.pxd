@@ -17,6 +17,7 @@ cdef class KeyTable:
     @cython.locals(slot=Py_ssize_t)
     cdef Py_ssize_t add(self, uint64_t key) except -1
 
+    @cython.locals(i=Py_ssize_t)
     cdef int clear(self) except -1
 
     @cython.locals(at=uint64_t)

@@ -13,6 +13,7 @@ class KeyTable:
     full; slots move then, so one is good until the next add()."""
 
     def __init__(self) -> None:
+        self.used = 0
         self._allocate(_FEWEST)
 
     def find(self, key: int) -> int:
@@ -34,8 +35,14 @@ class KeyTable:
         return self._place(key)
 
     def clear(self) -> int:
-        if self.used > 0:
-            self._allocate(_FEWEST if self.mask >= 64 * _FEWEST else self.mask + 1)
+        """In place, unless it has grown large: windows of small batches are emptied again and again."""
+        if self.mask >= 64 * _FEWEST:
+            self._allocate(_FEWEST)
+        elif self.used > 0:
+            for i in range(len(self.key)):
+                self.key[i] = 0
+                self.held[i] = self.waiting[i] = 0
+            self.used = 0
         return 0
 
     def _place(self, key: int) -> int:
@@ -67,10 +74,10 @@ class KeyTable:
     def _allocate(self, size: int) -> int:
         self.mask = size - 1
         self.used = 0
-        self.key = array("Q", bytes(8 * size))
-        self.held = array("i", bytes(4 * size))
+        self.key: array[int] = array("Q", bytes(8 * size))
+        self.held: array[int] = array("i", bytes(4 * size))
         self.owner = array("i", bytes(4 * size))
-        self.waiting = array("i", bytes(4 * size))
+        self.waiting: array[int] = array("i", bytes(4 * size))
         self.first = array("i", bytes(4 * size))
         self.last = array("i", bytes(4 * size))
         return 0

@@ -1,8 +1,14 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+from penstock.kernels cimport batch, hashing, memory
 from penstock.kernels.keytable cimport KeyTable
 from penstock.kernels.retries cimport Retries
+
+cdef int64_t _NOT_PLAIN
+
+@cython.locals(first_byte=int64_t, start=int64_t, stop=int64_t)
+cdef uint64_t _key_of(const unsigned char[::1] data, int64_t at, int64_t count, int64_t i) except? 0xFFFFFFFFFFFFFFFF
 
 cdef int _DEAD, _INFLIGHT, _LEASED, _BACKOFF, _READY, _PARKED
 
@@ -46,6 +52,20 @@ cdef class Window(Retries):
     @cython.locals(i=Py_ssize_t, slot=Py_ssize_t, table=KeyTable)
     cdef int _deliver_one(self, int64_t offset, uint64_t key, int consumer, int64_t now, int64_t deadline) except -1
 
+    @cython.locals(count=int64_t, first=int64_t, at=int64_t, i=int64_t, key=uint64_t)
+    cpdef Py_ssize_t deliver_whole(
+        self,
+        const unsigned char[::1] data,
+        bint by_key,
+        int consumer,
+        int64_t now,
+        int64_t room,
+        int64_t too_old=*,
+    ) except -1
+
+    @cython.locals(i=int64_t, slot=Py_ssize_t, key=uint64_t, table=KeyTable)
+    cdef bint _are_free(self, const unsigned char[::1] data, int64_t at, int64_t count, int consumer) except -1
+
     @cython.locals(i=Py_ssize_t, given=Py_ssize_t)
     cpdef Py_ssize_t take(
         self,
@@ -69,6 +89,9 @@ cdef class Window(Retries):
         long long[::1] out_settled,
         unsigned char[::1] out_stale=*,
     ) except -1
+
+    @cython.locals(at=Py_ssize_t, count=Py_ssize_t, i=Py_ssize_t)
+    cpdef bint ack_whole(self, int64_t first, int64_t stop, int consumer) except -1
 
     @cython.locals(
         k=Py_ssize_t, at=Py_ssize_t, count=Py_ssize_t, settled=Py_ssize_t, leases=Py_ssize_t, state=int,

@@ -61,6 +61,7 @@ __all__ = [
     "check",
     "check_crc",
     "encode",
+    "flags_of",
     "from_offset",
     "next_offset",
     "read_body",
@@ -71,13 +72,14 @@ __all__ = [
 ]
 
 _INT32 = Struct("<i")
+_TWO_INT32 = Struct("<ii")
 _INT64 = Struct("<q")
 _UINT32 = Struct("<I")
 
 # Words of the layout that kernels.batch.lay_out fills: position of each column, -1 if absent.
 _TIMESTAMP_AT, _OFFSET_AT, _EXPIRY_AT, _TOPIC_INDEX_AT, _TOPIC_COUNT = range(5)
 _TOPICS_AT, _KEY_AT, _PROPERTIES_AT, _NATIVE_AT, _VALUE_AT = 5, 7, 9, 11, 13
-_EMPTY_LAYOUT = bytes(16 * 8)
+_EMPTY_LAYOUT = array("q", bytes(16 * 8))
 _FIXED_AT = {
     TIMESTAMP_DELTA: _TIMESTAMP_AT,
     OFFSET_DELTA: _OFFSET_AT,
@@ -138,12 +140,13 @@ def build(
     )
     if compression:
         batch, compression = codec.compress(batch, HEADER_BYTES, Compression(compression))
-    flags = _flags(columns) | (0 if timestamp_delta is None else TIMESTAMP_DELTA)
+    flags = flags_of(columns) | (0 if timestamp_delta is None else TIMESTAMP_DELTA)
     _write_header(batch, columns, flags | (0 if offset_delta is None else OFFSET_DELTA), compression)
     return batch
 
 
-def _flags(columns: Columns) -> int:
+def flags_of(columns: Columns) -> int:
+    """Which columns a batch of them has."""
     return (
         VALUE
         | (0 if columns.key is None else KEY)
@@ -197,9 +200,10 @@ def read_body(data: Buffer) -> memoryview:
     return codec.decompress(packed, compression, MAX_BODY_BYTES) if compression else packed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
-    """A checked batch, uncompressed. Field i of a record is read on demand; columns are views, valid while it lives."""
+    """A checked batch, uncompressed. Field i of a record is read on demand; columns are views, valid while it lives.
+    Never changed: not frozen only because that doubles what it costs to make one."""
 
     header: Header
     body: memoryview
@@ -212,10 +216,11 @@ class Batch:
             check_crc(data)
         header = read_whole(data)
         body, start = (read_body(data), 0) if header.compression else (memoryview(data), HEADER_BYTES)
-        layout = array("q", _EMPTY_LAYOUT)
+        layout = _EMPTY_LAYOUT[:]
         kernel.lay_out(body, start, len(body), header.count, header.flags, layout)
         batch = cls(header, body, layout)
-        if batch._last_timestamp() != header.max_timestamp:
+        last_ms = batch._last_timestamp() if header.flags & TIMESTAMP_DELTA else header.base_timestamp
+        if last_ms != header.max_timestamp:
             raise CorruptBatch("the greatest timestamp is not that of the last record")
         return batch
 
@@ -313,7 +318,7 @@ class Batch:
 
     def _entry(self, word: int, entry: int) -> bytes:
         offsets_at, bytes_at = self.layout[word], self.layout[word + 1]
-        start, end = self._int32(offsets_at, entry), self._int32(offsets_at, entry + 1)
+        start, end = _TWO_INT32.unpack_from(self.body, offsets_at + 4 * entry)
         return bytes(self.body[bytes_at + start : bytes_at + end])
 
     def _int32(self, at: int, entry: int) -> int:

@@ -98,19 +98,20 @@ class Columns:
 
     def scatter(self, partitions: int, unkeyed: int = 0) -> list[tuple[int, Columns]]:
         """(partition, its rows in order) for each partition that occurs. Rows without a key go to `unkeyed`."""
-        if partitions == 1:
-            return [(0, self)]
-        if self.key is None:
-            return [(unkeyed, self)]
-        numbers = self.partitions(partitions, unkeyed)
+        numbers, counts, gathered = self.gathered(partitions, unkeyed)
+        if len(numbers) == 1:
+            return [(numbers[0], gathered)]
+        parts = zip(numbers, counts, accumulate(counts), strict=True)
+        return [(number, gathered.part(stop - count, stop)) for number, count, stop in parts]
+
+    def gathered(self, partitions: int, unkeyed: int = 0) -> tuple[list[int], array[int], Columns]:
+        """The partitions that occur, how many rows each gets (int32), and all rows in the order of partitions."""
+        if partitions == 1 or self.key is None:
+            return [0 if partitions == 1 else unkeyed], array("i", [self.count]), self
         counts, order = _int32s(partitions), _int32s(self.count)
-        hashing.scatter(numbers, counts, order)
-        gathered = self.gather(order)
-        return [
-            (number, gathered._part(stop - count, stop))
-            for number, (count, stop) in enumerate(zip(counts, accumulate(counts), strict=True))
-            if count
-        ]
+        hashing.scatter(self.partitions(partitions, unkeyed), counts, order)
+        numbers = [number for number, count in enumerate(counts) if count]
+        return numbers, array("i", [count for count in counts if count]), self.gather(order)
 
     def partitions(self, count: int, unkeyed: int = 0) -> array[int]:
         """Of each row, by its key; `unkeyed` where it has none."""
@@ -138,7 +139,7 @@ class Columns:
             self.base_sequence,
         )
 
-    def _part(self, start: int, stop: int) -> Columns:
+    def part(self, start: int, stop: int) -> Columns:
         """Rows start to stop - 1, without unused topics."""
         rows = slice(start, stop)
         part = Columns(

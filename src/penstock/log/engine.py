@@ -7,6 +7,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import add
 
 from penstock.core.errors import (
     DiskLow,
@@ -36,6 +38,7 @@ from penstock.log.partition import Log
 from penstock.log.recent import Recently
 from penstock.log.records import Declared, Edit, LogSettings
 from penstock.log.recovery import Recovered
+from penstock.log.spread import Spread
 
 logger = logging.getLogger("penstock.log.engine")
 
@@ -99,7 +102,7 @@ class Engine:
         batches of the first parts where somebody has made them already."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
-        now = self._clock.now_ms()
+        now, sequence = self._clock.now_ms(), self._next_sequence
         ends: dict[LogNumber, int] = {}
         entries: list[Entry] = []
         level = Durability.MEMORY
@@ -115,10 +118,27 @@ class Engine:
             timestamp = max(now, log.last_timestamp)
             batches.seal(batch, first, bounds.epoch, timestamp)
             end = ends[log.number] = first + count
-            entries.append(Entry(log.number, batch, None, first, end, count, timestamp, timestamp))
+            entries.append(Entry(log.number, batch, None, first, end, count, timestamp, timestamp, sequence))
             level = max(level, settings.durability)
         self._submit(entries, level, done, purpose)
         return [Offset(entry.first) for entry in entries]
+
+    def stage_spread(self, spread: Spread, done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[int]:
+        """As stage(), for one set of columns over many logs, none of which compresses."""
+        if len(spread.logs) < 2:
+            return list(map(int, self.stage(spread.parts(), done, purpose)))
+        logs, counts, now = spread.logs, spread.counts, self._clock.now_ms()
+        for log in logs:
+            if log.fault is not None:
+                raise log.fault
+        firsts = [log.bounds.end for log in logs]
+        times = [max(now, log.last_timestamp) for log in logs]
+        sealed = spread.sealed(firsts, [log.bounds.epoch for log in logs], times)
+        numbers, ends = [log.number for log in logs], map(add, firsts, counts)
+        sequences = repeat(self._next_sequence)
+        entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times, sequences))
+        self._submit(entries, max([log.settings.durability for log in logs]), done, purpose)
+        return firsts
 
     def stage_raw(self, log: Log, data: Buffer, done: Done, purpose: Purpose = Purpose.PUBLISH) -> None:
         """Append a batch that carries its own offsets and epoch: it must begin at or behind the end of the log."""
@@ -136,8 +156,9 @@ class Engine:
             end=header.base_offset if header.base_offset > log.end else None,
             epoch=header.epoch if header.epoch != log.bounds.epoch else None,
         )
-        entries = [edit_entry(log.number, edit)] if edit != Edit() else []
-        entries.append(Entry(log.number, data, None, header.base_offset, end, header.count, *times))
+        entries = [edit_entry(log.number, edit, self._next_sequence)] if edit != Edit() else []
+        first, sequence = header.base_offset, self._next_sequence
+        entries.append(Entry(log.number, data, None, first, end, header.count, *times, sequence))
         self._submit(entries, log.settings.durability, done, purpose)
 
     def stage_edit(self, log: Log, edit: Edit, done: Done) -> None:
@@ -145,18 +166,20 @@ class Engine:
             raise log.fault
         if edit.start is not None and edit.start > log.end:
             raise OffsetOutOfRange(log.name, edit.start, log.start, log.end)
-        self._submit([edit_entry(log.number, edit)], Durability.COMMIT, done, Purpose.SETTLE)
+        self._submit([edit_entry(log.number, edit, self._next_sequence)], Durability.COMMIT, done, Purpose.SETTLE)
 
     def stage_truncate(self, log: Log, end: int, at_batch: int, head: Buffer | None, done: Done) -> None:
         """Cut the log at `end`. `at_batch` is the first offset of the batch that holds `end`, `head` that batch's
         part below it."""
         if not (log.start <= end <= log.end and at_batch <= end):
             raise OffsetOutOfRange(log.name, end, log.start, log.end)
-        entries = [edit_entry(log.number, Edit(end=at_batch))]
+        sequence = self._next_sequence
+        entries = [edit_entry(log.number, Edit(end=at_batch), sequence)]
         if head is not None:
             header = batches.read_header(head)
             times = header.base_timestamp, header.max_timestamp
-            entries.append(Entry(log.number, head, None, at_batch, batches.next_offset(head), header.count, *times))
+            following = batches.next_offset(head)
+            entries.append(Entry(log.number, head, None, at_batch, following, header.count, *times, sequence))
         self._submit(entries, Durability.COMMIT, done, Purpose.SETTLE)
 
     def stage_barrier(self, done: Done) -> None:
@@ -231,35 +254,37 @@ class Engine:
             raise TooLarge("the commit", size, self._options.journal.max_frame_bytes)
         frame = Frame(self._next_sequence, level, entries, size, done)
         self._next_sequence = FrameSequence(self._next_sequence + 1)
-        for entry in entries:
-            log = self.logs[entry.log]
-            frame.level = max(frame.level, log.waiting_level)
-            self.usage.tail += log.apply(entry, frame.sequence)
-            if entry.edit is None:
-                self.metrics.records += entry.records
-                self.metrics.batch_bytes += len(entry.data)
+        logs = [self.logs[entry.log] for entry in entries]
+        frame.level = max([level, *[log.waiting_level for log in logs]])
+        self.usage.tail += sum([log.apply(entry) for log, entry in zip(logs, entries, strict=True)])
+        self._count(entries)
         self._under_way.append((frame.sequence, purpose, size))
         self.usage.staged[purpose] += size
         self.commit.submit(frame)
         # Last: whoever is told that it is done may stage the next one, which comes behind it.
-        self._wait_for(frame)
+        self._wait_for(frame, logs)
 
-    def _wait_for(self, frame: Frame) -> None:
+    def _count(self, entries: list[Entry]) -> None:
+        self.metrics.records += sum([entry.records for entry in entries if entry.edit is None])
+        self.metrics.batch_bytes += sum([len(entry.data) for entry in entries if entry.edit is None])
+
+    def _wait_for(self, frame: Frame, logs: list[Log]) -> None:
         """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no
         holes."""
         self.metrics.frames += 1
         if frame.level is Durability.MEMORY:
             self._complete(frame)
             return
-        for entry in frame.entries:
-            log = self.logs[entry.log]
-            log.waiting_level, log.waiting_sequence = frame.level, frame.sequence
+        level, sequence = frame.level, frame.sequence
+        for log in logs:
+            log.waiting_level, log.waiting_sequence = level, sequence
         (self._waiting_for_sync if frame.level is Durability.COMMIT else self._waiting_for_write).append(frame)
 
     def _complete(self, frame: Frame) -> None:
+        logs, sequence = self.logs, frame.sequence
         for entry in frame.entries:
-            if (log := self.logs.get(entry.log)) is not None:
-                log.committed(entry, frame.sequence)
+            if (log := logs.get(entry.log)) is not None:
+                log.committed(entry, sequence)
         if frame.done is not None:
             frame.done(None)
 
@@ -321,13 +346,13 @@ class Engine:
 
     def _skip_lost_offsets(self) -> None:
         """An offset never names two messages: a log that may have lost acknowledged ones goes on far behind its end."""
-        entries = [
-            edit_entry(log.number, Edit(end=log.end + OFFSET_GAP))
-            for log in self.logs.values()
-            if log.settings.durability is not Durability.COMMIT and log.fault is None
+        logs = [
+            log for log in self.logs.values() if log.settings.durability is not Durability.COMMIT and log.fault is None
         ]
-        for i in range(0, len(entries), 10_000):
-            self._submit(entries[i : i + 10_000], Durability.COMMIT, lambda error: None, Purpose.SETTLE)
+        for i in range(0, len(logs), 10_000):
+            sequence = self._next_sequence
+            edits = [edit_entry(log.number, Edit(end=log.end + OFFSET_GAP), sequence) for log in logs[i : i + 10_000]]
+            self._submit(edits, Durability.COMMIT, lambda error: None, Purpose.SETTLE)
         self.commit.step(sync=True)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from penstock.core.errors import PenstockError
-from penstock.core.ports import Buffer
 from penstock.core.types import Durability, LogName, LogNumber, Sequence
 from penstock.log.bounds import Bounds
 from penstock.log.frames import Entry
@@ -14,13 +12,6 @@ from penstock.log.recent import RecentBatches
 from penstock.log.records import Edit, LogSettings
 
 NO_CUT = 1 << 63
-
-
-class TailBatch(NamedTuple):
-    sequence: Sequence
-    first: int
-    end: int
-    data: Buffer
 
 
 class Log:
@@ -52,8 +43,8 @@ class Log:
         """end of what is committed, in the sense of the log's durability"""
         self.on_commit: Callable[[], None] | None = None
         """called when there is more to read"""
-        self.tail: list[TailBatch] = []
-        """batches that may not be in the segment files yet, oldest first"""
+        self.tail: list[Entry] = []
+        """the batches that may not be in the segment files yet, oldest first"""
         self.recent = RecentBatches()
         self.last_timestamp = 0
         self.fault: PenstockError | None = None
@@ -91,13 +82,13 @@ class Log:
         from."""
         return self.written_sequence > self.list_sequence
 
-    def apply(self, entry: Entry, sequence: Sequence) -> int:
+    def apply(self, entry: Entry) -> int:
         """Fold an entry at once; what rests on it waits for its commit. By how many bytes the tail has grown."""
         if entry.edit is not None:
-            return -self._apply_edit(entry.edit, sequence)
+            return -self._apply_edit(entry.edit, entry.sequence)
         self.bounds.end = entry.end
         self.last_timestamp = entry.max_timestamp
-        self.tail.append(TailBatch(sequence, entry.first, entry.end, entry.data))
+        self.tail.append(entry)
         return len(entry.data)
 
     def hold(self, sequence: Sequence) -> None:
@@ -111,22 +102,27 @@ class Log:
 
     def committed(self, entry: Entry, sequence: Sequence) -> None:
         """The frame that held the entry is committed. What was cut off since does not count."""
-        self.free(sequence)
+        if sequence == self.waiting_sequence:
+            self.free(sequence)
         end = entry.end if entry.edit is None else entry.edit.end
         if end is not None and sequence >= self.cut_sequence:
-            self.high_watermark = max(self.high_watermark, end)
+            if end > self.high_watermark:
+                self.high_watermark = end
             if self.on_commit is not None:
                 self.on_commit()
 
-    def written(self, sequence: Sequence) -> list[TailBatch]:
+    def written(self, sequence: Sequence) -> list[Entry]:
         """Its segments hold what frames below `sequence` brought: let go of that part of the tail, which it returns."""
         self.written_sequence = sequence
         if self._cuts:
             self._cuts = [cut for cut in self._cuts if cut[0] >= sequence]
             self.files_end = min([end for _, end in self._cuts], default=NO_CUT)
-        keep = next((i for i, batch in enumerate(self.tail) if batch.sequence >= sequence), len(self.tail))
-        gone, self.tail = self.tail[:keep], self.tail[keep:]
-        return gone
+        tail = self.tail
+        keep = len(tail)
+        if tail and tail[-1].sequence >= sequence:
+            keep = next(i for i, batch in enumerate(tail) if batch.sequence >= sequence)
+        self.tail = tail[keep:]
+        return tail[:keep]
 
     def _apply_edit(self, edit: Edit, sequence: Sequence) -> int:
         freed_bytes = 0
@@ -142,7 +138,7 @@ class Log:
         self.bounds.apply(edit)
         return freed_bytes
 
-    def _keep(self, tail: list[TailBatch]) -> int:
+    def _keep(self, tail: list[Entry]) -> int:
         """Replaces the list, which others may be reading; how many bytes went."""
         before, self.tail = self.tail, tail
         return sum([len(batch.data) for batch in before]) - sum([len(batch.data) for batch in tail])

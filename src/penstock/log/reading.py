@@ -12,7 +12,8 @@ from penstock.core.errors import LogDamaged, NoSuchLog, OffsetOutOfRange
 from penstock.core.ports import Buffer, Disk
 from penstock.core.types import LogNumber
 from penstock.log.batch import next_offset, read_header
-from penstock.log.partition import Log, TailBatch
+from penstock.log.frames import Entry
+from penstock.log.partition import Log
 from penstock.log.sealed import SegmentMaps
 from penstock.log.segments import ActiveView, SealedSegment, WrittenView
 from penstock.log.walk import (
@@ -115,7 +116,7 @@ class LogReader:
                 yield data
             offset = next_offset(piece[-1])
 
-    def _retried(self, log: Log, action: Callable[[WrittenView, list[TailBatch], int], T]) -> T:
+    def _retried(self, log: Log, action: Callable[[WrittenView, list[Entry], int], T]) -> T:
         """A file can vanish between a look at the list and a look at the file; then the list has changed too."""
         while True:
             bounds = log.start, log.cut_sequence
@@ -141,7 +142,7 @@ class LogReader:
         return self._views.get(log.number) is view and bounds == (log.start, log.cut_sequence)
 
     def _read(
-        self, log: Log, offset: int, max_bytes: int, view: WrittenView, tail: list[TailBatch], files_end: int
+        self, log: Log, offset: int, max_bytes: int, view: WrittenView, tail: list[Entry], files_end: int
     ) -> list[Buffer]:
         end = log.visible_end
         if not log.start <= offset <= log.end:
@@ -156,9 +157,7 @@ class LogReader:
             _take_tail(gathering, tail, end)
         return gathering.batches
 
-    def _find_time(
-        self, log: Log, timestamp: int, view: WrittenView, tail: list[TailBatch], files_end: int
-    ) -> int | None:
+    def _find_time(self, log: Log, timestamp: int, view: WrittenView, tail: list[Entry], files_end: int) -> int | None:
         for open_segment in self._segments_at_time(log, view, timestamp, files_end):
             with open_segment() as source:
                 found = first_at_time(source, timestamp, log.start)
@@ -208,7 +207,7 @@ class LogReader:
         return learned
 
 
-def _take_tail(gathering: Gathering, tail: list[TailBatch], end: int) -> None:
+def _take_tail(gathering: Gathering, tail: list[Entry], end: int) -> None:
     for batch in tail:
         if batch.end > gathering.offset and (batch.end > end or not gathering.add(batch.data)):
             return

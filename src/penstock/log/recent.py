@@ -7,7 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.log.partition import Log, TailBatch
+    from penstock.log.frames import Entry
+    from penstock.log.partition import Log
 
 
 class RecentBatches:
@@ -16,13 +17,13 @@ class RecentBatches:
     __slots__ = ("_batches", "_head")
 
     def __init__(self) -> None:
-        self._batches: list[TailBatch] = []
+        self._batches: list[Entry] = []
         self._head = 0
 
-    def add(self, batch: TailBatch) -> None:
+    def add(self, batch: Entry) -> None:
         self._batches.append(batch)
 
-    def drop(self, batch: TailBatch) -> None:
+    def drop(self, batch: Entry) -> None:
         """It must be the oldest, unless all were cleared since."""
         if self._head < len(self._batches) and self._batches[self._head] is batch:
             self._head += 1
@@ -34,7 +35,7 @@ class RecentBatches:
         self._batches.clear()
         self._head = 0
 
-    def find(self, offset: int) -> TailBatch | None:
+    def find(self, offset: int) -> Entry | None:
         """The batch whose range holds the offset."""
         at = bisect_right(self._batches, offset, self._head, key=_first) - 1
         if at < self._head or offset >= self._batches[at].end:
@@ -51,18 +52,21 @@ class Recently:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes, self._bytes = limit_bytes, 0
-        self._order: deque[tuple[Log, TailBatch]] = deque()
+        # Side by side: a tuple of both would be an object more for the garbage collector.
+        self._logs: deque[Log] = deque()
+        self._batches: deque[Entry] = deque()
 
-    def add(self, log: Log, batches: list[TailBatch]) -> None:
+    def add(self, log: Log, batches: list[Entry]) -> None:
         for batch in batches:
             log.recent.add(batch)
-            self._order.append((log, batch))
+            self._logs.append(log)
+            self._batches.append(batch)
             self._bytes += len(batch.data)
-        while self._bytes > self._limit_bytes or len(self._order) > _MOST_BATCHES:
-            other, oldest = self._order.popleft()
+        while self._bytes > self._limit_bytes or len(self._batches) > _MOST_BATCHES:
+            other, oldest = self._logs.popleft(), self._batches.popleft()
             other.recent.drop(oldest)
             self._bytes -= len(oldest.data)
 
 
-def _first(batch: TailBatch) -> int:
+def _first(batch: Entry) -> int:
     return batch.first

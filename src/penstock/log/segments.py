@@ -113,7 +113,7 @@ class ActiveSegment:
         return self.written_bytes + self.pending_bytes
 
     def append(self, entry: Entry) -> None:
-        position = self.bytes
+        position = self.written_bytes + self.pending_bytes
         if not self.records:
             self.first_timestamp = entry.first_timestamp
         if not self.index.positions or position - self.index.positions[-1] >= INDEX_STEP_BYTES:

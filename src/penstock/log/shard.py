@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Clock
 from penstock.core.types import Epoch, LogName, LogNumber, Offset, Purpose, TimestampMs
 from penstock.log import batch as batches
+from penstock.log.admission import Admission
 from penstock.log.columns import Columns
 from penstock.log.commit import Progress
 from penstock.log.disk import DirectoryLock, RealDisk
@@ -29,6 +29,7 @@ from penstock.log.partition import Log
 from penstock.log.reading import LogReader
 from penstock.log.records import Edit, LogSettings
 from penstock.log.recovery import Recovered, recover, refuse_foreign
+from penstock.log.spread import Spread
 from penstock.log.table import publish_from
 from penstock.log.threads import StepThread
 
@@ -44,7 +45,6 @@ _LAST_CHECKPOINT_TRIES = 3
 _HEAVY_BYTES = 256 << 10
 # Enough to keep the keeper busy with large writes, little enough that the tail stays short.
 _KEEPER_WAKE_BYTES = 1 << 20
-_PURPOSES = tuple(Purpose)
 
 
 class Shard:
@@ -57,11 +57,8 @@ class Shard:
     ) -> None:
         """Use Shard.open()."""
         self._lock, self._engine, self._options = lock, engine, options
-        self._tail_limit_bytes = options.tail_limit_bytes
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[deque[tuple[int, asyncio.Future[None]]]] = [deque() for _ in Purpose]
-        self._let_in = 0
-        """of those who waited for room, how many may go on and have not run yet"""
+        self._admission = Admission(self._loop, engine.usage, options, lambda: self._closed or self._is_failed)
         self._turns: dict[LogNumber, asyncio.Future[None]] = {}
         """logs with a batch that is being compressed; done when the last commit in line is staged"""
         self._closing = asyncio.Event()
@@ -78,7 +75,7 @@ class Shard:
         self.floors: dict[LogNumber, Callable[[], int | None]] = {}
         """of a log that lets go of what is settled: the first offset that somebody has not settled"""
         self._table = publish_from(disk, engine.keeper)
-        engine.room = self._admit_waiting
+        engine.room = self._admission.admit_waiting
         engine.journal.make_space = self._wait_for_space
         engine.keeper.files.unlinked = self.reader.maps.forget
         engine.handed_over = self._count_handed
@@ -139,8 +136,8 @@ class Shard:
         """Append to any number of logs, all or nothing; the first offset of each part. `late` gives further small parts
         at the moment at which offsets are given away: what it sees as the end of a log is where the records will be."""
         size = sum([columns.bytes for _, columns in parts])
-        if not self._is_let_in(purpose, size):
-            await self._admitted(purpose, size)
+        if not self._admission.is_let_in(purpose, size):
+            await self._admission.admitted(purpose, size)
         if self._turns or _is_heavy(parts):
             return await self._commit_in_turn(parts, purpose, late)
         self._refuse(purpose)
@@ -153,20 +150,38 @@ class Shard:
         await future
         return offsets
 
-    def commit_now(self, late: LateParts, done: Done) -> bool:
+    async def commit_spread(self, spread: Spread) -> list[int]:
+        """commit() of one set of columns over many logs."""
+        size = spread.columns.bytes
+        if not self._admission.is_let_in(Purpose.PUBLISH, size):
+            await self._admission.admitted(Purpose.PUBLISH, size)
+        if self._turns or spread.is_compressed:
+            return list(map(int, await self._commit_in_turn(spread.parts(), Purpose.PUBLISH, None)))
+        self._refuse(Purpose.PUBLISH)
+        future: asyncio.Future[None] = self._loop.create_future()
+        offsets = self._engine.stage_spread(spread, partial(_resolve, future))
+        self._wake_storage()
+        await future
+        return offsets
+
+    def commit_now(self, late: Callable[[], Spread | Sequence[Part]], done: Done) -> bool:
         """Stage what `late` gives as a settlement, in this turn of the loop; `done` is called when it is committed, or
         with what went wrong. False, and `late` was not asked, if it would have to wait for room."""
-        if self._turns or not self._is_let_in(Purpose.SETTLE, 0):
+        if self._turns or not self._admission.is_let_in(Purpose.SETTLE, 0):
             return False
         self._refuse(Purpose.SETTLE)
-        self._engine.stage(late(), done, Purpose.SETTLE)
+        said = late()
+        if isinstance(said, Spread):
+            self._engine.stage_spread(said, done, Purpose.SETTLE)
+        else:
+            self._engine.stage(said, done, Purpose.SETTLE)
         self._wake_storage()
         return True
 
     def stage_now(self, parts: Sequence[Part], done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[Offset] | None:
         """As commit(), in this turn of the loop: what the parts refer to may change afterwards. `done` is called when
         it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
-        if self._turns or not self._is_let_in(purpose, sum([columns.bytes for _, columns in parts])):
+        if self._turns or not self._admission.is_let_in(purpose, sum([columns.bytes for _, columns in parts])):
             return None
         if _is_heavy(parts):
             return None
@@ -235,7 +250,7 @@ class Shard:
 
     async def append_raw(self, log: Log, data: Buffer, purpose: Purpose = Purpose.PUBLISH) -> None:
         """Append a batch that carries its own offsets and epoch, as a follower does."""
-        await self._admitted(purpose, len(data))
+        await self._admission.admitted(purpose, len(data))
         self._refuse(purpose)
         await self._done(lambda done: self._engine.stage_raw(log, data, done, purpose))
 
@@ -314,7 +329,7 @@ class Shard:
             await self.drain()
         self._closed = True
         await self._loop.run_in_executor(None, self._stop)
-        self._admit_waiting()
+        self._admission.admit_waiting()
 
     def retain(self, log: Log) -> None:
         """Retention of one log, now."""
@@ -393,42 +408,6 @@ class Shard:
             raise self._engine.commit.failure
         if purpose is Purpose.PUBLISH:
             self._engine.refuse_if_low()
-
-    async def _admitted(self, purpose: Purpose, size: int) -> None:
-        """Wait, in turn, until there is room for so many bytes."""
-        if self._is_let_in(purpose, size):
-            return
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._waiting[purpose].append((size, future))
-        try:
-            await future
-        finally:
-            if not future.cancelled():
-                self._let_in -= 1
-                self._loop.call_soon(self._admit_waiting)
-
-    def _is_let_in(self, purpose: Purpose, size: int) -> bool:
-        """At once. Those who wait come first, and those who were let in and have not run yet."""
-        return not (self._waiting[purpose] or self._let_in) and self._has_room(purpose, size)
-
-    def _has_room(self, purpose: Purpose, size: int) -> bool:
-        """One commit is always let in, however large; the frame limit bounds it."""
-        usage, options = self._engine.usage, self._options
-        staged = usage.staged[purpose]
-        budget, tail = options.publish_budget_bytes, self._tail_limit_bytes
-        if purpose is Purpose.SETTLE:
-            budget, tail = options.settle_budget_bytes, 2 * tail
-        return (staged == 0 or staged + size <= budget) and (usage.tail == 0 or usage.tail + size <= tail)
-
-    def _admit_waiting(self) -> None:
-        for purpose, waiting in zip(_PURPOSES, self._waiting, strict=True):
-            budget = 0
-            while waiting and (self._closed or self._is_failed or self._has_room(purpose, budget + waiting[0][0])):
-                size, future = waiting.popleft()
-                budget += size
-                if not future.done():
-                    self._let_in += 1
-                    future.set_result(None)
 
     @property
     def _is_failed(self) -> bool:

@@ -75,7 +75,10 @@ class WrittenLog:
             self._take_edit(entry.edit)
             return
         if entry.end > self.bounds.start:
-            self._take_batch(entry)
+            active = self.active
+            if active is None or self._is_full(active, entry):
+                active = self._begin_segment(entry)
+            active.append(entry)
         self.bounds.end = entry.end
 
     def flush(self) -> None:
@@ -136,15 +139,13 @@ class WrittenLog:
         self._files.write(segment.path, segment.written_bytes, buffers, segment.pending_bytes)
         segment.written()
 
-    def _take_batch(self, entry: Entry) -> None:
-        if self.active is not None and self._is_full(self.active, entry):
+    def _begin_segment(self, entry: Entry) -> ActiveSegment:
+        if self.active is not None:
             self.full.append(self.active)
-            self.active = None
-        if self.active is None:
-            now = self._clock.monotonic()
-            self.active = ActiveSegment(self.directory, entry.first, self.next_version, entry.first, now)
-            self.list_version += 1
-        self.active.append(entry)
+        now = self._clock.monotonic()
+        self.active = ActiveSegment(self.directory, entry.first, self.next_version, entry.first, now)
+        self.list_version += 1
+        return self.active
 
     def _is_full(self, active: ActiveSegment, entry: Entry) -> bool:
         too_large = active.bytes + len(entry.data) > self.settings.segment_bytes

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from penstock.broker.stored import StoredBatch, StoredCache
 from penstock.core.ports import Buffer
-from penstock.log.partition import Log, TailBatch
+from penstock.log.frames import Entry
+from penstock.log.partition import Log
 from penstock.log.shard import Shard
 
 _READ_BYTES = 64 << 10
@@ -73,10 +74,10 @@ class FollowedLog:
         return self._cache.keep(self._cached, first)
 
 
-def _in_tail(tail: list[TailBatch], offset: int) -> TailBatch | None:
+def _in_tail(tail: list[Entry], offset: int) -> Entry | None:
     place = bisect_right(tail, offset, key=_first) - 1
     return tail[place] if place >= 0 and offset < tail[place].end else None
 
 
-def _first(batch: TailBatch) -> int:
+def _first(batch: Entry) -> int:
     return batch.first

@@ -1,0 +1,64 @@
+"""Who may stage now: publishes and settlements have budgets of their own, and those who wait are let in in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from penstock.core.types import Purpose
+from penstock.log.engine import Usage
+from penstock.log.options import ShardOptions
+
+_PURPOSES = tuple(Purpose)
+
+
+class Admission:
+    """Used from the loop. Whoever is over (the shard is closed, or has failed) is let in, to be told so."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, usage: Usage, options: ShardOptions, is_over: Callable[[], bool]
+    ) -> None:
+        self._loop, self._usage, self._is_over = loop, usage, is_over
+        tail_bytes = options.tail_limit_bytes
+        self._limits = {
+            Purpose.PUBLISH: (options.publish_budget_bytes, tail_bytes),
+            Purpose.SETTLE: (options.settle_budget_bytes, 2 * tail_bytes),
+        }
+        self._waiting: list[deque[tuple[int, asyncio.Future[None]]]] = [deque() for _ in _PURPOSES]
+        self._let_in = 0
+        """of those who waited for room, how many may go on and have not run yet"""
+
+    async def admitted(self, purpose: Purpose, size: int) -> None:
+        """Wait, in turn, until there is room for so many bytes."""
+        if self.is_let_in(purpose, size):
+            return
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting[purpose].append((size, future))
+        try:
+            await future
+        finally:
+            if not future.cancelled():
+                self._let_in -= 1
+                self._loop.call_soon(self.admit_waiting)
+
+    def is_let_in(self, purpose: Purpose, size: int) -> bool:
+        """At once. Those who wait come first, and those who were let in and have not run yet."""
+        return not (self._waiting[purpose] or self._let_in) and self._has_room(purpose, size)
+
+    def admit_waiting(self) -> None:
+        """There may be room."""
+        for purpose, waiting in zip(_PURPOSES, self._waiting, strict=True):
+            budget = 0
+            while waiting and (self._is_over() or self._has_room(purpose, budget + waiting[0][0])):
+                size, future = waiting.popleft()
+                budget += size
+                if not future.done():
+                    self._let_in += 1
+                    future.set_result(None)
+
+    def _has_room(self, purpose: Purpose, size: int) -> bool:
+        """One commit is always let in, however large; the frame limit bounds it."""
+        usage = self._usage
+        staged, (budget, tail) = usage.staged[purpose], self._limits[purpose]
+        return (staged == 0 or staged + size <= budget) and (usage.tail == 0 or usage.tail + size <= tail)
