@@ -175,16 +175,17 @@ def test_handlers_that_raise_at_any_moment_harm_nothing(directory: Path) -> None
         for number in range(300):
             message = messages.get(timeout=0) if number % 2 else None
             try:
-                signal.setitimer(signal.ITIMER_REAL, 0.00002 + 0.00001 * (number % 60))
-                if message is not None:
-                    message.ack()
-                    acked.add(message.id)
-                else:
-                    known.add(db.put("orders", b"%d" % number))
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.00002 + 0.00001 * (number % 60))
+                    if message is not None:
+                        message.ack()
+                        acked.add(message.id)
+                    else:
+                        known.add(db.put("orders", b"%d" % number))
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
             except Interrupt:
                 interrupted += 1
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         messages.close()
         assert interrupted
