@@ -16,7 +16,7 @@ DEV_STAMP := $(VENV)/.package-installed
 .DEFAULT_GOAL := help
 # The last lines of `make test` are those of its last pytest run, with -j too.
 .NOTPARALLEL:
-.PHONY: help dev build lint check test test-pure sim soak bench run tour annotate sizes clean
+.PHONY: help dev build lint check test test-pure peers sim soak bench run tour annotate sizes clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,8 +51,11 @@ lint: $(DEV_STAMP)  ## ruff (rules and format), mypy, layering
 check: lint  ## lint, unit and property tests: under 3 minutes, before every commit
 	$(PY) -m pytest -m 'not faults' $(QUICK_TESTS)
 
-test: lint test-pure  ## everything: lint, uncompiled kernels, then all tests with faults and installation
+test: lint test-pure peers  ## everything: lint, uncompiled kernels, then all tests with faults and installation
 	$(PY) -m pytest
+
+peers: $(TOOLS_STAMP)  ## programs that tests hold Penstock against, from Debian's packages; tests say which are absent
+	-$(PY) scripts/install_peers.py mosquitto chromium
 
 test-pure: $(DEV_STAMP)  ## the tests of kernels, batches and log on uncompiled kernels
 	PENSTOCK_PURE=1 $(PY) -m pytest -m 'not faults' $(PURE_TESTS)
