@@ -100,10 +100,14 @@ class RunningGateway:
         """Turns of the loop until it holds; the deadline of `wait` is that of the test."""
 
         async def run() -> None:
-            while not is_so():
+            while not is_so():  # noqa: ASYNC110 - what is waited for tells nobody
                 await asyncio.sleep(0.002)
 
         self.wait(run())
+
+    def left_with(self, connections: int) -> None:
+        """So many are there, and what follows from the going of others is done."""
+        self.until(lambda: self.gateway.connection_count == connections and not self.gateway._tasks)
 
     def settle(self) -> None:
         """What was received is committed, settlements and dead letters included."""
@@ -233,8 +237,9 @@ class RunningGateway:
 
     # The broker
 
-    def declare(self, name: str = "q", partitions: int = 1, **settings: object) -> Queue:
-        return self.wait(self.broker.declare({"name": name, "partitions": partitions, **settings}))
+    def declare(self, name: str = "q", **settings: object) -> Queue:
+        """With one partition unless they say otherwise."""
+        return self.wait(self.broker.declare({"name": name, "partitions": 1} | settings))
 
     def messages_in(self, queue: str) -> int:
         """How many it has, settled or not; 0 if there is no such queue."""

@@ -53,8 +53,9 @@ class Receiver:
     """what it gets: topics that begin like one of these"""
     is_queue: bool = False
     arrivals: list[Arrival] = field(default_factory=list)
-    settled: dict[str, int] = field(default_factory=dict)
-    """places whose settlement was acknowledged, and how many arrivals there were by then"""
+    settled: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """places whose settlement was acknowledged: how many arrivals there were by then, and a connection over which it
+    may come all the same"""
 
     def gets(self, topic: str) -> bool:
         return topic.startswith(self.topics)
@@ -100,8 +101,10 @@ class History:
         receiver.arrivals.append(arrival)
         self.events += 1
 
-    def settled(self, receiver: Receiver, place: str) -> None:
-        receiver.settled[place] = len(receiver.arrivals)
+    def settled(self, receiver: Receiver, place: str, connection: int = -1) -> None:
+        """`connection`: the one over which the settlement was sent again. The server may have had the message on its
+        way there already, and the settlement was good for that delivery too."""
+        receiver.settled[place] = len(receiver.arrivals), connection
         self.events += 1
 
     def missing(self, receiver: Receiver) -> list[str]:
@@ -152,8 +155,9 @@ class History:
     def _check_settled(self, receiver: Receiver) -> None:
         """What was settled for ever does not come again."""
         for number, arrival in enumerate(receiver.arrivals):
-            known = receiver.settled.get(arrival.place)
-            require(known is None or number < known, f"{arrival} came to {receiver.name} after it was settled")
+            before, connection = receiver.settled.get(arrival.place, (len(receiver.arrivals), -1))
+            is_allowed = number < before or arrival.connection == connection
+            require(is_allowed, f"{arrival} came to {receiver.name} after it was settled")
 
     def _check_order(self, receiver: Receiver) -> None:
         """Each stream as it was sent, if one looks at the first time that each message came."""

@@ -158,6 +158,8 @@ class Client:
 
     def send(self, *packets: Packet) -> None:
         assert self._writer is not None
+        if self._writer.is_closing():
+            return  # the reader is about to see that
         self._writer.write(b"".join(encode(packet, self.version) for packet in packets))
 
     def leave(self) -> None:

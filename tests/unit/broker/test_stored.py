@@ -31,3 +31,12 @@ def test_of_one_partition_the_last_few_stay() -> None:
 def test_one_batch_is_kept_however_large() -> None:
     cache, cached = StoredCache(limit_bytes=10), list[StoredBatch]()
     assert cache.keep(cached, stored(0)) in cached
+
+
+def test_small_batches_are_bounded_in_number() -> None:
+    """As objects they take many times their bytes."""
+    cache, lists = StoredCache(), [list[StoredBatch]() for _ in range(9_000)]
+    for number, cached in enumerate(lists):
+        cache.keep(cached, stored(number, 1))
+    assert [] in lists
+    assert lists[-1] != []

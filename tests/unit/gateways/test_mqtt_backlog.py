@@ -6,6 +6,7 @@ from array import array
 from pathlib import Path
 
 import pytest
+from tests.support.broker import LARGE
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_gateway import RunningGateway, Setup, running
 
@@ -190,7 +191,7 @@ def test_retained_messages_come_whole_however_little_may_wait(tmp_path: Path, li
 
 def test_many_retained_messages_reach_a_reader_that_stops_in_between(tmp_path: Path) -> None:
     options = MqttOptions(sys_interval_s=0, max_outbound_bytes=50_000)
-    with running(tmp_path, Setup(options)) as mqtt:
+    with running(tmp_path, Setup(options, shard=LARGE)) as mqtt:
         payloads = retain(mqtt, 300, 20_000)
         client = mqtt.client("slow")
         client.subscribe("r/#", qos=0)

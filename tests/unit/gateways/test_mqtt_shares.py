@@ -135,7 +135,7 @@ def test_members_away_get_nothing_while_another_is_there(mqtt: RunningGateway) -
     for member in (away, here):
         member.subscribe(SHARE, qos=1)
     away.disconnect()
-    mqtt.until(lambda: mqtt.gateway.connection_count == 1)
+    mqtt.left_with(1)
     publish(mqtt, numbered(4))
     here.expect_payloads(numbered(4))
 
@@ -155,7 +155,7 @@ def test_what_a_member_leaves_behind_is_kept_for_a_lasting_one_that_is_away(mqtt
     for member in (away, here):
         member.subscribe(SHARE, qos=1)
     away.disconnect()
-    mqtt.until(lambda: mqtt.gateway.connection_count == 1)
+    mqtt.left_with(1)
     publish(mqtt, numbered(2))
     here.expect(Publish)
     here.expect(Publish)
@@ -199,7 +199,7 @@ def test_a_session_that_ends_while_away_leaves_the_share(mqtt: RunningGateway) -
     away = mqtt.lasting("away")
     away.subscribe(SHARE, qos=1)
     away.disconnect()
-    mqtt.until(lambda: mqtt.gateway.connection_count == 0)
+    mqtt.left_with(0)
     mqtt.advance(LONG_S + 1)
     assert len(mqtt.gateway.registry) == 0
     assert mqtt.gateway.subscription_count == 0

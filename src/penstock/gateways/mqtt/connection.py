@@ -225,6 +225,11 @@ class Connection:
         if self.gateway.options.queued_policy.value == "disconnect":
             self.disconnect(ReasonCode.QUOTA_EXCEEDED, "too many messages wait for this client")
 
+    def stop_listening(self) -> None:
+        """What the client sends from now on is not taken."""
+        if not self.is_ended:
+            self._transport.pause_reading()
+
     def disconnect(self, reason: ReasonCode, detail: str = "") -> None:
         """Tell the client why, as far as its version can, and close."""
         if self.is_open and self.version is Version.V5:
@@ -292,7 +297,7 @@ def _both(
 async def _in_turn(first: Coroutine[None, None, None], second: Coroutine[None, None, None]) -> None:
     try:
         await first
-    except asyncio.CancelledError:
+    except BaseException:
         second.close()
         raise
     await second

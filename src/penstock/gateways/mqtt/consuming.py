@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock.mqtt")
 
 _FOR_EVER_S = 86_400.0
+_ANY_NUMBER = 1 << 30
 _ROW_BITS = 24
+# Asked for before it is known how large messages of the queue are.
+_FIRST_MESSAGES = 32
 
 
 class QueueConsumer:
@@ -50,6 +53,8 @@ class QueueConsumer:
         self._left: dict[int, int] = {}
         """of a delivery: how many were not answered yet"""
         self._next = 0
+        self._at_once = _FIRST_MESSAGES
+        """so many messages that they are not larger than what the client may leave lying"""
         self._room = asyncio.Event()
         self._task = connection.gateway.loop.create_task(self._run())
         self._task.add_done_callback(self._ended)
@@ -63,23 +68,22 @@ class QueueConsumer:
         return self._group
 
     async def _run(self) -> None:
-        batch = self.queue.settings.performance.batch_size
         while not self.member.is_closed:
-            room = await self._has_room(batch)
+            room = min(await self._has_room(), self._at_once)
             for delivery in await self.member.receive(room, _FOR_EVER_S):
-                await self._send_all(delivery, batch)
+                await self._send_all(delivery)
 
-    async def _has_room(self, batch: int) -> int:
+    async def _has_room(self) -> int:
         """How many the client may be sent now; waits until that is at least one."""
         sender = self._connection.sender
-        while (room := sender.room if self._qos else (0 if sender.is_behind else batch)) <= 0:
+        while (room := sender.room if self._qos else (0 if sender.is_behind else _ANY_NUMBER)) <= 0:
             self._room.clear()
             await self._room.wait()
-        return min(room, batch)
+        return room
 
-    async def _send_all(self, delivery: Delivery, batch: int) -> None:
+    async def _send_all(self, delivery: Delivery) -> None:
         """Between asking for messages and getting them the client may have been sent others: then some wait."""
-        while (room := await self._has_room(batch)) < len(delivery):
+        while (room := await self._has_room()) < len(delivery):
             self._send(_part(delivery, 0, room))
             delivery = _part(delivery, room, len(delivery))
         self._send(delivery)
@@ -87,6 +91,8 @@ class QueueConsumer:
     def _send(self, delivery: Delivery) -> None:
         """There must be room."""
         packets, oversized = self._packets.encode(delivery, self._qos, self._connection.gateway.broker.now())
+        batch, limit_bytes = self.queue.settings.performance.batch_size, self._connection.outbox.limit_bytes
+        self._at_once = max(1, min(batch, limit_bytes * len(delivery) // (len(packets.data) + 1)))
         places: Sequence[int] = range(len(delivery))
         if oversized:
             self._give_up(delivery, oversized)

@@ -68,7 +68,7 @@ class MqttGateway:
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.fanout = FanOut(options.shared_strategy, broker.now)
         self._routers: dict[str, Router] = {"default": Router()}
-        self.intake = Intake(broker, self._routers, self.fanout, sessions, retained)
+        self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
         self.settlements = Settlements(broker)
         self.admin = Admin(broker)
         self.publisher = broker.publisher()
@@ -219,6 +219,9 @@ class MqttGateway:
     async def drain(self) -> None:
         """No new clients; those that are there are told, and what they sent is committed and answered."""
         self.is_closing = True
+        for connection in self.connections:
+            if connection.is_open:
+                connection.stop_listening()
         while any(connection.has_unanswered for connection in self._connections):
             await self.broker.shard.drain()
             await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -61,9 +61,9 @@ class Intake:
     """Of all connections."""
 
     def __init__(
-        self, broker: Broker, routers: dict[str, Router], fanout: FanOut, sessions: Sessions, retained: Retained
+        self, broker: Broker, router: Callable[[str], Router], fanout: FanOut, sessions: Sessions, retained: Retained
     ) -> None:
-        self._broker, self._routers, self._fanout = broker, routers, fanout
+        self._broker, self._router, self._fanout = broker, router, fanout
         self._sessions, self._retained = sessions, retained
         self.received = self.refused = 0
         self.retaining = 0
@@ -115,7 +115,7 @@ class Intake:
             done(error)
 
     def _plan(self, arrived: Arrived, publication: Publication) -> Plan:
-        router = self._routers[publication.namespace]
+        router = self._router(publication.namespace)
         routes: list[Route] = [router.route(topic) for topic in arrived.topics]
         return self._fanout.plan(arrived, routes, publication.session)
 

@@ -74,10 +74,10 @@ class Flusher:
 
 
 class Outbox:
-    __slots__ = ("_chunks", "_flusher", "_gathered_bytes", "_limit_bytes", "_transport", "is_paused")
+    __slots__ = ("_chunks", "_flusher", "_gathered_bytes", "_transport", "is_paused", "limit_bytes")
 
     def __init__(self, transport: Transport, flusher: Flusher, limit_bytes: int) -> None:
-        self._transport, self._flusher, self._limit_bytes = transport, flusher, limit_bytes
+        self._transport, self._flusher, self.limit_bytes = transport, flusher, limit_bytes
         self._chunks: list[Buffer] = []
         self._gathered_bytes = 0
         self.is_paused = False
@@ -90,7 +90,7 @@ class Outbox:
     @property
     def is_clogged(self) -> bool:
         """More waits than the peer may leave lying: what can be dropped is, what can wait does."""
-        return self.is_paused and self.waiting_bytes > self._limit_bytes
+        return self.is_paused and self.waiting_bytes > self.limit_bytes
 
     def write(self, data: Buffer) -> None:
         """Nothing may change the data afterwards."""
@@ -98,6 +98,9 @@ class Outbox:
             self._flusher.add(self)
         self._chunks.append(data)
         self._gathered_bytes += len(data)
+        if self._gathered_bytes > self.limit_bytes:
+            # Else nobody knows before the end of the turn that the peer does not take it.
+            self.flush()
 
     def flush(self) -> None:
         chunks, self._chunks, self._gathered_bytes = self._chunks, [], 0

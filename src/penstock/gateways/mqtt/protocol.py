@@ -4,6 +4,7 @@ there whole."""
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections.abc import Coroutine
 from time import monotonic
@@ -179,8 +180,10 @@ class MqttProtocol(asyncio.BufferedProtocol):
         """Look at nothing else of the client until the work is done."""
         if work is None:
             return
-        assert self._transport is not None
+        assert self._transport is not None and self._connection is not None
         self._transport.pause_reading()
+        # Whoever is not listened to is not silent.
+        self._connection.heard_s = math.inf
         self._waiting = asyncio.get_running_loop().create_task(work)
         self._waiting.add_done_callback(self._waited)
 
@@ -190,10 +193,11 @@ class MqttProtocol(asyncio.BufferedProtocol):
         assert connection is not None and self._transport is not None
         if task.cancelled():
             return
+        connection.heard_s = monotonic()
         error = task.exception()
         if error is not None:
             connection.broke(error)
-        if connection.is_ended:
+        if connection.is_ended or self._gateway.is_closing:
             return
         if self._filled:
             self._look_again()

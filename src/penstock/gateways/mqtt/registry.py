@@ -20,7 +20,7 @@ from penstock.core.errors import PenstockError
 from penstock.gateways.mqtt.intake import Publication
 from penstock.gateways.mqtt.session import Session
 from penstock.gateways.mqtt.stored_feed import awaited
-from penstock.gateways.mqtt.subscribing import resubscribe
+from penstock.gateways.mqtt.subscribing import drop_forbidden, resubscribe
 from penstock.gateways.mqtt.subscription import Subscription
 from penstock.gateways.mqtt.wills import arrived_will, stored_will
 from penstock.queues.names import queue_address
@@ -40,6 +40,8 @@ class Registry:
         self._gateway = gateway
         self._sessions: dict[_Key, Session] = {}
         self._locks: dict[_Key, asyncio.Lock] = {}
+        self._wills: set[StoredSession] = set()
+        """whose will is being published"""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -122,7 +124,7 @@ class Registry:
             stored, expiry_s=expiry_s, owner=identity.name, will=stored_will(packet.will)
         )
         session.expiry_s = expiry_s
-        session.outgoing = awaited(stored, session.outgoing if hasattr(session, "outgoing") else None)
+        session.outgoing = awaited(stored)
         session.incoming = Incoming(self._receive_maximum(packet.version), stored.held)
 
     async def _begin(self, key: _Key, packet: Connect, identity: Identity, expiry_s: int) -> Session:
@@ -165,8 +167,11 @@ class Registry:
         """After CONNACK: what waits, and the queues that the client consumed."""
         if session.stored is None:
             return
+        is_narrowed = await drop_forbidden(connection)
+        if connection.is_ended:
+            return
         if connection.deliveries.feed is not None:
-            connection.deliveries.feed.start()
+            connection.deliveries.feed.start(is_narrowed)
         await resubscribe(connection, session.stored.subscriptions)
 
     def abandoned(self, session: Session) -> None:
@@ -249,12 +254,16 @@ class Registry:
                 await self._end(found)
 
     async def _publish_will(self, stored: StoredSession) -> None:
-        if stored.will is None:
+        if stored.will is None or stored in self._wills:
             return
-        arrived = arrived_will(stored.will, self._gateway.broker.now())
-        found = self._sessions.get((stored.namespace, stored.client_id))
-        part = self._gateway.sessions.will_part(stored)
-        await self._publish(Publication(arrived, found, self._gateway.publisher, stored.namespace, parts=[part]))
+        self._wills.add(stored)
+        try:
+            arrived = arrived_will(stored.will, self._gateway.broker.now())
+            found = self._sessions.get((stored.namespace, stored.client_id))
+            part = self._gateway.sessions.will_part(stored)
+            await self._publish(Publication(arrived, found, self._gateway.publisher, stored.namespace, parts=[part]))
+        finally:
+            self._wills.discard(stored)
 
     async def _publish(self, publication: Publication) -> None:
         try:

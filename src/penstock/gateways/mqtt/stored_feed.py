@@ -22,14 +22,10 @@ _BYTES_AT_ONCE = 256 << 10
 _PUBLISH, _DUP, _RETAIN_FLAG = 0x30, 0x08, 0x04
 
 
-def awaited(stored: StoredSession, before: Outgoing | None = None) -> Outgoing:
-    """The identifiers that the client may know from its last connection. Those of QoS 2 that were not the session's,
-    as queues', are not sent again, but the client may hold them: they are released."""
-    waits = {each.packet_id: _awaits(each.qos, each.is_received) for each in stored.outgoing}
-    for packet_id, awaits in before.awaited() if before is not None else ():
-        if awaits is not Awaits.PUBACK:
-            waits.setdefault(packet_id, Awaits.PUBCOMP)
-    return Outgoing.restore(waits.items())
+def awaited(stored: StoredSession) -> Outgoing:
+    """The identifiers that the client may know from its last connection."""
+    waits = [(each.packet_id, _awaits(each.qos, each.is_received)) for each in stored.outgoing]
+    return Outgoing.restore(waits)
 
 
 def _awaits(qos: int, is_received: bool) -> Awaits:
@@ -46,6 +42,7 @@ class StoredFeed:
         self._message_ids: dict[int, int] = {}
         """of the packet identifiers under way"""
         self._qos_2: set[int] = set()
+        self._is_narrowed = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -53,13 +50,14 @@ class StoredFeed:
         """(packet identifier, message) of QoS 1, in the order in which they were sent."""
         return [pair for pair in self._message_ids.items() if pair[0] not in self._qos_2]
 
-    def start(self) -> None:
-        """After CONNACK: PUBREL for what the client has, then what it was sent and did not confirm, then the rest."""
+    def start(self, is_narrowed: bool) -> None:
+        """After CONNACK: PUBREL for what the client has, then what it was sent and did not confirm, then the rest. With
+        `is_narrowed`, rules allow less than when messages were stored: each is looked at."""
+        self._is_narrowed = is_narrowed
         stored, outgoing = self._stored, self._connection.session.outgoing
         released = outgoing.resume(self._connection.login.receive_maximum)
         if released:
-            acks = encode_acks(PacketType.PUBREL, array("i", released), None, self._connection.session.version)
-            self._connection.outbox.write(acks)
+            self._release(released)
         for each in stored.outgoing:
             self._message_ids[each.packet_id] = each.message_id
             if each.qos == 2:
@@ -150,15 +148,34 @@ class StoredFeed:
     async def _resend(self) -> None:
         outgoing = self._connection.session.outgoing
         while ids := outgoing.resends():
-            for taken in await self._stored.look_up([self._message_ids[packet_id] for packet_id in ids]):
+            wanted = {self._message_ids[packet_id]: packet_id for packet_id in ids}
+            for taken in await self._stored.look_up(list(wanted)):
                 packets, message_ids = self._packets(taken, _DUP)
-                wanted = {self._message_ids[packet_id]: packet_id for packet_id in ids}
                 data = bytearray(packets.data)
-                patch_packet_ids(data, packets.id_positions, array("i", [wanted[number] for number in message_ids]))
+                named = [wanted.pop(number) for number in message_ids]
+                patch_packet_ids(data, packets.id_positions, array("i", named))
                 self._connection.outbox.write(data)
+            if wanted:
+                self._give_up(list(wanted.values()))
+
+    def _give_up(self, packet_ids: list[int]) -> None:
+        """Messages that are not there any more, or are too large for the client now. It may hold their identifiers."""
+        self._connection.session.outgoing.abandon(packet_ids)
+        released = [packet_id for packet_id in packet_ids if packet_id in self._qos_2]
+        for packet_id in packet_ids:
+            if packet_id not in self._qos_2:
+                del self._message_ids[packet_id]
+        if released:
+            self._release(released)
+
+    def _release(self, packet_ids: list[int]) -> None:
+        version = self._connection.session.version
+        self._connection.outbox.write(encode_acks(PacketType.PUBREL, array("i", packet_ids), None, version))
 
     def _packets(self, taken: Taken, dup: int = 0) -> tuple[Packets, list[int]]:
-        """Without those that are too large for the client, which are done with."""
+        """Without those that are too large for the client, or that it may not have, which are done with."""
+        if self._is_narrowed:
+            taken = self._allowed(taken)
         batch = taken.stored.batch
         spans = array("q", bytes(8 * SPAN_WORDS * len(taken.rows)))
         batch_spans(batch.body, batch.layout, taken.rows, spans)
@@ -172,6 +189,18 @@ class StoredFeed:
             self._stored.settle([message_ids[place] for place in oversized])
             message_ids = [number for place, number in enumerate(message_ids) if place not in set(oversized)]
         return packets, message_ids
+
+    def _allowed(self, taken: Taken) -> Taken:
+        may_receive, batch = self._connection.permissions.may_receive, taken.stored.batch
+        kept = [place for place, row in enumerate(taken.rows) if may_receive(batch.topic(row) or b"")]
+        gone = set(taken.message_ids) - {taken.message_ids[place] for place in kept}
+        self._stored.settle(sorted(gone))
+        return Taken(
+            taken.stored,
+            array("i", [taken.rows[place] for place in kept]),
+            array("q", [taken.message_ids[place] for place in kept]),
+            bytearray([taken.flags[place] for place in kept]),
+        )
 
     def _identifiers(self, taken: Taken) -> list[bytes] | None:
         """Subscription identifiers of each row, as the session has them now."""
@@ -200,7 +229,9 @@ class StoredFeed:
             self._stored.completed(mine)
 
     def close(self) -> None:
-        self._stored.listener = None
+        """The session may have another connection by now, which listens."""
+        if self._stored.listener == self.pump:
+            self._stored.listener = None
         if self._task is not None:
             self._task.cancel()
 

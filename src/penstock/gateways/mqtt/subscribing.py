@@ -64,6 +64,9 @@ async def _subscribe(
     stored: dict[str, StoredSubscription],
     retained: list[Subscription],
 ) -> ReasonCode:
+    if connection.is_ended:
+        # While a filter before it was waited for; nobody would end this subscription.
+        return ReasonCode.UNSPECIFIED_ERROR
     refusal = _refusal(connection, wanted)
     if refusal is not None:
         return refusal
@@ -138,13 +141,16 @@ def _is_allowed(connection: Connection, filter: str) -> bool:
     return connection.permissions.may_subscribe(filter)
 
 
-async def drop_forbidden(connection: Connection) -> None:
-    """Subscriptions that rules of now do not allow."""
-    filters = [*connection.session.subscriptions, *connection.deliveries.consumers]
+async def drop_forbidden(connection: Connection) -> bool:
+    """Subscriptions that rules of now do not allow; whether there were any."""
+    stored = connection.session.stored
+    filters = dict.fromkeys([*connection.session.subscriptions, *connection.deliveries.consumers])
+    filters |= dict.fromkeys(stored.subscriptions if stored is not None else ())
     gone = [filter for filter in filters if not _is_allowed(connection, filter)]
     if gone:
         logger.info("subscriptions ended by a rule client=%s count=%d", connection.name, len(gone))
         await _drop(connection, gone)
+    return bool(gone)
 
 
 def _options_byte(wanted: Wanted, qos: int) -> int:
@@ -169,7 +175,8 @@ async def _drop(connection: Connection, filters: Iterable[str]) -> list[ReasonCo
             router.remove(subscription)
         if consumer is not None:
             consumer.close()
-        is_known = subscription is not None or consumer is not None
+        is_stored = session.stored is not None and filter in session.stored.subscriptions
+        is_known = subscription is not None or consumer is not None or is_stored
         reasons.append(ReasonCode.SUCCESS if is_known else ReasonCode.NO_SUBSCRIPTION_EXISTED)
         if is_known:
             gone.append(filter)
