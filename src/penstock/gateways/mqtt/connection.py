@@ -145,11 +145,9 @@ class Connection:
         kind = heads[0] >> 4
         if heads.count(heads[0]) == len(heads):
             # What is nearly always so.
-            return (
-                self._take_publishes(data, None, start == 0)
-                if kind == names.PUBLISH
-                else self._take_kind(PacketType(kind), None)
-            )
+            if kind == names.PUBLISH:
+                return self._take_publishes(data, None, start == 0)
+            return self._take_kind(PacketType(kind), None)
         found = array("i", bytes(4 * len(heads)))
         work = None
         for kind in _ACKNOWLEDGEMENTS:
