@@ -7,6 +7,7 @@ import secrets
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.codecs.mqtt.errors import ProtocolError
 from penstock.codecs.mqtt.reasons import ReasonCode
@@ -30,6 +31,16 @@ _ALWAYS = (
 _OF_PROPERTIES = (names.PROPERTIES_START, names.PROPERTIES_END, names.EXPIRY_AT, names.ALIAS_AT)
 
 
+class Verbatim(NamedTuple):
+    """Packets that say nothing that is between a client and its server only, one behind the other from the beginning
+    of the receive buffer."""
+
+    version: int
+    ends: array[int]
+    id_positions: array[int]
+    """of all of them; says nothing without QoS"""
+
+
 @dataclass(slots=True)
 class Arrived:
     """`columns` refer to the receive buffer: until the next receive. `topics` are those of their topic_index."""
@@ -41,6 +52,8 @@ class Arrived:
     packet_ids: array[int]
     """0 where there is none"""
     has_user_properties: bool
+    verbatim: Verbatim | None = None
+    """the packets as they came, if they can go out like that"""
 
     def picked(self, wanted: array[int]) -> Arrived:
         """Some of the rows, over the same buffer and with the same topics."""
@@ -72,9 +85,12 @@ class Arrivals:
         aliases: dict[int, bytes],
         alias_maximum: int,
         now_ms: int,
+        version: int,
+        is_first: bool,
     ) -> Arrived:
         """The PUBLISH rows of the last scan: all, or those with the `wanted` numbers. `aliases` are the connection's,
-        and are brought up to date. ProtocolError for one that was never told."""
+        and are brought up to date. ProtocolError for one that was never told. `is_first`: the rows begin where the data
+        does."""
 
         heads, present, packet_ids, starts, ends, value_starts, value_ends = _columns(scanner, wanted, _ALWAYS)
         count = len(heads)
@@ -91,7 +107,9 @@ class Arrivals:
             spans = Spans(starts, ends).take(self._firsts[:distinct])
             topics = [bytes(data[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
         columns = Columns(count, source, Spans(value_starts, value_ends), topic_index=index, topics=spans)
-        has_user_properties = False
+        has_user_properties, verbatim = False, None
+        if wanted is None and is_first and not self._any(present, names.HOP_BY_HOP):
+            verbatim = Verbatim(version, value_ends, ends)
         if self._any(present, _ANY):
             first, last, expiry_at, alias_at = _columns(scanner, wanted, _OF_PROPERTIES)
             properties = Spans(first, last)
@@ -99,7 +117,7 @@ class Arrivals:
             has_user_properties = self._any(present, names.HAS_USER_PROPERTIES)
             if has_user_properties:
                 self._take_key(columns, properties)
-        return Arrived(columns, topics, heads.tobytes()[::4], packet_ids, has_user_properties)
+        return Arrived(columns, topics, heads.tobytes()[::4], packet_ids, has_user_properties, verbatim)
 
     def _any(self, present: array[int], bits: int) -> bool:
         return mqtt_rows.pick_rows(present, bits, 0, self._found) < len(present)

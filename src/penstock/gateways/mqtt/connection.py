@@ -139,15 +139,15 @@ class Connection:
                 raise ProtocolError(f"a client sent {packet.type.name}", version=self.version)
         return None
 
-    def take_rows(self, data: memoryview) -> Coroutine[None, None, None] | None:
-        """The packets of the last scan."""
+    def take_rows(self, data: memoryview, start: int) -> Coroutine[None, None, None] | None:
+        """The packets of the last scan, which began at `start`."""
         heads = self.gateway.scanner.column(names.HEAD)
         kind = heads[0] >> 4
         if heads.count(heads[0]) == len(heads):
             # What is nearly always so.
-            return (
-                self._take_publishes(data, None) if kind == names.PUBLISH else self._take_kind(PacketType(kind), None)
-            )
+            if kind == names.PUBLISH:
+                return self._take_publishes(data, None, start == 0)
+            return self._take_kind(PacketType(kind), None)
         found = array("i", bytes(4 * len(heads)))
         work = None
         for kind in _ACKNOWLEDGEMENTS:
@@ -156,13 +156,22 @@ class Connection:
                 work = _both(work, self._take_kind(kind, found[:count]))
         count = mqtt_rows.pick_rows(heads, _KIND, names.PUBLISH << 4, found)
         if count:
-            work = _both(work, self._take_publishes(data, None if count == len(heads) else found[:count]))
+            work = _both(work, self._take_publishes(data, None if count == len(heads) else found[:count], start == 0))
         return work
 
-    def _take_publishes(self, data: memoryview, wanted: array[int] | None) -> Coroutine[None, None, None] | None:
+    def _take_publishes(
+        self, data: memoryview, wanted: array[int] | None, is_first: bool
+    ) -> Coroutine[None, None, None] | None:
         gateway = self.gateway
         arrived = gateway.arrivals.take(
-            data, gateway.scanner, wanted, self._aliases, self.alias_maximum, gateway.broker.now()
+            data,
+            gateway.scanner,
+            wanted,
+            self._aliases,
+            self.alias_maximum,
+            gateway.broker.now(),
+            self.session.version,
+            is_first,
         )
         wait_s = self.rates.messages.spend(arrived.columns.count)
         work = self.publishes.take(arrived)

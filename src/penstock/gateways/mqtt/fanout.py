@@ -123,6 +123,8 @@ class FanOut:
         return True
 
     def encode(self, arrived: Arrived, manner: Manner, rows: array[int], aliases: array[int] | None = None) -> Packets:
+        if aliases is None and len(rows) == len(arrived.heads) and (same := _verbatim(arrived, manner)) is not None:
+            return same
         spans = spans_of(arrived.columns, rows)
         heads = arrived.heads if len(rows) == len(arrived.heads) else bytes([arrived.heads[row] for row in rows])
         return self.encode_spans(arrived.columns.source, spans, heads, manner, aliases)
@@ -198,6 +200,21 @@ def spans_of(columns: Columns, rows: array[int]) -> array[int]:
         spans,
     )
     return spans
+
+
+def _verbatim(arrived: Arrived, manner: Manner) -> Packets | None:
+    """The packets as they came, if that is what the receivers get."""
+    same = arrived.verbatim
+    if same is None or same.version != manner.version or manner.identifiers:
+        return None
+    size = same.ends[-1]
+    heads = arrived.heads
+    if size > manner.max_packet_bytes or heads.translate(_HEADS[manner.qos, manner.retain_as_published]) != heads:
+        return None
+    positions = same.id_positions
+    if not heads[0] & 6 or heads.count(heads[0]) < len(heads):
+        positions = array("i", [place for place, head in zip(positions, heads, strict=True) if head & 6])
+    return Packets(bytes(arrived.columns.source[:size]), same.ends, heads, positions)
 
 
 def _expiries(spans: array[int]) -> array[int] | None:

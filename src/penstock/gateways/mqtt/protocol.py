@@ -161,7 +161,7 @@ class MqttProtocol(asyncio.BufferedProtocol):
         )
         why, position, size, reason = scanner.why, scanner.position, scanner.size, scanner.reason
         if count:
-            self._wait_for(connection.take_rows(data[:stop]))
+            self._wait_for(connection.take_rows(data[:stop], at))
             if self._waiting is not None:
                 return position
         if why == names.BAD_PACKET:
