@@ -69,7 +69,7 @@ soak: $(DEV_STAMP)  ## two hours of crashes, faults and fuzzing; stops by itself
 bench: $(DEV_STAMP)  ## benchmarks, each with its ratio to a named baseline
 	$(PY) -m bench
 
-run: $(DEV_STAMP)  ## a server on this machine, seen at work until Ctrl-C; RUN='--seconds 60' ends it by itself
+run: tour  ## the tour, then a server on this machine, seen at work until Ctrl-C; RUN='--seconds 60' ends it by itself
 	$(VENV)/bin/penstock scene $(RUN)
 
 tour: $(DEV_STAMP)  ## a tour of what a log and a queue promise
