@@ -254,6 +254,35 @@ class RunningGateway:
         return {str(key) for key in self.broker.queue(queue).groups}
 
 
+BY_ANSWER = user(consumer_group="g", ack_mode="puback")
+EXPLICIT = user(consumer_group="g")
+
+
+def publish(mqtt: RunningGateway, *payloads: bytes, topic: str = "$queue/q") -> MqttClient:
+    publisher = mqtt.client("p")
+    for payload in payloads:
+        publisher.publish(topic, payload, 1)
+    return publisher
+
+
+def consumer(
+    mqtt: RunningGateway,
+    name: str = "c",
+    properties: Properties = BY_ANSWER,
+    *,
+    qos: int = 1,
+    version: Version = V5,
+    filter: str = "$queue/q",
+    receive_maximum: int | None = None,
+    maximum_packet_bytes: int | None = None,
+) -> MqttClient:
+    limits = Properties(receive_maximum=receive_maximum, maximum_packet_bytes=maximum_packet_bytes)
+    client = mqtt.client(name, version, properties=limits if version is V5 else NO_PROPERTIES)
+    [reason] = client.subscribe(filter, qos=qos, properties=properties if version is V5 else NO_PROPERTIES)
+    assert not reason.is_refusal, reason
+    return client
+
+
 @contextmanager
 def running(directory: Path, setup: Setup | None = None) -> Iterator[RunningGateway]:
     made = RunningGateway(directory, setup or Setup())

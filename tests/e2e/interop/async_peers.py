@@ -11,9 +11,17 @@ from typing import Any, Literal, TypeVar
 import aiomqtt
 import gmqtt  # type: ignore[import-untyped]  # it says nothing of its types
 from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
-from tests.e2e.interop.peers import DEADLINE_S, FOR_LONG_S, WS_PATH, Came, Place, Will, shut
+from tests.e2e.interop.peers import (
+    DEADLINE_S,
+    FOR_LONG_S,
+    WS_PATH,
+    Came,
+    Place,
+    Will,
+    connect_properties,
+    shut,
+    subscribe_properties,
+)
 
 T = TypeVar("T")
 
@@ -54,9 +62,6 @@ class AiomqttPeer(Looped):
 
     async def _connect(self, client_id: str, clean: bool, will: Will | None) -> bool:
         is_5 = self._place.version == 5
-        properties = Properties(PacketTypes.CONNECT) if is_5 else None
-        if properties is not None:
-            properties.SessionExpiryInterval = 0 if clean else FOR_LONG_S
         transport: Literal["tcp", "websockets"] = "websockets" if self._place.is_websocket else "tcp"
         self._client = aiomqtt.Client(
             self._place.host,
@@ -68,16 +73,14 @@ class AiomqttPeer(Looped):
             transport=transport,
             websocket_path=WS_PATH if self._place.is_websocket else None,
             will=None if will is None else aiomqtt.Will(will.topic, will.payload, 1),
-            properties=properties,
+            properties=connect_properties(clean) if is_5 else None,
         )
         await self._client.__aenter__()
         return False  # it does not tell
 
     def subscribe(self, filter: str, qos: int, terms: dict[str, str] | None = None) -> None:
         assert self._client is not None
-        properties = Properties(PacketTypes.SUBSCRIBE) if self._place.version == 5 else None
-        if properties is not None:
-            properties.UserProperty = list((terms or {}).items())
+        properties = subscribe_properties(terms) if self._place.version == 5 else None
         self.wait(self._client.subscribe(filter, qos, properties=properties))
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> None:

@@ -70,12 +70,25 @@ def shut(descriptor: int) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
+def connect_properties(clean: bool) -> Properties:
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho says nothing of its types here
+    properties.SessionExpiryInterval = 0 if clean else FOR_LONG_S
+    return properties
+
+
+def subscribe_properties(terms: dict[str, str] | None) -> Properties:
+    properties = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]  # as above
+    properties.UserProperty = list((terms or {}).items())
+    return properties
+
+
 class PahoPeer:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._client: paho.Client | None = None
         self._came: queue.Queue[Came] = queue.Queue()
-        self._done: queue.Queue[object] = queue.Queue()
+        self._present: queue.Queue[tuple[bool, str]] = queue.Queue()
+        self._refused: queue.Queue[list[bool]] = queue.Queue()
 
     @property
     def _is_5(self) -> bool:
@@ -93,32 +106,29 @@ class PahoPeer:
         client.ws_set_options(WS_PATH)
         if will is not None:
             client.will_set(will.topic, will.payload, 1)
-        client.on_connect = lambda _, __, flags, reason, ___: self._done.put((flags.session_present, str(reason)))
-        client.on_subscribe = lambda _, __, ___, reasons, ____: self._done.put([reason.is_failure for reason in reasons])
+        client.on_connect = lambda _, __, flags, reason, ___: self._present.put((flags.session_present, str(reason)))
+        client.on_subscribe = lambda _, __, ___, reasons, ____: self._refused.put(
+            [reason.is_failure for reason in reasons]
+        )
         client.on_message = lambda _, __, came: self._came.put(
             Came(came.topic, bytes(came.payload), came.qos, came.retain)
         )
         self._open(client, clean)
-        is_present, reason = self._done.get(timeout=DEADLINE_S)  # type: ignore[misc]  # what on_connect has put there
+        is_present, reason = self._present.get(timeout=DEADLINE_S)
         assert reason == "Success", reason
-        return bool(is_present)
+        return is_present
 
     def _open(self, client: paho.Client, clean: bool) -> None:
         if self._is_5:
-            properties = Properties(PacketTypes.CONNECT)
-            properties.SessionExpiryInterval = 0 if clean else FOR_LONG_S
-            client.connect(self._place.host, self._place.port, clean_start=clean, properties=properties)
+            client.connect(self._place.host, self._place.port, clean_start=clean, properties=connect_properties(clean))
         else:
             client.connect(self._place.host, self._place.port)
         client.loop_start()
 
     def subscribe(self, filter: str, qos: int, terms: dict[str, str] | None = None) -> None:
         assert self._client is not None
-        properties = Properties(PacketTypes.SUBSCRIBE) if self._is_5 else None
-        if properties is not None:
-            properties.UserProperty = list((terms or {}).items())
-        self._client.subscribe(filter, qos, properties=properties)
-        assert self._done.get(timeout=DEADLINE_S) == [False]
+        self._client.subscribe(filter, qos, properties=subscribe_properties(terms) if self._is_5 else None)
+        assert self._refused.get(timeout=DEADLINE_S) == [False]
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> None:
         assert self._client is not None
