@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from penstock.broker.auth.identity import Identity
@@ -39,7 +40,8 @@ class Registry:
     def __init__(self, gateway: MqttGateway) -> None:
         self._gateway = gateway
         self._sessions: dict[_Key, Session] = {}
-        self._locks: dict[_Key, asyncio.Lock] = {}
+        self._turns: dict[_Key, tuple[asyncio.Lock, int]] = {}
+        """of clients that are being let in: how many connections wait for it, the one whose turn it is included"""
         self._wills: set[StoredSession] = set()
         """whose will is being published"""
 
@@ -68,7 +70,7 @@ class Registry:
     ) -> tuple[Session, bool]:
         """The session that the client goes on with, and whether it was there before."""
         key = identity.namespace, client_id
-        async with self._lock(key):
+        async with self._turn(key):
             existing = self._sessions.get(key)
             if existing is not None:
                 self._refuse_stranger(existing, identity, packet.version)
@@ -92,14 +94,18 @@ class Registry:
         ends_ms = session.stored.ends_ms
         return session.expiry_s == 0 or (ends_ms is not None and ends_ms <= self._gateway.broker.now())
 
-    def _lock(self, key: _Key) -> asyncio.Lock:
+    @asynccontextmanager
+    async def _turn(self, key: _Key) -> AsyncIterator[None]:
         """One at a time for each client; forgotten when nobody needs it."""
-        lock = self._locks.get(key)
-        if lock is None:
-            if len(self._locks) > 1000:
-                self._locks = {name: held for name, held in self._locks.items() if held.locked()}
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
+        lock, users = self._turns.get(key) or (asyncio.Lock(), 0)
+        self._turns[key] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._turns.pop(key)
+            if users > 1:
+                self._turns[key] = lock, users - 1
 
     def _refuse_stranger(self, session: Session, identity: Identity, version: Version) -> None:
         """A session belongs to the user who began it."""
