@@ -55,7 +55,7 @@ test: lint test-pure peers  ## everything: lint, uncompiled kernels, then all te
 	$(PY) -m pytest
 
 peers: $(TOOLS_STAMP)  ## programs that tests hold Penstock against, from Debian's packages; tests say which are absent
-	-$(PY) scripts/install_peers.py mosquitto chromium
+	-$(PY) scripts/install_peers.py mosquitto chromium node
 
 test-pure: $(DEV_STAMP)  ## the tests of kernels, batches and log on uncompiled kernels
 	PENSTOCK_PURE=1 $(PY) -m pytest -m 'not faults' $(PURE_TESTS)
@@ -63,7 +63,7 @@ test-pure: $(DEV_STAMP)  ## the tests of kernels, batches and log on uncompiled 
 sim: $(DEV_STAMP)  ## one walk of the crash model again: make sim SEED=n
 	$(PY) -m tests.sim.soak_crash --seed $(SEED)
 
-soak: $(DEV_STAMP)  ## two hours of crashes, faults and fuzzing; stops by itself (python -m tests.soak --help for less)
+soak: $(DEV_STAMP)  ## eight hours of crashes, faults and fuzzing; stops by itself (python -m tests.soak --help for less)
 	$(PY) -m tests.soak
 
 bench: $(DEV_STAMP)  ## benchmarks, each with its ratio to a named baseline

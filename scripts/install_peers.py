@@ -30,6 +30,7 @@ PEERS: Mapping[str, Peer] = {
     "rabbitmq": Peer(("rabbitmq-server",), ("rabbitmq-server",), "rabbitmq-server"),
     "redis": Peer(("redis-server",), ("redis-server",), "redis-server"),
     "chromium": Peer(("chromium",), ("chromium",)),
+    "node": Peer(("nodejs", "npm"), ("node", "npm")),
 }
 
 

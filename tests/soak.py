@@ -18,17 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.crash.appends import many_messages
+from tests.crash.mqtt_rounds import mqtt_kill_rounds, mqtt_power_cut_rounds
 from tests.crash.queue_rounds import queue_kill_rounds, queue_power_cut_rounds
 from tests.crash.rounds import Report, kill_rounds, power_cut_rounds
 from tests.sim.soak_queues import failure_of
+from tests.stress.mqtt_connections import CannotOpen, costs
+from tests.stress.mqtt_queue import through_queue
 from tests.stress.threads import stress
 from tests.support.cli import ENVIRONMENT
 from tests.support.faults import REPOSITORY, why_no_mounts
+from tests.support.live_server import live_server
 
 # A history is checked whole after each crash, so a directory that has seen this many gives way to a new one.
 ROUNDS_A_DIRECTORY = 25
 WALKS_CHUNK = 2_000
 FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
+GARBAGE_MUTANTS, GARBAGE_CHUNK = 1_000_000, 20_000
+IDLE_CONNECTIONS = (10_000, 50_000)
 MESSAGES = 1_000_000
 QUEUE_STEPS = 800
 STRESS_S = 20.0
@@ -116,6 +122,46 @@ def queue_power_cuts(budget: Budget) -> str:
     return _crashes(budget, queue_power_cut_rounds, "power cuts while producing and consuming")
 
 
+def mqtt_kills(budget: Budget) -> str:
+    return _crashes(budget, mqtt_kill_rounds, "kill -9 under load over MQTT")
+
+
+def mqtt_power_cuts(budget: Budget) -> str:
+    if reason := why_no_mounts():
+        raise Skipped(reason)
+    return _crashes(budget, mqtt_power_cut_rounds, "power cuts under load over MQTT")
+
+
+def mqtt_garbage(budget: Budget) -> str:
+    done = 0
+    while done < GARBAGE_MUTANTS and not (done and budget.is_over):
+        seed, chunk = budget.seed + done // GARBAGE_CHUNK, 1_000 if budget.seconds < 10 else GARBAGE_CHUNK
+        said = _call(["-m", "tests.fuzz.mqtt_live", "--count", str(chunk), "--seed", str(seed)], GRACE_S)
+        done += chunk
+        budget.report(said)
+    return f"{done} mutated sessions through live servers"
+
+
+def mqtt_connections(budget: Budget) -> str:
+    found: list[str] = []
+    for count in IDLE_CONNECTIONS if budget.seconds >= 60 else (500,):
+        place = budget.place / str(count)
+        place.mkdir()
+        try:
+            found += [str(cost) for cost in costs(place, count)]
+        except CannotOpen as error:
+            found.append(f"NOT RUN: {error}")
+        budget.report(found[-1])
+    return "; ".join(found)
+
+
+def mqtt_million(budget: Budget) -> str:
+    messages = MESSAGES if budget.seconds >= 60 else MESSAGES // 100
+    with live_server(budget.place / "server", ["storage.disk_reserve=0"]) as server:
+        asyncio.run(through_queue(server.address, messages))
+    return f"{messages} messages through one queue over MQTT"
+
+
 def million(budget: Budget) -> str:
     for compression in ("none", "lz4", "zstd"):
         directory = budget.place / compression
@@ -146,6 +192,11 @@ PARTS = [
     Part("queue-power", 0.05, queue_power_cuts),
     Part("threads", 0.05, threads),
     Part("million", 0.1, million),
+    Part("mqtt-kill", 0.1, mqtt_kills),
+    Part("mqtt-power", 0.05, mqtt_power_cuts),
+    Part("mqtt-garbage", 0.15, mqtt_garbage),
+    Part("mqtt-connections", 0.05, mqtt_connections),
+    Part("mqtt-million", 0.05, mqtt_million),
 ]
 
 
@@ -198,18 +249,18 @@ def _run(part: Part, seconds: float, seed: int) -> tuple[str, bool]:
         done = part.run(Budget(place, seconds, seed, _reporter(part.name)))
     except Skipped as skipped:
         shutil.rmtree(place)
-        return f"NOT RUN {part.name:11} {skipped}", True
+        return f"NOT RUN {part.name:16} {skipped}", True
     except Exception:
         traceback.print_exc()
-        return f"FAILED  {part.name:11} see above; what it left is in {place}", False
+        return f"FAILED  {part.name:16} see above; what it left is in {place}", False
     shutil.rmtree(place)
-    return f"passed  {part.name:11} {done} in {time.monotonic() - begun:.0f} s", True
+    return f"passed  {part.name:16} {done} in {time.monotonic() - begun:.0f} s", True
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Long runs under load and faults.")
-    minutes_help = "for all parts together (120: about a million walks of the crash model on two cores)"
-    parser.add_argument("--minutes", type=float, default=120.0, help=minutes_help)
+    minutes_help = "for all parts together (480: millions of walks of the crash model, a million mutants at a live server)"
+    parser.add_argument("--minutes", type=float, default=480.0, help=minutes_help)
     parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS], help="these parts alone")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="to run again what has failed")
     options = parser.parse_args(arguments)
