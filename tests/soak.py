@@ -259,7 +259,7 @@ def _run(part: Part, seconds: float, seed: int) -> tuple[str, bool]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Long runs under load and faults.")
-    minutes_help = "for all parts together (480: millions of walks of the crash model, a million mutants at a live server)"
+    minutes_help = "for all parts together (480: millions of walks of the model, a million mutants at a live server)"
     parser.add_argument("--minutes", type=float, default=480.0, help=minutes_help)
     parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS], help="these parts alone")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="to run again what has failed")
