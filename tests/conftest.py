@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
 from tests.support.loop import LoopErrors, watched_loops
 
 settings.register_profile("dev", max_examples=50, deadline=None)
