@@ -64,7 +64,7 @@ class Consumer:
 
     def ack_many(self, messages: Iterable[Message]) -> Settled:
         """How many are done with, and how many were stale: taken back, or settled before. Durable when it returns."""
-        return self._feed.runtime.run_here(self._feed.ack_many(deliveries_of(messages)))
+        return self._feed.ack_many_and_wait(deliveries_of(messages))
 
     def stop(self) -> None:
         """Whoever waits for messages gets none; those at hand can be settled until close()."""

@@ -155,9 +155,24 @@ class Feed:
     def ack_and_wait(self, message: DeliveredMessage) -> None:
         """For a thread, which waits until the message is done with."""
         self.runtime.check_caller()
-        caller: WaitingThread[None] = WaitingThread()
-        self._acks.add_and_wait(Ack(message, caller))
-        caller.wait()
+
+        def stage() -> asyncio.Future[None]:
+            return self._begin_ack(message)
+
+        if not self._acks.visit(stage):
+            caller: WaitingThread[None] = WaitingThread()
+            self._acks.add_and_wait(Ack(message, caller))
+            caller.wait()
+
+    def _begin_ack(self, message: DeliveredMessage) -> asyncio.Future[None]:
+        """StaleSettlement at once; the commit of what changed otherwise."""
+        settling, unit = self.runtime.broker.settling, message.unit
+        offsets, counts = array("q", [message.offset]), array("i", [message.delivery_count])
+        settled = settling.ack_now(self.group, unit, offsets, counts, self._member.number)
+        message.is_settled = True
+        if settled.stale:
+            raise _stale(message)
+        return settling.committed(unit)
 
     async def _ack_together(self, acks: list[Ack]) -> None:
         if len(acks) == 1:
@@ -194,10 +209,20 @@ class Feed:
         for ack in acks:
             ack.tell(stale=settled.stale > 0 or ack not in held)
 
+    def ack_many_and_wait(self, deliveries: Sequence[Delivery]) -> Settled:
+        """For a thread, which waits."""
+        runtime, settled = self.runtime, Settled(0, 0)
+        runtime.check_caller()
+
+        def stage() -> asyncio.Future[None]:
+            nonlocal settled
+            settled, waiting = runtime.broker.settling.ack_all_now(_named(deliveries))
+            return _all_of(waiting)
+
+        return settled if runtime.visit(stage) else runtime.run(self.ack_many(deliveries))
+
     async def ack_many(self, deliveries: Sequence[Delivery]) -> Settled:
-        return await self.runtime.broker.settling.ack_all(
-            [replace(delivery, deliveries=counts_of(delivery)) for delivery in deliveries]
-        )
+        return await self.runtime.broker.settling.ack_all(_named(deliveries))
 
     async def retry(self, message: DeliveredMessage, delay: float | None, reason: str) -> None:
         delay_ms = None if delay is None else int(delay * 1000)
@@ -284,6 +309,22 @@ def _fail(acks: list[Ack], error: BaseException) -> None:
 
 def _stale(message: DeliveredMessage) -> StaleSettlement:
     return StaleSettlement(message.id, "it was taken back, settled before, or its time was over")
+
+
+def _named(deliveries: Sequence[Delivery]) -> list[Delivery]:
+    return [replace(delivery, deliveries=counts_of(delivery)) for delivery in deliveries]
+
+
+def _all_of(waiting: set[asyncio.Future[None]]) -> asyncio.Future[None]:
+    """Mostly it is one: those of a queue are committed together."""
+    if len(waiting) == 1:
+        return next(iter(waiting))
+    return asyncio.ensure_future(_each(waiting))
+
+
+async def _each(waiting: set[asyncio.Future[None]]) -> None:
+    for future in waiting:
+        await future
 
 
 def counts_of(delivery: Delivery) -> array[int]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from penstock.embedded.bridge import Caller, Work
+from penstock.embedded.bridge import Caller, Stage, Work
 from penstock.embedded.runtime import Runtime
 
 # Of a frame's 16 MiB, with room for what is stored beside the bytes that are counted.
@@ -45,6 +45,19 @@ class Gatherer(Generic[Call]):
         self._waiting.append(item)
         if not self._is_awake:
             self._start(self._runtime.begin, self._run_once())
+
+    def visit(self, stage: Stage) -> bool:
+        """Runtime.visit() for one who comes alone; who comes meanwhile waits, to be gathered. False, and nothing was
+        done, if others are at it."""
+        if self._is_awake:
+            return False
+        try:
+            self._is_awake = True
+            return self._runtime.visit(stage)
+        finally:
+            self._is_awake = False
+            if self._waiting:
+                self._start(self._runtime.post, self._run())
 
     def _start(self, start: Callable[[Work[None], Caller[None]], None], work: Work[None]) -> None:
         try:
