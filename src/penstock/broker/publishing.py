@@ -21,6 +21,7 @@ from penstock.core.types import Purpose
 from penstock.kernels import rows
 from penstock.log.columns import Columns
 from penstock.log.engine import Done
+from penstock.log.partition import Log
 from penstock.log.shard import Part, Shard, resolve
 from penstock.log.spread import Spread
 from penstock.queues import dedup, records
@@ -110,9 +111,12 @@ class Publishing:
         committed: asyncio.Future[None],
     ) -> list[Placed] | None:
         numbers, counts, gathered = queue.gather(columns, publisher, partition)
-        units = queue.units
-        if any([number not in units for number in numbers]):
-            return None
+        logs = list[Log]()
+        for number in numbers:
+            unit = queue.units.get(number)
+            if unit is None:
+                return None
+            logs.append(unit.data)
 
         def done(error: PenstockError | None) -> None:
             queue.gate.leave()
@@ -120,7 +124,7 @@ class Publishing:
                 queue.published += columns.count
             resolve(committed, error)
 
-        offsets = self._shard.stage_spread_now(Spread(gathered, counts, [units[n].data for n in numbers]), done)
+        offsets = self._shard.stage_spread_now(Spread(gathered, counts, logs), done)
         return None if offsets is None else list(map(Placed, numbers, offsets, counts))
 
     async def publish(self, columns: Columns, publisher: Publisher, namespace: str = "default") -> list[Published]:

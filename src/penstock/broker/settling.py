@@ -66,7 +66,7 @@ class Settling:
         return self._ledger.flush_soon(unit)
 
     async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:
-        """All messages of several deliveries, in one frame for each durability."""
+        """All messages of several deliveries, in one frame for each durability; those handed out anew since are stale."""
         settled, waiting = self.ack_all_now(deliveries)
         for future in waiting:
             await future
@@ -80,7 +80,7 @@ class Settling:
             group, unit, stored = delivery.group, delivery.unit, delivery.stored
             cursor, count = group.cursor(unit), len(delivery.rows)
             if not (delivery.is_whole and cursor.ack_whole(stored.first, stored.end, delivery.consumer)):
-                count = cursor.ack(delivery.offsets, delivery.deliveries, delivery.consumer)
+                count = cursor.ack(delivery.offsets, delivery.counts, delivery.consumer)
             done, stale = done + count, stale + len(delivery.rows) - count
             if count:
                 self._after(group, unit, cursor, delivery.consumer)

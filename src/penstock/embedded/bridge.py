@@ -43,7 +43,7 @@ class Caller(Protocol[Answer]):
 
 
 class Bridge:
-    """Starts with start(), ends with stop(). run(), wait(), post(), begin() and visit() may be called from any other thread."""
+    """Starts with start(), ends with stop(). run(), wait(), post(), begin(), visit() are for any other thread."""
 
     def __init__(self, name: str) -> None:
         self._loop: LendingLoop
@@ -121,8 +121,8 @@ class Bridge:
                 self.post(work, caller)
 
     def visit(self, stage: Stage) -> bool:
-        """For what is one step and a commit: have it staged in this thread while the loop sleeps, commit it here, wait for
-        that and raise what went wrong. False if the loop is at work or `stage` gave None: nothing was done."""
+        """For what is one step and a commit: have it staged in this thread while the loop sleeps, commit it here, wait
+        for that and raise what went wrong. False if the loop is at work or `stage` gave None: nothing was done."""
         visits = self.visits
         if visits is None or self._inbox:
             return False

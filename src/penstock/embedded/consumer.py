@@ -82,7 +82,7 @@ class Consumer:
             return False
         try:
             feed, runtime = self._feed, self._feed.runtime
-            if feed.has_messages or runtime.run_here(feed.receive_now(limit)):
+            if feed.has_messages or feed.is_received_here(limit) or runtime.run_here(feed.receive_now(limit)):
                 return True
             return runtime.run(feed.receive(limit, _left(until)))
         except BaseException:

@@ -117,7 +117,8 @@ class Runtime:
 
     def check_caller(self, work: Work[T] | None = None) -> None:
         """Before one waits: DirectoryInUse in a fork, InvalidArgument in the middle of another call."""
-        self._refuse_fork(work)
+        if os.getpid() != self._pid:
+            self._refuse_fork(work)
         if self._bridge.is_busy_here:
             if work is not None:
                 work.close()
