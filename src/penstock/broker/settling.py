@@ -66,7 +66,7 @@ class Settling:
         return self._ledger.flush_soon(unit)
 
     async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:
-        """All messages of several deliveries, in one frame for each durability; those handed out anew since are stale."""
+        """All messages of several deliveries, a frame for each durability; those handed out anew are stale."""
         settled, waiting = self.ack_all_now(deliveries)
         for future in waiting:
             await future
