@@ -349,7 +349,8 @@ class Engine:
                 gone = log.written(written.sequence)
                 self.usage.tail -= sum([len(batch.data) for batch in gone])
                 if log.on_commit is not None:
-                    self._recently.add(log, gone)
+                    wanted = log.wanted_from()
+                    self._recently.add(log, [batch for batch in gone if batch.end > wanted])
         for number, reason in written.stopped.items():
             self._poison(number, reason)
         self.room()
