@@ -175,7 +175,7 @@ class Feed:
 
         if not self._acks.visit(stage):
             caller: WaitingThread[None] = WaitingThread()
-            self._acks.add_and_wait(Ack(message, caller))
+            self._acks.add(Ack(message, caller))
             caller.wait()
 
     def _begin_ack(self, message: DeliveredMessage) -> asyncio.Future[None]:

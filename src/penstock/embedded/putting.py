@@ -77,7 +77,7 @@ class Inlet:
 
     def _put_by_loop(self, parts: Parts, publisher: Publisher, partition: int | None) -> str:
         caller: WaitingThread[str] = WaitingThread()
-        self._gatherer.add_and_wait(Put(parts, publisher, partition, caller))
+        self._gatherer.add(Put(parts, publisher, partition, caller))
         return caller.wait()
 
     async def _together(self, puts: list[Put]) -> None:

@@ -86,10 +86,6 @@ class Runtime:
         self._refuse_fork(work)
         self._bridge.post(work, caller)
 
-    def begin(self, work: Work[T], caller: Caller[T]) -> None:
-        """As post(), for a thread that waits for the answer next and has looked at check_caller()."""
-        self._bridge.begin(work, caller)
-
     def visit(self, stage: Stage) -> bool:
         """Bridge.visit(), for a thread that has looked at check_caller()."""
         return self._bridge.visit(stage)
