@@ -17,6 +17,7 @@ from penstock.broker.visiting import Visits
 from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, NoSuchQueue, QueueExists
 from penstock.embedded.bridge import Bridge, Caller, Stage, T, Work
 from penstock.embedded.lending import CAN_HOLD_SIGNALS
+from penstock.log.allocation import keep_freed_memory
 from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
 from penstock.queues.settings import change, parse_queue
@@ -50,6 +51,7 @@ class Runtime:
     def start(self) -> None:
         """Before open() is run. A finished sync is noticed late at Python's own switch interval."""
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
+        keep_freed_memory()
         self._bridge.start()
 
     async def open(self) -> None:
