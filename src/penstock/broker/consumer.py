@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from penstock.broker.delivery import SMALL_BATCH_MESSAGES, Delivery, Taking, whole_batch
+from penstock.broker.delivery import WHOLE_BATCH_MESSAGES, Delivery, Taking, whole_batch
 from penstock.broker.hold import Hold
 from penstock.core.errors import Closed
 from penstock.queues.cursor import NO_DEADLINE
@@ -38,8 +38,7 @@ class Consumer:
     async def receive(self, limit: int | None = None, wait_s: float = 0.0) -> list[Delivery]:
         """Up to `limit` messages, the queue's batch_size if that is None, as soon as any are there; none after `wait_s`
         or when it is closed meanwhile."""
-        if self.is_closed:
-            raise Closed(f"the consumer of group {self.group.name} was closed")
+        self._refuse_closed()
         limit = self.group.queue.settings.performance.batch_size if limit is None else limit
         async with self._receiving:
             loop = asyncio.get_running_loop()
@@ -51,6 +50,23 @@ class Consumer:
                 except TimeoutError:
                     break
             return found
+
+    def receive_now(self, limit: int) -> list[Delivery]:
+        """What receive() would find at a look: batches that come next and are in memory, whole."""
+        self._refuse_closed()
+        found: list[Delivery] = []
+        room = min(limit, self.prefetch - self.held)
+        if room > 0 and not self._receiving.locked() and not self.group.is_paused:
+            try:
+                self._take_whole(room, found)
+            except BaseException:
+                self.group.take_back(found)
+                raise
+        return found
+
+    def _refuse_closed(self) -> None:
+        if self.is_closed:
+            raise Closed(f"the consumer of group {self.group.name} was closed")
 
     async def wait(self) -> None:
         """Returns when receive() may have something, or when closed."""
@@ -86,7 +102,7 @@ class Consumer:
         room = 0 if self.is_closed else min(limit, self.prefetch - self.held)
         try:
             if room > 0 and not self.group.is_paused:
-                room -= self._take_small(room, found)
+                room -= self._take_whole(room, found)
             for partition in list(self._ready):
                 if room <= 0 or self.group.is_paused:
                     break
@@ -99,8 +115,8 @@ class Consumer:
             raise
         return found
 
-    def _take_small(self, room: int, found: list[Delivery]) -> int:
-        """Small batches that come next in their partitions and are in memory, whole; how many messages. What needs
+    def _take_whole(self, room: int, found: list[Delivery]) -> int:
+        """Batches that come next in their partitions and are in memory, whole; how many messages. What needs
         a closer look stays among those that may have something."""
         group, number = self.group, self.number
         if not group.takes_all:
@@ -115,7 +131,7 @@ class Consumer:
                 continue
             before = left
             while left > 0 and (batch := unit.batch_at(cursor.window.next)) is not None:
-                most = min(left, window_limit - cursor.window.live, SMALL_BATCH_MESSAGES)
+                most = min(left, window_limit - cursor.window.live, WHOLE_BATCH_MESSAGES)
                 count = cursor.hand_out_whole(batch.data, by_key, number, now, most, too_old)
                 if not count:
                     break

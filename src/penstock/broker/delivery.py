@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from penstock.broker.group import Group
 
 
-# Batches of more messages are not small: what a call costs is nothing beside them.
-SMALL_BATCH_MESSAGES = 64
-_ALL_ROWS = [array("i", range(count)) for count in range(SMALL_BATCH_MESSAGES + 1)]
+# Batches of more messages are looked at row by row: what a call costs is nothing beside them.
+WHOLE_BATCH_MESSAGES = 1024
+_ALL_ROWS = array("i", range(WHOLE_BATCH_MESSAGES))
 
 
 @dataclass(slots=True)
@@ -43,8 +43,13 @@ class Delivery:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a small batch, all of which was handed out for the first time."""
-        return self.deliveries is None and self.rows is _ALL_ROWS[min(len(self.rows), SMALL_BATCH_MESSAGES)]
+        """Whether it is all of a batch without gaps, handed out for the first time."""
+        return self.deliveries is None and len(self.rows) == self.stored.end - self.stored.first
+
+    @property
+    def counts(self) -> array[int]:
+        """How often each was handed out: a settlement names that, so that one of an earlier delivery is found stale."""
+        return array("i", [1]) * len(self.rows) if self.deliveries is None else self.deliveries
 
     @property
     def offsets(self) -> array[int]:
@@ -54,7 +59,7 @@ class Delivery:
 
 
 def whole_batch(group: Group, unit: Unit, consumer: int, batch: Entry, count: int) -> Delivery:
-    return Delivery(group, unit, consumer, StoredBatch(batch.data, (batch.first, batch.end)), _ALL_ROWS[count])
+    return Delivery(group, unit, consumer, StoredBatch(batch.data, (batch.first, batch.end)), _ALL_ROWS[:count])
 
 
 @dataclass(slots=True)

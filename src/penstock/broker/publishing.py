@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -20,7 +21,8 @@ from penstock.core.types import Purpose
 from penstock.kernels import rows
 from penstock.log.columns import Columns
 from penstock.log.engine import Done
-from penstock.log.shard import Part, Shard
+from penstock.log.partition import Log
+from penstock.log.shard import Part, Shard, resolve
 from penstock.log.spread import Spread
 from penstock.queues import dedup, records
 from penstock.queues.dedup import Call, Duplicate, Placement
@@ -80,6 +82,50 @@ class Publishing:
             queue.gate.leave()
         queue.published += columns.count
         return Published(queue, list(map(Placed, numbers, offsets, spread.counts)))
+
+    def put_now(
+        self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None = None
+    ) -> tuple[list[Placed], asyncio.Future[None]] | None:
+        """put(), staged in this turn of the loop: where the rows go, and their commit. None if it would have to wait,
+        PenstockError if the queue refuses: nothing was staged then."""
+        self.refuse(queue, columns)
+        if not queue.gate.enter_now():
+            return None
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        placed = None
+        try:
+            queue.used_ms = self._now()
+            if queue.admit(columns.count):
+                placed = self._stage_put(queue, columns, publisher, partition, committed)
+        finally:
+            if placed is None:
+                queue.gate.leave()
+        return None if placed is None else (placed, committed)
+
+    def _stage_put(
+        self,
+        queue: Queue,
+        columns: Columns,
+        publisher: Publisher,
+        partition: int | None,
+        committed: asyncio.Future[None],
+    ) -> list[Placed] | None:
+        numbers, counts, gathered = queue.gather(columns, publisher, partition)
+        logs = list[Log]()
+        for number in numbers:
+            unit = queue.units.get(number)
+            if unit is None:
+                return None
+            logs.append(unit.data)
+
+        def done(error: PenstockError | None) -> None:
+            queue.gate.leave()
+            if error is None:
+                queue.published += columns.count
+            resolve(committed, error)
+
+        offsets = self._shard.stage_spread_now(Spread(gathered, counts, logs), done)
+        return None if offsets is None else list(map(Placed, numbers, offsets, counts))
 
     async def publish(self, columns: Columns, publisher: Publisher, namespace: str = "default") -> list[Published]:
         """By the topics of the rows. NoSuchQueue for a `$queue/…` topic of no queue where none may be made; ordinary

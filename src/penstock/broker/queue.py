@@ -120,13 +120,18 @@ class Queue:
     def adopt(self, unit: Unit) -> None:
         self.units[unit.partition] = unit
         unit.data.on_commit = partial(self.notify, unit.partition)
+        unit.data.wanted_from = lambda: self._unsettled_from(unit)
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
+
+    def _unsettled_from(self, unit: Unit) -> int:
+        """All groups are done with what lies below."""
+        return min([group.cursor(unit).window.floor for group in self.groups.values()], default=0)
 
     def _floor(self, unit: Unit) -> int | None:
         """Where messages go once every group has settled them: up to here. Without a group, nothing is settled."""
         if self.settings.retention.settled is Settled.KEEP or not self.groups:
             return None
-        return min([group.cursor(unit).window.floor for group in self.groups.values()])
+        return self._unsettled_from(unit)
 
     def retain(self, now: int) -> None:
         """Let go of what the settings do not keep."""

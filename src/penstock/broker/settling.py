@@ -61,22 +61,31 @@ class Settling:
             self._ledger.flush_soon(unit)
         return Settled(count, len(offsets) - count)
 
+    def committed(self, unit: Unit) -> asyncio.Future[None]:
+        """Done when what was settled there so far is committed."""
+        return self._ledger.flush_soon(unit)
+
     async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:
-        """All messages of several deliveries, in one frame for each durability."""
+        """All messages of several deliveries, a frame for each durability; those handed out anew are stale."""
+        settled, waiting = self.ack_all_now(deliveries)
+        for future in waiting:
+            await future
+        return settled
+
+    def ack_all_now(self, deliveries: Sequence[Delivery]) -> tuple[Settled, set[asyncio.Future[None]]]:
+        """The same up to where it waits, and what for."""
         done = stale = 0
         waiting: set[asyncio.Future[None]] = set()
         for delivery in deliveries:
             group, unit, stored = delivery.group, delivery.unit, delivery.stored
             cursor, count = group.cursor(unit), len(delivery.rows)
             if not (delivery.is_whole and cursor.ack_whole(stored.first, stored.end, delivery.consumer)):
-                count = cursor.ack(delivery.offsets, delivery.deliveries, delivery.consumer)
+                count = cursor.ack(delivery.offsets, delivery.counts, delivery.consumer)
             done, stale = done + count, stale + len(delivery.rows) - count
             if count:
                 self._after(group, unit, cursor, delivery.consumer)
                 waiting.add(self._ledger.flush_soon(unit))
-        for future in waiting:
-            await future
-        return Settled(done, stale)
+        return Settled(done, stale), waiting
 
     async def fail(
         self,

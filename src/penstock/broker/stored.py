@@ -20,7 +20,7 @@ ONE_KEY = 1
 class StoredBatch:
     """Never changed after it was made. Its rows are the messages at `offsets`."""
 
-    __slots__ = ("_batch", "_hashes", "_offsets", "_redriven_to", "data", "end", "first")
+    __slots__ = ("_batch", "_hashes", "_is_dense", "_offsets", "_redriven_to", "data", "end", "first")
 
     def __init__(self, data: Buffer, dense: tuple[int, int] | None = None) -> None:
         """The checksum was looked at when it was read, or it has not left this process yet. `dense` are first offset
@@ -31,6 +31,7 @@ class StoredBatch:
         self._offsets: array[int] | None = None
         self._hashes: array[int] | None = None
         self._redriven_to: list[bytes | None] | None = None
+        self._is_dense = dense is not None
         self.first, self.end = dense or (self.batch.header.base_offset, self.batch.next_offset)
 
     @property
@@ -46,6 +47,9 @@ class StoredBatch:
         if found is None:
             found = self._offsets = self.batch.offsets()
         return found
+
+    def offset_of(self, row: int) -> int:
+        return self.first + row if self._is_dense else self.offsets[row]
 
     @property
     def is_redriven(self) -> bool:

@@ -12,12 +12,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
 from penstock.broker.visiting import Visits
 from penstock.core.errors import Closed
 from penstock.embedded.begun import Begun
 from penstock.embedded.lending import LendingLoop, undisturbed
+from penstock.log.commit import Progress
 
 logger = logging.getLogger("penstock.embedded.bridge")
 
@@ -25,6 +27,8 @@ T = TypeVar("T")
 Answer = TypeVar("Answer", contravariant=True)
 P = ParamSpec("P")
 Work = Coroutine[object, None, T]
+Stage = Callable[[], asyncio.Future[None] | None]
+"""stages something at once; tells of its commit, None if it would have to wait"""
 
 _MAX_THREADS = 4
 CLOSED = "the directory was closed: open it again to go on"
@@ -39,7 +43,7 @@ class Caller(Protocol[Answer]):
 
 
 class Bridge:
-    """Starts with start(), ends with stop(). run(), wait(), post() and begin() may be called from any other thread."""
+    """Starts with start(), ends with stop(). run(), wait(), post(), begin(), visit() are for any other thread."""
 
     def __init__(self, name: str) -> None:
         self._loop: LendingLoop
@@ -115,6 +119,48 @@ class Bridge:
         with undisturbed:
             if self._inbox or not self._is_begun(work, caller, self.visits):
                 self.post(work, caller)
+
+    def visit(self, stage: Stage) -> bool:
+        """For what is one step and a commit: have it staged in this thread while the loop sleeps, commit it here, wait
+        for that and raise what went wrong. False if the loop is at work or `stage` gave None: nothing was done."""
+        visits = self.visits
+        if visits is None or self._inbox:
+            return False
+        with undisturbed:
+            committed = self._staged_here(stage, visits)
+        if committed is None:
+            return False
+        if not committed.done() or committed.cancelled():
+            self.run(_end_of(committed))
+        elif (error := committed.exception()) is not None:
+            raise copy(error)  # others may wait for the same
+        return True
+
+    def _staged_here(self, stage: Stage, visits: Visits) -> asyncio.Future[None] | None:
+        loop = self._loop
+        if not loop.borrow(wait=False):
+            return None
+        try:
+            if self._ended is not None:
+                return None
+            visits.begin()
+            try:
+                committed = stage()
+            finally:
+                is_to_commit = visits.end()
+        finally:
+            loop.give_back()
+        if is_to_commit and (progress := visits.commit()) is not None:
+            self._report_here(visits, progress)
+        return committed
+
+    def _report_here(self, visits: Visits, progress: Progress) -> None:
+        self._loop.borrow(wait=True)
+        try:
+            if self._ended is None:
+                visits.report(progress)
+        finally:
+            self._loop.give_back()
 
     def _is_begun(self, work: Work[T], caller: Caller[T], visits: Visits) -> bool:
         """Whether it is done, or left to the loop from where it waits."""
@@ -218,6 +264,10 @@ class Bridge:
             except IndexError:
                 return
             job.refuse(Closed(str(reason)))
+
+
+async def _end_of(committed: asyncio.Future[None]) -> None:
+    await committed
 
 
 class _Job:

@@ -64,7 +64,7 @@ class Consumer:
 
     def ack_many(self, messages: Iterable[Message]) -> Settled:
         """How many are done with, and how many were stale: taken back, or settled before. Durable when it returns."""
-        return self._feed.runtime.run_here(self._feed.ack_many(deliveries_of(messages)))
+        return self._feed.ack_many_and_wait(deliveries_of(messages))
 
     def stop(self) -> None:
         """Whoever waits for messages gets none; those at hand can be settled until close()."""
@@ -82,7 +82,7 @@ class Consumer:
             return False
         try:
             feed, runtime = self._feed, self._feed.runtime
-            if feed.has_messages or runtime.run_here(feed.receive_now(limit)):
+            if feed.has_messages or feed.is_received_here(limit) or runtime.run_here(feed.receive_now(limit)):
                 return True
             return runtime.run(feed.receive(limit, _left(until)))
         except BaseException:

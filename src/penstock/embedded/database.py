@@ -153,8 +153,7 @@ class Database:
         """All or none, in one commit; where they went, partition by partition. `values` is a list, Columns, or an Arrow
         table with the columns value and key."""
         columns = many_messages(values, keys, headers, expires_in)
-        runtime = self._runtime
-        return runtime.run_here(self._operations.put_many(queue, columns, runtime.publisher, partition))
+        return self._operations.put_many_and_wait(queue, columns, partition)
 
     def publish(
         self,

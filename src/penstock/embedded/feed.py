@@ -90,6 +90,20 @@ class Feed:
             self._deliveries.popleft()
             self._place = 0
 
+    def is_received_here(self, limit: int) -> bool:
+        """receive_now() for a thread, which looks itself for what is at hand while the loop sleeps; False says nothing
+        of what there is."""
+        self.runtime.check_caller()
+
+        def look() -> None:
+            if not self.is_stopped:
+                found = self._member.receive_now(limit)
+                with self._lock:
+                    self._deliveries.extend(found)
+
+        self.runtime.visit(look)
+        return self.has_messages
+
     async def receive_now(self, limit: int) -> bool:
         """Have up to so many messages here, if there are any."""
         if self.is_stopped:
@@ -155,9 +169,24 @@ class Feed:
     def ack_and_wait(self, message: DeliveredMessage) -> None:
         """For a thread, which waits until the message is done with."""
         self.runtime.check_caller()
-        caller: WaitingThread[None] = WaitingThread()
-        self._acks.add_and_wait(Ack(message, caller))
-        caller.wait()
+
+        def stage() -> asyncio.Future[None]:
+            return self._begin_ack(message)
+
+        if not self._acks.visit(stage):
+            caller: WaitingThread[None] = WaitingThread()
+            self._acks.add(Ack(message, caller))
+            caller.wait()
+
+    def _begin_ack(self, message: DeliveredMessage) -> asyncio.Future[None]:
+        """StaleSettlement at once; the commit of what changed otherwise."""
+        settling, unit = self.runtime.broker.settling, message.unit
+        offsets, counts = array("q", [message.offset]), array("i", [message.delivery_count])
+        settled = settling.ack_now(self.group, unit, offsets, counts, self._member.number)
+        message.is_settled = True
+        if settled.stale:
+            raise _stale(message)
+        return settling.committed(unit)
 
     async def _ack_together(self, acks: list[Ack]) -> None:
         if len(acks) == 1:
@@ -194,16 +223,26 @@ class Feed:
         for ack in acks:
             ack.tell(stale=settled.stale > 0 or ack not in held)
 
+    def ack_many_and_wait(self, deliveries: Sequence[Delivery]) -> Settled:
+        """For a thread, which waits."""
+        runtime, settled = self.runtime, Settled(0, 0)
+        runtime.check_caller()
+
+        def stage() -> asyncio.Future[None]:
+            nonlocal settled
+            settled, waiting = runtime.broker.settling.ack_all_now(deliveries)
+            return _all_of(waiting)
+
+        return settled if runtime.visit(stage) else runtime.run(self.ack_many(deliveries))
+
     async def ack_many(self, deliveries: Sequence[Delivery]) -> Settled:
-        return await self.runtime.broker.settling.ack_all(
-            [replace(delivery, deliveries=counts_of(delivery)) for delivery in deliveries]
-        )
+        return await self.runtime.broker.settling.ack_all(deliveries)
 
     async def retry(self, message: DeliveredMessage, delay: float | None, reason: str) -> None:
         delay_ms = None if delay is None else int(delay * 1000)
         delivery = message.delivery
         work = self.runtime.broker.settling.fail(
-            delivery.group, delivery.unit, delivery.offsets, counts_of(delivery), delivery.consumer, delay_ms, reason
+            delivery.group, delivery.unit, delivery.offsets, delivery.counts, delivery.consumer, delay_ms, reason
         )
         failing = asyncio.ensure_future(work)
         # In its first step it takes back later messages of the key; those must not be looked at before it comes again.
@@ -214,7 +253,7 @@ class Feed:
     async def reject(self, message: DeliveredMessage, reason: str) -> None:
         delivery = message.delivery
         settled = await self.runtime.broker.settling.reject(
-            delivery.group, delivery.unit, delivery.offsets, counts_of(delivery), delivery.consumer, reason
+            delivery.group, delivery.unit, delivery.offsets, delivery.counts, delivery.consumer, reason
         )
         self._look_at(message, settled)
 
@@ -241,7 +280,7 @@ class Feed:
             self._deliveries = deque(held for delivery in kept if len(held := self._still_held(delivery)))
 
     def _still_held(self, delivery: Delivery) -> Delivery:
-        window, counts = delivery.group.cursor(delivery.unit).window, counts_of(delivery)
+        window, counts = delivery.group.cursor(delivery.unit).window, delivery.counts
         rows, held = array("i"), array("i")
         for row, offset, count in zip(delivery.rows, delivery.offsets, counts, strict=True):
             entry = window.entry(offset)
@@ -286,6 +325,13 @@ def _stale(message: DeliveredMessage) -> StaleSettlement:
     return StaleSettlement(message.id, "it was taken back, settled before, or its time was over")
 
 
-def counts_of(delivery: Delivery) -> array[int]:
-    """How often each was handed out: a settlement names that, so that one of an earlier delivery is found stale."""
-    return array("i", [1]) * len(delivery) if delivery.deliveries is None else delivery.deliveries
+def _all_of(waiting: set[asyncio.Future[None]]) -> asyncio.Future[None]:
+    """Mostly it is one: those of a queue are committed together."""
+    if len(waiting) == 1:
+        return next(iter(waiting))
+    return asyncio.ensure_future(_each(waiting))
+
+
+async def _each(waiting: set[asyncio.Future[None]]) -> None:
+    for future in waiting:
+        await future

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from penstock.embedded.bridge import Caller, Work
+from penstock.embedded.bridge import Stage, Work
 from penstock.embedded.runtime import Runtime
 
 # Of a frame's 16 MiB, with room for what is stored beside the bytes that are counted.
@@ -27,8 +27,8 @@ Call = TypeVar("Call", bound=Item)
 
 
 class Gatherer(Generic[Call]):
-    """add() is for any thread, add_and_wait() for one that waits for the answer next. `together` runs on the broker's
-    loop, or in such a thread while that sleeps; it answers every item that it is given, whatever happens."""
+    """add() and visit() are for any thread. `together` runs on the broker's loop; it answers every item that it is
+    given, whatever happens."""
 
     def __init__(self, runtime: Runtime, together: Callable[[list[Call]], Work[None]]) -> None:
         self._runtime, self._together = runtime, together
@@ -38,18 +38,25 @@ class Gatherer(Generic[Call]):
     def add(self, item: Call) -> None:
         self._waiting.append(item)
         if not self._is_awake:
-            self._start(self._runtime.post, self._run())
+            self._start()
 
-    def add_and_wait(self, item: Call) -> None:
-        """Who comes alone does it in its own thread, if that is possible."""
-        self._waiting.append(item)
-        if not self._is_awake:
-            self._start(self._runtime.begin, self._run_once())
-
-    def _start(self, start: Callable[[Work[None], Caller[None]], None], work: Work[None]) -> None:
+    def visit(self, stage: Stage) -> bool:
+        """Runtime.visit() for one who comes alone; who comes meanwhile waits, to be gathered. False, and nothing was
+        done, if others are at it."""
+        if self._is_awake:
+            return False
         try:
             self._is_awake = True
-            start(work, self)
+            return self._runtime.visit(stage)
+        finally:
+            self._is_awake = False
+            if self._waiting:
+                self._start()
+
+    def _start(self) -> None:
+        try:
+            self._is_awake = True
+            self._runtime.post(self._run(), self)
         except BaseException:
             # A signal handler raised: the next one has to begin anew.
             self._is_awake = False
@@ -63,14 +70,6 @@ class Gatherer(Generic[Call]):
         self._is_awake = False
         while self._waiting:
             self._waiting.popleft().fail(error)
-
-    async def _run_once(self) -> None:
-        """What comes meanwhile is the loop's: a thread works for others no longer than for itself."""
-        if items := self._taken():
-            await self._together(items)
-        self._is_awake = False
-        if self._waiting:
-            self._start(self._runtime.post, self._run())
 
     async def _run(self) -> None:
         while items := self._taken():

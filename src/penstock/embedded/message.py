@@ -45,7 +45,7 @@ class StoredMessage:
 
     @property
     def offset(self) -> int:
-        return self._stored.offsets[self._row]
+        return self._stored.offset_of(self._row)
 
     @property
     def value(self) -> bytes:

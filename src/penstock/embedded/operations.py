@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
@@ -38,6 +39,23 @@ class Operations:
     def inlet(self, queue: str) -> Inlet:
         """For any thread."""
         return self._inlets.get(queue) or self._inlets.setdefault(queue, Inlet(self._runtime, queue))
+
+    def put_many_and_wait(self, queue: str, columns: Columns, partition: int | None) -> list[Placed]:
+        """For a thread, which waits."""
+        runtime = self._runtime
+        runtime.check_caller()
+        publisher, placed = runtime.publisher, list[Placed]()
+
+        def stage() -> asyncio.Future[None] | None:
+            nonlocal placed
+            found = runtime.known(queue)
+            staged = None if found is None else runtime.broker.publishing.put_now(found, columns, publisher, partition)
+            if staged is None:
+                return None
+            placed, committed = staged
+            return committed
+
+        return placed if runtime.visit(stage) else runtime.run(self.put_many(queue, columns, publisher, partition))
 
     async def put_many(self, queue: str, columns: Columns, publisher: Publisher, partition: int | None) -> list[Placed]:
         found = await self._runtime.ensure(queue)

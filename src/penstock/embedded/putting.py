@@ -59,8 +59,25 @@ class Inlet:
         """For a thread, which waits; the id of the message."""
         runtime = self._runtime
         runtime.check_caller()
+        publisher, message_id = runtime.publisher, ""
+
+        def stage() -> asyncio.Future[None] | None:
+            nonlocal message_id
+            queue = runtime.known(self._queue)
+            if queue is None:
+                return None
+            staged = runtime.broker.publishing.put_now(queue, columns_of((parts,)), publisher, partition)
+            if staged is None:
+                return None
+            [(number, offset, _)], committed = staged
+            message_id = f"{queue.message_id_prefix(number)}{offset}"
+            return committed
+
+        return message_id if self._gatherer.visit(stage) else self._put_by_loop(parts, publisher, partition)
+
+    def _put_by_loop(self, parts: Parts, publisher: Publisher, partition: int | None) -> str:
         caller: WaitingThread[str] = WaitingThread()
-        self._gatherer.add_and_wait(Put(parts, runtime.publisher, partition, caller))
+        self._gatherer.add(Put(parts, publisher, partition, caller))
         return caller.wait()
 
     async def _together(self, puts: list[Put]) -> None:

@@ -15,8 +15,9 @@ from penstock.broker.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.broker.visiting import Visits
 from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, NoSuchQueue, QueueExists
-from penstock.embedded.bridge import Bridge, Caller, T, Work
+from penstock.embedded.bridge import Bridge, Caller, Stage, T, Work
 from penstock.embedded.lending import CAN_HOLD_SIGNALS
+from penstock.log.allocation import keep_freed_memory
 from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
 from penstock.queues.settings import change, parse_queue
@@ -50,6 +51,7 @@ class Runtime:
     def start(self) -> None:
         """Before open() is run. A finished sync is noticed late at Python's own switch interval."""
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_S))
+        keep_freed_memory()
         self._bridge.start()
 
     async def open(self) -> None:
@@ -86,9 +88,9 @@ class Runtime:
         self._refuse_fork(work)
         self._bridge.post(work, caller)
 
-    def begin(self, work: Work[T], caller: Caller[T]) -> None:
-        """As post(), for a thread that waits for the answer next and has looked at check_caller()."""
-        self._bridge.begin(work, caller)
+    def visit(self, stage: Stage) -> bool:
+        """Bridge.visit(), for a thread that has looked at check_caller()."""
+        return self._bridge.visit(stage)
 
     def close(self) -> None:
         """Finish what is under way and let go of the directory. Calling it again, or in a fork, does nothing."""
@@ -113,7 +115,8 @@ class Runtime:
 
     def check_caller(self, work: Work[T] | None = None) -> None:
         """Before one waits: DirectoryInUse in a fork, InvalidArgument in the middle of another call."""
-        self._refuse_fork(work)
+        if os.getpid() != self._pid:
+            self._refuse_fork(work)
         if self._bridge.is_busy_here:
             if work is not None:
                 work.close()
@@ -146,12 +149,16 @@ class Runtime:
         """NoSuchQueue if there is none."""
         return self.broker.queue(name, self.namespace)
 
+    def known(self, name: str) -> Queue | None:
+        """The queue of that name, if it is there."""
+        return self.broker.declaring.queues.get((self.namespace, canonical_queue(name)))
+
     async def ensure(self, name: str) -> Queue:
         """The queue of that name, made if need be and allowed."""
-        declaring = self.broker.declaring
-        found = declaring.queues.get((self.namespace, canonical_queue(name)))
+        found = self.known(name)
         if found is not None:
             return found
+        declaring = self.broker.declaring
         if not self.broker.options.auto_create:
             raise NoSuchQueue(name)
         return await declaring.declared(declaring.settings_for(name, self._explicit({})), is_auto=True)

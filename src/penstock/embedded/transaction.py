@@ -11,7 +11,6 @@ from penstock.broker.delivery import Delivery
 from penstock.broker.publisher import Publisher
 from penstock.broker.queue import Placed
 from penstock.core.errors import InvalidArgument
-from penstock.embedded.feed import counts_of
 from penstock.embedded.message import DeliveredMessage, deliveries_of
 from penstock.embedded.outgoing import Carried, Headers, Sendable, Value, many_messages, one_message
 from penstock.embedded.runtime import Runtime
@@ -72,7 +71,7 @@ class Gathered:
         for put in self._puts:
             transaction.put(await self.runtime.ensure(put.queue), put.columns, put.partition)
         for delivery in self._acks:
-            transaction.ack(delivery, delivery.offsets, counts_of(delivery))
+            transaction.ack(delivery, delivery.offsets, delivery.counts)
         self.placed = [published.placed for published in await transaction.commit()]
 
 

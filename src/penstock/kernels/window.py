@@ -217,14 +217,15 @@ class Window(Retries):
         return settled
 
     def ack_whole(self, first: int, stop: int, consumer: int) -> bool:
-        """Settle first..stop - 1, if the consumer holds all of them; else nothing changes."""
+        """Settle first..stop - 1, if the consumer holds all of them since they were handed out for the first time; else
+        nothing changes."""
         at, count = self.seek(first, self.head), stop - first
         if first < 0 or count < 1 or count > self.count - at:
             return False
         for i in range(count):
             if self.offset[at + i] != first + i or self.consumer[at + i] != consumer:
                 return False
-            if self.state[at + i] == _DEAD or self.state[at + i] > _LEASED:
+            if self.state[at + i] == _DEAD or self.state[at + i] > _LEASED or self.deliveries[at + i] != 1:
                 return False
         for i in range(count):
             self.settle_at(at + i)

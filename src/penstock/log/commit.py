@@ -75,7 +75,9 @@ class GroupCommit:
         if not self._stepping.acquire(blocking=False):
             return None
         try:
-            size = sum([frame.bytes for frame in list(self._staged)])
+            size = 0
+            for frame in list(self._staged):
+                size += frame.bytes
             return self._advance(False) if self._journal.has_room(size) else None
         finally:
             self._stepping.release()
@@ -83,7 +85,9 @@ class GroupCommit:
     def _advance(self, sync: bool) -> Progress | None:
         if self.failure is not None:
             return None
-        frames = [self._staged.popleft() for _ in range(len(self._staged))]
+        frames: list[Frame] = []
+        for _ in range(len(self._staged)):
+            frames.append(self._staged.popleft())  # noqa: PERF401  # a list comprehension is a call before Python 3.12
         if not frames and not self._unsynced:
             return None
         try:

@@ -125,8 +125,8 @@ class Engine:
 
     def stage_spread(self, spread: Spread, done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[int]:
         """As stage(), for one set of columns over many logs, none of which compresses."""
-        if len(spread.logs) < 2:
-            return list(map(int, self.stage(spread.parts(), done, purpose)))
+        if len(spread.logs) == 1:
+            return [self._stage_one(spread.logs[0], spread.columns, done, purpose)]
         logs, counts, now = spread.logs, spread.counts, self._clock.now_ms()
         for log in logs:
             if log.fault is not None:
@@ -139,6 +139,18 @@ class Engine:
         entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times, sequences))
         self._submit(entries, max([log.settings.durability for log in logs]), done, purpose)
         return firsts
+
+    def _stage_one(self, log: Log, columns: Columns, done: Done, purpose: Purpose) -> int:
+        """stage() of one part, which most commits of a lone caller are."""
+        if log.fault is not None:
+            raise log.fault
+        settings, bounds, count = log.settings, log.bounds, columns.count
+        batch = batches.encode(columns, settings.compression)
+        first, timestamp = bounds.end, max(self._clock.now_ms(), log.last_timestamp)
+        batches.seal(batch, first, bounds.epoch, timestamp)
+        entry = Entry(log.number, batch, None, first, first + count, count, timestamp, timestamp, self._next_sequence)
+        self._submit([entry], settings.durability, done, purpose)
+        return first
 
     def stage_raw(self, log: Log, data: Buffer, done: Done, purpose: Purpose = Purpose.PUBLISH) -> None:
         """Append a batch that carries its own offsets and epoch: it must begin at or behind the end of the log."""
@@ -252,21 +264,28 @@ class Engine:
         size = frame_bytes(entries)
         if size > self._options.journal.max_frame_bytes:
             raise TooLarge("the commit", size, self._options.journal.max_frame_bytes)
+        logs: list[Log] = []
+        for entry in entries:
+            log = self.logs[entry.log]
+            logs.append(log)
+            if log.waiting_level > level:
+                level = log.waiting_level
         frame = Frame(self._next_sequence, level, entries, size, done)
         self._next_sequence = FrameSequence(self._next_sequence + 1)
-        logs = [self.logs[entry.log] for entry in entries]
-        frame.level = max([level, *[log.waiting_level for log in logs]])
-        self.usage.tail += sum([log.apply(entry) for log, entry in zip(logs, entries, strict=True)])
-        self._count(entries)
+        self._apply(entries, logs)
         self._under_way.append((frame.sequence, purpose, size))
         self.usage.staged[purpose] += size
         self.commit.submit(frame)
         # Last: whoever is told that it is done may stage the next one, which comes behind it.
         self._wait_for(frame, logs)
 
-    def _count(self, entries: list[Entry]) -> None:
-        self.metrics.records += sum([entry.records for entry in entries if entry.edit is None])
-        self.metrics.batch_bytes += sum([len(entry.data) for entry in entries if entry.edit is None])
+    def _apply(self, entries: list[Entry], logs: list[Log]) -> None:
+        metrics = self.metrics
+        for entry, log in zip(entries, logs, strict=True):
+            self.usage.tail += log.apply(entry)
+            if entry.edit is None:
+                metrics.records += entry.records
+                metrics.batch_bytes += len(entry.data)
 
     def _wait_for(self, frame: Frame, logs: list[Log]) -> None:
         """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no
@@ -330,7 +349,8 @@ class Engine:
                 gone = log.written(written.sequence)
                 self.usage.tail -= sum([len(batch.data) for batch in gone])
                 if log.on_commit is not None:
-                    self._recently.add(log, gone)
+                    wanted = log.wanted_from()
+                    self._recently.add(log, [batch for batch in gone if batch.end > wanted])
         for number, reason in written.stopped.items():
             self._poison(number, reason)
         self.room()

@@ -85,7 +85,10 @@ def edit_entry(log: LogNumber, edit: Edit, sequence: Sequence = _NO_SEQUENCE) ->
 
 def frame_bytes(entries: list[Entry]) -> int:
     """Size of the frame on disk."""
-    return FRAME_HEADER_BYTES + sum([ENTRY_HEADER_BYTES + (len(entry.data) + 7 & ~7) for entry in entries])
+    size = FRAME_HEADER_BYTES
+    for entry in entries:
+        size += ENTRY_HEADER_BYTES + (len(entry.data) + 7 & ~7)
+    return size
 
 
 def encode_frame(frame: Frame, generation: Generation, durable: Sequence) -> list[Buffer]:

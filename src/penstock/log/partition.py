@@ -34,6 +34,7 @@ class Log:
         "tail",
         "waiting_level",
         "waiting_sequence",
+        "wanted_from",
         "written_sequence",
     )
 
@@ -43,6 +44,8 @@ class Log:
         """end of what is committed, in the sense of the log's durability"""
         self.on_commit: Callable[[], None] | None = None
         """called when there is more to read"""
+        self.wanted_from: Callable[[], int] = lambda: 0
+        """no reader that follows the log comes back to what lies below: it is not kept in memory once it is written"""
         self.tail: list[Entry] = []
         """the batches that may not be in the segment files yet, oldest first"""
         self.recent = RecentBatches()

@@ -143,7 +143,7 @@ class Shard:
         self._refuse(purpose)
         future: asyncio.Future[None] = self._loop.create_future()
         if late is None:
-            offsets = self._engine.stage(parts, partial(_resolve, future), purpose)
+            offsets = self._engine.stage(parts, partial(resolve, future), purpose)
         else:
             offsets = self._stage(parts, purpose, late, None, future)
         self._wake_storage()
@@ -159,7 +159,7 @@ class Shard:
             return list(map(int, await self._commit_in_turn(spread.parts(), Purpose.PUBLISH, None)))
         self._refuse(Purpose.PUBLISH)
         future: asyncio.Future[None] = self._loop.create_future()
-        offsets = self._engine.stage_spread(spread, partial(_resolve, future))
+        offsets = self._engine.stage_spread(spread, partial(resolve, future))
         self._wake_storage()
         await future
         return offsets
@@ -187,6 +187,15 @@ class Shard:
             return None
         self._refuse(purpose)
         offsets = self._engine.stage(parts, done, purpose)
+        self._wake_storage()
+        return offsets
+
+    def stage_spread_now(self, spread: Spread, done: Done) -> list[int] | None:
+        """commit_spread() in this turn of the loop, as stage_now()."""
+        if self._turns or spread.is_compressed or not self._admission.is_let_in(Purpose.PUBLISH, spread.columns.bytes):
+            return None
+        self._refuse(Purpose.PUBLISH)
+        offsets = self._engine.stage_spread(spread, done)
         self._wake_storage()
         return offsets
 
@@ -243,10 +252,10 @@ class Shard:
     ) -> list[Offset]:
         """What `late` gives has taken effect for whoever it asked: nothing may be refused behind it."""
         if late is None:
-            return self._engine.stage(parts, partial(_resolve, future), purpose, encoded)
+            return self._engine.stage(parts, partial(resolve, future), purpose, encoded)
         encoded = _encode(parts) if encoded is None else encoded
         self._engine.refuse_large(sum(map(len, encoded)))
-        return self._engine.stage([*parts, *late()], partial(_resolve, future), purpose, encoded)
+        return self._engine.stage([*parts, *late()], partial(resolve, future), purpose, encoded)
 
     async def append_raw(self, log: Log, data: Buffer, purpose: Purpose = Purpose.PUBLISH) -> None:
         """Append a batch that carries its own offsets and epoch, as a follower does."""
@@ -393,7 +402,7 @@ class Shard:
     async def _done(self, stage: StageCall) -> None:
         self._refuse(Purpose.SETTLE)
         future: asyncio.Future[None] = self._loop.create_future()
-        stage(partial(_resolve, future))
+        stage(partial(resolve, future))
         self._wake_storage()
         await future
 
@@ -471,7 +480,8 @@ def _encode(parts: Sequence[Part]) -> list[bytearray]:
     return [batches.encode(columns, log.settings.compression) for log, columns in parts]
 
 
-def _resolve(future: asyncio.Future[None], error: PenstockError | None) -> None:
+def resolve(future: asyncio.Future[None], error: PenstockError | None) -> None:
+    """Tell whoever waits for a commit."""
     if future.done():
         return
     if error is None:

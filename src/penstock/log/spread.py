@@ -29,7 +29,10 @@ class Spread:
     @property
     def is_compressed(self) -> bool:
         """Batches that are compressed are made one by one: see parts()."""
-        return any(log.settings.compression for log in self.logs)
+        for log in self.logs:  # noqa: SIM110  # a generator costs as much as the look itself
+            if log.settings.compression:
+                return True
+        return False
 
     def parts(self) -> list[tuple[Log, Columns]]:
         """The same with columns for each log."""

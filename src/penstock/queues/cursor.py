@@ -135,7 +135,7 @@ class Cursor:
         return count
 
     def ack_whole(self, first: int, stop: int, consumer: int) -> bool:
-        """ack() of first..stop - 1, if the consumer holds them all; else nothing changed."""
+        """ack() of first..stop - 1, if the consumer holds them all, as first handed out; else nothing changed."""
         if self.leaving or not self.window.ack_whole(first, stop, consumer):
             return False
         self.tally.acked += stop - first

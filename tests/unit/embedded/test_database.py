@@ -245,6 +245,34 @@ def test_later_messages_of_a_key_are_not_seen_before_the_one_that_failed(db: pen
     assert seen[0] == b"a1" and sorted(seen[1:3]) == [b"b1", b"b2"] and seen[3:] == [b"a1", b"a2", b"a3"]
 
 
+def test_a_batch_that_was_handed_out_again_is_not_settled_by_its_first_delivery(db: penstock.Database) -> None:
+    db.declare("jobs", partitions=1)
+    db.put_many("jobs", [b"a", b"b", b"c"])
+    with db.consume("jobs") as consumer:
+        first = consumer.get_many(3, 5)
+        next(iter(first)).retry(delay=0)
+        assert consumer.ack_many(first) == (2, 1)
+        [again] = consumer.get_many(3, 5)
+        assert (again.value, again.delivery_count) == (b"a", 2)
+        assert consumer.ack_many([again]) == (1, 0)
+
+
+def test_what_all_groups_are_done_with_is_not_kept_in_memory(db: penstock.Database) -> None:
+    db.declare("jobs", partitions=1)
+    with db.consume("jobs") as consumer:
+        db.put_many("jobs", [b"a", b"b"])
+        consumer.ack_many(consumer.get_many(2, 5))
+        db.put_many("jobs", [b"c"])
+        db._runtime.run(db._runtime.broker.shard.checkpoint())
+        log = db._runtime.broker.queue("jobs").units[0].data
+        while log.tail:
+            db.queues()
+        assert log.recent.find(0) is None
+        kept = log.recent.find(2)
+        assert kept is not None and (kept.first, kept.end) == (2, 3)
+        assert [message.value for message in db.browse("jobs")] == [b"a", b"b", b"c"]
+
+
 def test_a_settlement_of_an_earlier_delivery_is_stale(db: penstock.Database) -> None:
     db.put("orders", b"x")
     with db.consume("orders") as messages:

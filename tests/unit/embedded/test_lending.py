@@ -13,7 +13,7 @@ from tests.unit.embedded.conftest import SMALL
 
 import penstock
 from penstock.core.errors import Closed, InvalidArgument, NoSuchQueue
-from penstock.embedded.bridge import Bridge
+from penstock.embedded.bridge import Bridge, Stage
 from penstock.embedded.lending import CAN_HOLD_SIGNALS, LendingLoop
 
 pytestmark = pytest.mark.skipif(not CAN_HOLD_SIGNALS, reason="kernels are not compiled: all is left to the loop")
@@ -120,6 +120,49 @@ def test_a_call_from_inside_a_call_is_refused_and_not_waited_for(db: penstock.Da
     finally:
         bridge._loop.give_back()
     assert db.put("orders", b"y").endswith(":0")
+
+
+def visited(bridge: Bridge, stage: Stage) -> None:
+    """Returns once the loop was asleep for it."""
+    while not bridge.visit(stage):
+        pass
+
+
+def test_a_visit_waits_for_what_it_staged_wherever_that_ends(bridge: Bridge) -> None:
+    def ended() -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+    def later() -> asyncio.Future[None]:
+        return asyncio.ensure_future(asyncio.sleep(0.001))
+
+    visited(bridge, ended)
+    visited(bridge, later)
+    assert bridge.run(thread_name()) != threading.current_thread().name
+
+
+def test_what_goes_wrong_in_a_visit_reaches_the_caller_before_and_after_a_wait(bridge: Bridge) -> None:
+    async def refuse() -> None:
+        raise NoSuchQueue("orders")
+
+    def refuse_at_once() -> None:
+        raise NoSuchQueue("orders")
+
+    for stage in (refuse_at_once, lambda: asyncio.ensure_future(refuse())):
+        with pytest.raises(NoSuchQueue):
+            visited(bridge, stage)
+    assert bridge.run_here(thread_name())
+
+
+def test_a_visit_that_would_have_to_wait_is_left_to_the_loop(bridge: Bridge) -> None:
+    for _ in range(100):
+        assert not bridge.visit(lambda: None)
+
+
+def test_a_queue_that_is_not_there_yet_is_made_by_the_first_put(db: penstock.Database) -> None:
+    assert db.put("fresh", b"x").endswith(":0")
+    assert [placed.rows for placed in db.put_many("another", [b"x", b"y"])] == [2]
 
 
 def test_after_the_end_work_is_refused(db: penstock.Database, bridge: Bridge) -> None:

@@ -122,6 +122,16 @@ def test_a_batch_waits_while_an_earlier_message_is_ready_again() -> None:
     assert window.deliver_whole(stored(2, None, 1), True, 1, NOW, 10) == 0
 
 
+def test_what_was_handed_out_again_is_not_settled_as_a_whole() -> None:
+    window = Window(0)
+    window.deliver_whole(stored(0, None, 2), True, 1, NOW, 10)
+    room = array("q", bytes(16)), array("q", bytes(16))
+    assert window.give_back(1, True, 10, NOW, *room) == 2
+    assert window.take(1, 2, NOW, -1, 10, array("q", bytes(16)), array("i", bytes(8))) == 2
+    assert not window.ack_whole(0, 2, 1), "it may be the first delivery that is meant"
+    assert window.pending == 2
+
+
 def test_all_are_settled_or_none() -> None:
     window = Window(0)
     window.deliver_whole(stored(0, None, 3), True, 1, NOW, 10)
