@@ -66,11 +66,14 @@ class Settling:
         """All messages of several deliveries, in one frame for each durability."""
         done = asked = 0
         units: dict[Unit, None] = {}
-        for (group, number), several in groupby(deliveries, _holder):
-            acked = list(several)
-            asked += sum([len(delivery.rows) for delivery in acked])
-            done += self._ack_run(group, number, acked, units)
-        for future in self._ledger.flush_all_soon(units):
+        try:
+            for (group, number), several in groupby(deliveries, _holder):
+                acked = list(several)
+                asked += sum([len(delivery.rows) for delivery in acked])
+                done += self._ack_run(group, number, acked, units)
+        finally:
+            waiting = self._ledger.flush_all_soon(units)
+        for future in waiting:
             await future
         return Settled(done, asked - done)
 
