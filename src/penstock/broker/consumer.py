@@ -123,15 +123,15 @@ class Consumer:
             return 0
         by_key = group.queue.settings.ordering is not Ordering.NONE
         now, window_limit, units, left = group.now(), group.limits.window, group.queue.units, room
-        too_old = group.too_old(now)
+        too_old, timeout_ms = group.too_old(now), group.queue.settings.performance.delivery_timeout_ms
         for partition in list(self._ready):
             hold, unit = self.holds.get(partition), units.get(partition)
             cursor = None if unit is None else unit.cursors.get(group.number)
             if hold is None or hold.is_revoked or unit is None or cursor is None or cursor.window.next_due <= now:
                 continue
-            before = left
-            while left > 0 and (batch := unit.batch_at(cursor.window.next)) is not None:
-                most = min(left, window_limit - cursor.window.live, WHOLE_BATCH_MESSAGES)
+            window, end, before = cursor.window, unit.data.visible_end, left
+            while left > 0 and window.next < end and (batch := unit.batch_at(window.next)) is not None:
+                most = min(left, window_limit - window.live, WHOLE_BATCH_MESSAGES)
                 count = cursor.hand_out_whole(batch.data, by_key, number, now, most, too_old)
                 if not count:
                     break
@@ -139,8 +139,9 @@ class Consumer:
                 left -= count
             if left < before:
                 hold.given(before - left, now)
-                group.watch_clock(self, hold)
-            if cursor.window.next >= unit.end and not cursor.window.ready:
+                if not 0 < hold.alarm_ms <= hold.clock_ms + timeout_ms:
+                    group.watch_clock(self, hold)
+            if window.next >= end and not window.ready:
                 del self._ready[partition]
             if left <= 0:
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.broker.alarms import Alarms
@@ -178,9 +178,14 @@ class Group:
 
     def notify(self, partition: int) -> None:
         """There may be something to hand out."""
-        owner = self.members.owner_of(partition)
-        if owner is not None and (consumer := self.consumers.get(owner)) is not None:
-            consumer.notify(partition)
+        self.notify_all([partition])
+
+    def notify_all(self, partitions: Sequence[int]) -> None:
+        consumers, owner_of = self.consumers, self.members.owner_of
+        for partition in partitions:
+            owner = owner_of(partition)
+            if owner is not None and (consumer := consumers.get(owner)) is not None:
+                consumer.notify(partition)
         for event in self._pullers:
             event.set()
 

@@ -44,6 +44,17 @@ class Ledger:
         self._dirty.setdefault(level, {})[unit] = None
         return future
 
+    def flush_all_soon(self, units: Iterable[Unit]) -> list[asyncio.Future[None]]:
+        """flush_soon() of many: a future for each durability among them."""
+        found: dict[Durability, asyncio.Future[None]] = {}
+        for unit in units:
+            level = unit.data.settings.durability
+            if level in found:
+                self._dirty[level][unit] = None
+            else:
+                found[level] = self.flush_soon(unit)
+        return list(found.values())
+
     def flush_now(self) -> None:
         """What was to be flushed soon, for one who visits the shard (Shard.is_visited): no turn of the loop follows."""
         for level, future in list(self._flushed.items()):
@@ -51,9 +62,7 @@ class Ledger:
 
     async def flush(self, units: Iterable[Unit]) -> None:
         """Returns when all that was noted of the units is committed."""
-        waiting = {self.flush_soon(unit) for unit in units}
-        if waiting:
-            await asyncio.gather(*waiting)
+        await asyncio.gather(*self.flush_all_soon(units))
 
     async def commit(self, parts: Sequence[Part], unit: Unit, group: int, settle: Callable[[], None]) -> None:
         """One frame: `parts`, what `settle` does at the moment at which it is staged, and what else was noted of the
@@ -151,9 +160,10 @@ def drained(unit: Unit, groups: Collection[int] | None = None) -> list[bytes]:
             continue
         if records := cursor.drain_encoded():
             found += records
-            size += sum(map(len, records))
-    unit.records_since_snapshot += len(found)
-    unit.bytes_since_snapshot += size
+            size += sum([len(record) for record in records])
+    if found:
+        unit.records_since_snapshot += len(found)
+        unit.bytes_since_snapshot += size
     return found
 
 

@@ -137,6 +137,8 @@ class Publishing:
         self, wanted: Sequence[tuple[Queue, Columns]], publisher: Publisher, others: Sequence[Part] = ()
     ) -> list[Published]:
         """Into each queue its rows, and `others` into their logs, in one frame."""
+        if len(wanted) == 1 and not others:
+            return [await self.put(*wanted[0], publisher)]
         found: list[tuple[Queue, list[tuple[int, Columns]]]] = []
         parts: list[Part] = []
         async with passing([queue for queue, _ in wanted]):
@@ -164,9 +166,11 @@ class Publishing:
         entered: list[Queue] = []
         is_staged = False
         try:
-            parts = self._placed_now(wanted, publisher, entered)
-            if parts is not None:
-                is_staged = self._shard.stage_now([*parts, *others], partial(_leave, entered, done)) is not None
+            if (
+                self._are_admitted_now(wanted, entered)
+                and (placed := _placed_now(wanted, publisher, others)) is not None
+            ):
+                is_staged = self._shard.stage_now(placed, partial(_leave, entered, done))
         finally:
             if not is_staged:
                 _leave(entered)
@@ -175,26 +179,17 @@ class Publishing:
                 queue.published += mine.count
         return is_staged
 
-    def _placed_now(
-        self, wanted: Sequence[tuple[Queue, Columns]], publisher: Publisher, entered: list[Queue]
-    ) -> list[Part] | None:
-        """None if a gate is closed, room has to be made or a partition does not exist yet."""
-        parts: list[Part] = []
+    def _are_admitted_now(self, wanted: Sequence[tuple[Queue, Columns]], entered: list[Queue]) -> bool:
+        """False if a gate is closed or room has to be made. Those whose gates were passed are added to `entered`."""
         now = self._now()
         for queue, mine in wanted:
             if not queue.gate.enter_now():
-                return None
+                return False
             entered.append(queue)
             queue.used_ms = now
             if not queue.admit(mine.count):
-                return None
-            units = queue.units
-            for number, some in queue.place(mine, publisher):
-                unit = units.get(number)
-                if unit is None:
-                    return None
-                parts.append((unit.data, some))
-        return parts
+                return False
+        return True
 
     def targets_now(self, topic: bytes, namespace: str = "default") -> list[Queue] | None:
         """The queues that a topic feeds; None if it names one that would have to be made, or must not be."""
@@ -315,6 +310,23 @@ async def passing(queues: Iterable[Queue]) -> AsyncIterator[None]:
     finally:
         for queue in entered:
             queue.gate.leave()
+
+
+def _placed_now(
+    wanted: Sequence[tuple[Queue, Columns]], publisher: Publisher, others: Sequence[Part]
+) -> Spread | list[Part] | None:
+    """The parts of the frame, as a spread where that can be; None if a partition does not exist yet."""
+    parts: list[Part] = []
+    for queue, mine in wanted:
+        numbers, counts, gathered = queue.gather(mine, publisher)
+        logs = [unit.data for unit in map(queue.units.get, numbers) if unit is not None]
+        if len(logs) < len(numbers):
+            return None
+        spread = Spread(gathered, counts, logs)
+        if len(logs) > 1 and len(wanted) == 1 and not others:
+            return spread
+        parts += spread.parts()
+    return [*parts, *others]
 
 
 def _leave(queues: Sequence[Queue], done: Done | None = None, error: PenstockError | None = None) -> None:

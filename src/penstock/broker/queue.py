@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.configuration import QueueRecord
@@ -14,8 +13,10 @@ from penstock.broker.group import Group
 from penstock.broker.stored import StoredCache
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
+from penstock.core.types import LogNumber
 from penstock.kernels import hashing, rows
 from penstock.log.columns import Columns
+from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
@@ -55,6 +56,9 @@ class Queue:
         self._turn = 0
         self._prefixes = _prefixes(settings.name)
         self._id_prefixes: dict[int, str] = {}
+        self._partitions: dict[LogNumber, int] = {}
+        """by the number of their data log"""
+        self._on_commit = self._notify_of
 
     @property
     def name(self) -> str:
@@ -119,7 +123,8 @@ class Queue:
 
     def adopt(self, unit: Unit) -> None:
         self.units[unit.partition] = unit
-        unit.data.on_commit = partial(self.notify, unit.partition)
+        self._partitions[unit.data.number] = unit.partition
+        unit.data.on_commit = self._on_commit
         unit.data.wanted_from = lambda: self._unsettled_from(unit)
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
 
@@ -153,8 +158,15 @@ class Queue:
             yield units[(self._turn + i) % len(units)]
 
     def notify(self, partition: int) -> None:
+        self._notify([partition])
+
+    def _notify_of(self, logs: list[Log]) -> None:
+        partitions = self._partitions
+        self._notify([partitions[log.number] for log in logs])
+
+    def _notify(self, partitions: Sequence[int]) -> None:
         for group in list(self.listening):
-            group.notify(partition)
+            group.notify_all(partitions)
 
     # Publishing
 

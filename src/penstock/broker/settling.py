@@ -6,10 +6,11 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from penstock.broker.delivery import Delivery
-from penstock.broker.group import Group
+from penstock.broker.group import NEVER, Group
 from penstock.broker.ledger import Ledger
 from penstock.broker.unit import Unit
 from penstock.queues.cursor import Cursor
@@ -72,20 +73,42 @@ class Settling:
             await future
         return settled
 
-    def ack_all_now(self, deliveries: Sequence[Delivery]) -> tuple[Settled, set[asyncio.Future[None]]]:
+    def ack_all_now(self, deliveries: Sequence[Delivery]) -> tuple[Settled, Sequence[asyncio.Future[None]]]:
         """The same up to where it waits, and what for."""
-        done = stale = 0
-        waiting: set[asyncio.Future[None]] = set()
-        for delivery in deliveries:
-            group, unit, stored = delivery.group, delivery.unit, delivery.stored
-            cursor, count = group.cursor(unit), len(delivery.rows)
-            if not (delivery.is_whole and cursor.ack_whole(stored.first, stored.end, delivery.consumer)):
-                count = cursor.ack(delivery.offsets, delivery.counts, delivery.consumer)
-            done, stale = done + count, stale + len(delivery.rows) - count
-            if count:
-                self._after(group, unit, cursor, delivery.consumer)
-                waiting.add(self._ledger.flush_soon(unit))
-        return Settled(done, stale), waiting
+        done = asked = 0
+        units: dict[Unit, None] = {}
+        try:
+            for (group, number), several in groupby(deliveries, _holder):
+                acked = list(several)
+                asked += sum([len(delivery.rows) for delivery in acked])
+                done += self._ack_run(group, number, acked, units)
+        finally:
+            waiting = self._ledger.flush_all_soon(units)
+        return Settled(done, asked - done), waiting
+
+    def _ack_run(self, group: Group, number: int, acked: list[Delivery], units: dict[Unit, None]) -> int:
+        """Deliveries of one consumer; how many messages were settled, in units that are added to `units`. What a
+        settlement has to look at is looked at once for all of them where it can be."""
+        consumer, now, done = group.consumers.get(number), group.now(), 0
+        holds = {} if consumer is None else consumer.holds
+        for delivery in acked:
+            unit = delivery.unit
+            cursor = unit.cursors.get(group.number) or group.cursor(unit)
+            count = _acked(cursor, delivery)
+            if not count:
+                continue
+            done += count
+            units[unit] = None
+            if consumer is not None and (hold := holds.get(unit.partition)) is not None:
+                hold.settled(cursor, number, now)
+                if hold.is_revoked:
+                    group.released(consumer, hold)
+            self._look_on(group, unit, cursor)
+        if consumer is not None and done:
+            consumer.wake()
+        if group.switches and done:
+            group.look_at_switch(now)
+        return done
 
     async def fail(
         self,
@@ -218,7 +241,24 @@ class Settling:
     def _after_any(self, group: Group, unit: Unit, cursor: Cursor) -> None:
         if group.switches:
             group.look_at_switch(group.now())
-        # What waited behind a settled message of its key may have a time of its own to wait for.
-        group.watch_due(unit, cursor)
-        if cursor.window.ready:
+        self._look_on(group, unit, cursor)
+
+    def _look_on(self, group: Group, unit: Unit, cursor: Cursor) -> None:
+        """What waited behind a settled message of its key may have a time of its own to wait for."""
+        window = cursor.window
+        if window.next_due < NEVER:
+            group.watch_due(unit, cursor)
+        if window.ready:
             group.notify(unit.partition)
+
+
+def _holder(delivery: Delivery) -> tuple[Group, int]:
+    return delivery.group, delivery.consumer
+
+
+def _acked(cursor: Cursor, delivery: Delivery) -> int:
+    """How many messages of a delivery were settled."""
+    stored, consumer = delivery.stored, delivery.consumer
+    if delivery.is_whole and cursor.ack_whole(stored.first, stored.end, consumer):
+        return len(delivery.rows)
+    return cursor.ack(delivery.offsets, delivery.counts, consumer)

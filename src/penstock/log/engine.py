@@ -301,9 +301,13 @@ class Engine:
 
     def _complete(self, frame: Frame) -> None:
         logs, sequence = self.logs, frame.sequence
+        grown: dict[Callable[[list[Log]], None], list[Log]] = {}
         for entry in frame.entries:
-            if (log := logs.get(entry.log)) is not None:
-                log.committed(entry, sequence)
+            log = logs.get(entry.log)
+            if log is not None and log.committed(entry, sequence) and (on_commit := log.on_commit) is not None:
+                grown.setdefault(on_commit, []).append(log)
+        for on_commit, several in grown.items():
+            on_commit(several)
         if frame.done is not None:
             frame.done(None)
 
@@ -347,10 +351,12 @@ class Engine:
         for number in written.logs:
             if (log := self.logs.get(number)) is not None:
                 gone = log.written(written.sequence)
-                self.usage.tail -= sum([len(batch.data) for batch in gone])
+                size = sum([len(batch.data) for batch in gone])
+                self.usage.tail -= size
                 if log.on_commit is not None:
                     wanted = log.wanted_from()
-                    self._recently.add(log, [batch for batch in gone if batch.end > wanted])
+                    kept = [batch for batch in gone if batch.end > wanted]
+                    self._recently.add(log, kept, sum([len(batch.data) for batch in kept]))
         for number, reason in written.stopped.items():
             self._poison(number, reason)
         self.room()

@@ -12,6 +12,8 @@ from penstock.log.recent import RecentBatches
 from penstock.log.records import Edit, LogSettings
 
 NO_CUT = 1 << 63
+# That a log waits for: the level and the sequence.
+_NOTHING = Durability.MEMORY, Sequence(-1)
 
 
 class Log:
@@ -42,8 +44,8 @@ class Log:
         self.number, self.name, self.settings, self.bounds = number, name, settings, bounds
         self.high_watermark = bounds.end
         """end of what is committed, in the sense of the log's durability"""
-        self.on_commit: Callable[[], None] | None = None
-        """called when there is more to read"""
+        self.on_commit: Callable[[list[Log]], None] | None = None
+        """called when there is more to read, once a frame with all logs that have the same one"""
         self.wanted_from: Callable[[], int] = lambda: 0
         """no reader that follows the log comes back to what lies below: it is not kept in memory once it is written"""
         self.tail: list[Entry] = []
@@ -52,8 +54,7 @@ class Log:
         self.last_timestamp = 0
         self.fault: PenstockError | None = None
         """why the log takes no records, if it does not"""
-        self.waiting_sequence = Sequence(-1)
-        self.waiting_level = Durability.MEMORY
+        self.waiting_level, self.waiting_sequence = _NOTHING
         """what its newest commit that is not done waits for"""
         self.cut_sequence = Sequence(-1)
         self._cuts: list[tuple[Sequence, int]] = []
@@ -101,18 +102,19 @@ class Log:
     def free(self, sequence: Sequence) -> None:
         """That frame is committed; if nothing of the log came after it, nothing is waited for."""
         if sequence == self.waiting_sequence:
-            self.waiting_level, self.waiting_sequence = Durability.MEMORY, Sequence(-1)
+            self.waiting_level, self.waiting_sequence = _NOTHING
 
-    def committed(self, entry: Entry, sequence: Sequence) -> None:
-        """The frame that held the entry is committed. What was cut off since does not count."""
+    def committed(self, entry: Entry, sequence: Sequence) -> bool:
+        """The frame that held the entry is committed; whether there may be more to read. What was cut off since does
+        not count."""
         if sequence == self.waiting_sequence:
-            self.free(sequence)
+            self.waiting_level, self.waiting_sequence = _NOTHING
         end = entry.end if entry.edit is None else entry.edit.end
-        if end is not None and sequence >= self.cut_sequence:
-            if end > self.high_watermark:
-                self.high_watermark = end
-            if self.on_commit is not None:
-                self.on_commit()
+        if end is None or sequence < self.cut_sequence:
+            return False
+        if end > self.high_watermark:
+            self.high_watermark = end
+        return True
 
     def written(self, sequence: Sequence) -> list[Entry]:
         """Its segments hold what frames below `sequence` brought: let go of that part of the tail, which it returns."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from penstock.log.frames import Entry
@@ -20,13 +21,13 @@ class RecentBatches:
         self._batches: list[Entry] = []
         self._head = 0
 
-    def add(self, batch: Entry) -> None:
-        self._batches.append(batch)
+    def add(self, batches: list[Entry]) -> None:
+        self._batches += batches
 
-    def drop(self, batch: Entry) -> None:
-        """It must be the oldest, unless all were cleared since."""
-        if self._head < len(self._batches) and self._batches[self._head] is batch:
-            self._head += 1
+    def drop(self, batches: list[Entry]) -> None:
+        """They must be the oldest, unless all were cleared since."""
+        if self._head < len(self._batches) and self._batches[self._head] is batches[0]:
+            self._head += len(batches)
             if 2 * self._head > len(self._batches):
                 del self._batches[: self._head]
                 self._head = 0
@@ -45,27 +46,45 @@ class RecentBatches:
 
 # Of single messages a bound in bytes would keep that many objects that the garbage collector has to look at.
 _MOST_BATCHES = 8192
+# Of what a log brings at once so much comes and goes together, at most.
+_TOGETHER_BATCHES, _TOGETHER_BYTES = 64, 1 << 20
+
+
+class _Lot(NamedTuple):
+    """Batches of one log that came together."""
+
+    log: Log
+    batches: list[Entry]
+    bytes: int
 
 
 class Recently:
     """A bound in bytes and in number over all logs: what came first goes first."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes, self._bytes = limit_bytes, 0
-        # Side by side: a tuple of both would be an object more for the garbage collector.
-        self._logs: deque[Log] = deque()
-        self._batches: deque[Entry] = deque()
+        self._limit_bytes, self._bytes, self._count = limit_bytes, 0, 0
+        self._lots: deque[_Lot] = deque()
 
-    def add(self, log: Log, batches: list[Entry]) -> None:
-        for batch in batches:
-            log.recent.add(batch)
-            self._logs.append(log)
-            self._batches.append(batch)
-            self._bytes += len(batch.data)
-        while self._bytes > self._limit_bytes or len(self._batches) > _MOST_BATCHES:
-            other, oldest = self._logs.popleft(), self._batches.popleft()
-            other.recent.drop(oldest)
-            self._bytes -= len(oldest.data)
+    def add(self, log: Log, batches: list[Entry], size_bytes: int) -> None:
+        """`size_bytes` of all of them."""
+        log.recent.add(batches)
+        if size_bytes <= _TOGETHER_BYTES and 0 < len(batches) <= _TOGETHER_BATCHES:
+            self._lots.append(_Lot(log, batches, size_bytes))
+        else:
+            self._lots.extend(_lots(log, batches, 1 if size_bytes > _TOGETHER_BYTES else _TOGETHER_BATCHES))
+        self._bytes += size_bytes
+        self._count += len(batches)
+        while self._bytes > self._limit_bytes or self._count > _MOST_BATCHES:
+            oldest = self._lots.popleft()
+            oldest.log.recent.drop(oldest.batches)
+            self._bytes -= oldest.bytes
+            self._count -= len(oldest.batches)
+
+
+def _lots(log: Log, batches: list[Entry], most: int) -> Iterator[_Lot]:
+    for first in range(0, len(batches), most):
+        some = batches[first : first + most]
+        yield _Lot(log, some, sum([len(batch.data) for batch in some]))
 
 
 def _first(batch: Entry) -> int:

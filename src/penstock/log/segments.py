@@ -6,6 +6,8 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
+import msgspec
+
 from penstock.log.frames import Entry
 from penstock.log.records import SegmentInfo
 
@@ -62,8 +64,7 @@ class SparseIndex:
                 column.pop()
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveView:
+class ActiveView(msgspec.Struct, frozen=True):
     """The active segment as far as it is written, for readers beside the keeper."""
 
     path: str
@@ -71,8 +72,7 @@ class ActiveView:
     index: SparseIndex
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenView:
+class WrittenView(msgspec.Struct, frozen=True):
     """What of a log lies in files, at one moment; readers take the whole of it by one reference."""
 
     start: int
@@ -103,10 +103,10 @@ class ActiveSegment:
     pending_bytes: int = 0
     exists: bool = False
     """whether the file was created"""
+    path: str = field(init=False)
 
-    @property
-    def path(self) -> str:
-        return segment_path(self.directory, self.base, self.version)
+    def __post_init__(self) -> None:
+        self.path = segment_path(self.directory, self.base, self.version)
 
     @property
     def bytes(self) -> int:
@@ -122,7 +122,8 @@ class ActiveSegment:
         self.pending_bytes += len(entry.data)
         self.records += entry.records
         self.end = entry.end
-        self.max_timestamp = max(self.max_timestamp, entry.max_timestamp)
+        if entry.max_timestamp > self.max_timestamp:
+            self.max_timestamp = entry.max_timestamp
 
     def drop_pending_from(self, offset: int) -> None:
         """Take back what append() took at and above `offset`."""

@@ -170,25 +170,29 @@ class Shard:
         if self._turns or not self._admission.is_let_in(Purpose.SETTLE, 0):
             return False
         self._refuse(Purpose.SETTLE)
-        said = late()
-        if isinstance(said, Spread):
-            self._engine.stage_spread(said, done, Purpose.SETTLE)
-        else:
-            self._engine.stage(said, done, Purpose.SETTLE)
-        self._wake_storage()
+        self._stage_either(late(), done, Purpose.SETTLE)
         return True
 
-    def stage_now(self, parts: Sequence[Part], done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[Offset] | None:
+    def stage_now(self, wanted: Spread | Sequence[Part], done: Done, purpose: Purpose = Purpose.PUBLISH) -> bool:
         """As commit(), in this turn of the loop: what the parts refer to may change afterwards. `done` is called when
-        it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
-        if self._turns or not self._admission.is_let_in(purpose, sum([columns.bytes for _, columns in parts])):
-            return None
-        if _is_heavy(parts):
-            return None
+        it is committed, or with what went wrong. False, and nothing was staged, if it would have to wait."""
+        if isinstance(wanted, Spread) and wanted.is_compressed:
+            wanted = wanted.parts()
+        size = wanted.columns.bytes if isinstance(wanted, Spread) else sum([columns.bytes for _, columns in wanted])
+        if self._turns or not self._admission.is_let_in(purpose, size):
+            return False
+        if not isinstance(wanted, Spread) and _is_heavy(wanted):
+            return False
         self._refuse(purpose)
-        offsets = self._engine.stage(parts, done, purpose)
+        self._stage_either(wanted, done, purpose)
+        return True
+
+    def _stage_either(self, wanted: Spread | Sequence[Part], done: Done, purpose: Purpose) -> None:
+        if isinstance(wanted, Spread):
+            self._engine.stage_spread(wanted, done, purpose)
+        else:
+            self._engine.stage(wanted, done, purpose)
         self._wake_storage()
-        return offsets
 
     def stage_spread_now(self, spread: Spread, done: Done) -> list[int] | None:
         """commit_spread() in this turn of the loop, as stage_now()."""

@@ -318,3 +318,25 @@ def test_a_producer_is_forgotten_a_day_after_its_last_call(tmp_path: Path) -> No
             assert (await s.put(queue, b"v", producer=ProducerCall(PRODUCER, 0, 0))).duplicates == 0
 
     run(main())
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_keyed_rows_that_are_staged_at_once_lie_where_a_put_places_them(tmp_path: Path, compression: str) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=8, compression=compression)
+            keys = [b"key-%d" % i for i in range(40)]
+            columns, publisher = Columns.of(keys, keys=keys), s.broker.publisher()
+            done = asyncio.get_running_loop().create_future()
+            publishing = s.broker.publishing
+            assert not publishing.publish_now([(queue, columns)], publisher, (), done.set_result)
+            await publishing.publish_into([(queue, columns)], publisher)
+            first = stored(queue)
+            assert len(first) > 1
+            assert publishing.publish_now([(queue, columns)], publisher, (), done.set_result)
+            assert await done is None
+            assert stored(queue) == {partition: 2 * rows for partition, rows in first.items()}
+            found = await s.receive(await s.consumer(queue))
+            assert sorted(m.value for m in found) == sorted(keys * 2)
+
+    run(main())

@@ -257,7 +257,7 @@ def test_a_disk_that_is_low_refuses_what_is_durable_and_lets_the_rest_through(mq
     client.subscribe("t", qos=1)
     shard = mqtt.broker.shard
     low = mock.Mock(side_effect=DiskLow(1, 2))
-    with mock.patch.object(shard, "stage_now", low), mock.patch.object(shard, "commit", low):
+    with mock.patch.object(shard._engine, "refuse_if_low", low):
         assert reason_of(publisher, Publish("$queue/q", b"x", 1, packet_id=1)) is FULL
         assert reason_of(publisher, Publish("t", b"y", 1, packet_id=2)) is DONE
     client.expect_payloads([b"y"])

@@ -26,6 +26,7 @@ from penstock.log import batch as batches
 from penstock.log.bounds import OFFSET_GAP
 from penstock.log.columns import Columns
 from penstock.log.names import log_name
+from penstock.log.partition import Log
 from penstock.log.records import Edit, LogSettings
 
 EIO = OSError(errno.EIO, "input/output error")
@@ -74,6 +75,22 @@ def test_a_commit_over_logs_of_mixed_durability_takes_the_strongest() -> None:
     assert outcome.is_acknowledged
     assert behind.is_acknowledged
     assert quick.high_watermark == 2
+
+
+def test_who_follows_many_logs_is_told_once_a_frame_when_all_of_it_can_be_read() -> None:
+    engine = open_engine(SimDisk())
+    logs = [make_log(engine, f"log{i}") for i in range(3)]
+    told: list[list[tuple[str, int]]] = []
+
+    def follow(grown: list[Log]) -> None:
+        told.append([(log.name, logs[-1].high_watermark) for log in grown])
+
+    for log in logs[:2]:
+        log.on_commit = follow
+    engine.stage([(log, Columns.of([b"x"])) for log in logs], Outcome())
+    assert told == []
+    engine.commit.step()
+    assert told == [[(logs[0].name, 1), (logs[1].name, 1)]]
 
 
 def test_a_new_log_acknowledges_nothing_before_its_creation_is_durable() -> None:

@@ -154,7 +154,7 @@ def test_a_snapshot_that_is_not_whole_is_passed_over(tmp_path: Path, monkeypatch
             await stage.sessions._snapshots.write(0)
             await stage.send(b"2", to=list(stage.sessions))
             log, is_half_done = stage.sessions._snapshots._log, asyncio.Event()
-            log.on_commit = lambda: is_half_done.set() if log.high_watermark >= 7 else None
+            log.on_commit = lambda _: is_half_done.set() if log.high_watermark >= 7 else None
             writing = asyncio.ensure_future(stage.sessions._snapshots.write(0))
             await is_half_done.wait()
             writing.cancel()

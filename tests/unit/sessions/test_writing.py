@@ -10,6 +10,7 @@ from tests.support.sessions import message_ids, session_stage, take_all, values
 from penstock.broker.sessions.options import SessionOptions
 from penstock.broker.sessions.records import Subscription
 from penstock.core.errors import Closed, InvalidArgument
+from penstock.log.partition import Log
 
 
 def test_everything_that_is_written_in_one_turn_is_one_frame(tmp_path: Path) -> None:
@@ -45,8 +46,8 @@ def test_what_was_settled_is_committed_after_the_delay(tmp_path: Path) -> None:
             end, follow = log.end, log.on_commit
             assert follow is not None
 
-            def committed() -> None:
-                follow()
+            def committed(logs: list[Log]) -> None:
+                follow(logs)
                 is_written.set()
 
             log.on_commit = committed

@@ -29,7 +29,7 @@ class FollowedLog:
 
     def follow(self, apply: Callable[[StoredBatch], None]) -> None:
         """From now on; what lies before `applied` is not given again."""
-        self.log.on_commit = lambda: self.catch_up(apply)
+        self.log.on_commit = lambda _: self.catch_up(apply)
 
     def catch_up(self, apply: Callable[[StoredBatch], None]) -> None:
         """Fold what is committed and was not folded yet."""
