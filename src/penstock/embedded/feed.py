@@ -325,13 +325,13 @@ def _stale(message: DeliveredMessage) -> StaleSettlement:
     return StaleSettlement(message.id, "it was taken back, settled before, or its time was over")
 
 
-def _all_of(waiting: set[asyncio.Future[None]]) -> asyncio.Future[None]:
+def _all_of(waiting: Sequence[asyncio.Future[None]]) -> asyncio.Future[None]:
     """Mostly it is one: those of a queue are committed together."""
     if len(waiting) == 1:
-        return next(iter(waiting))
+        return waiting[0]
     return asyncio.ensure_future(_each(waiting))
 
 
-async def _each(waiting: set[asyncio.Future[None]]) -> None:
+async def _each(waiting: Sequence[asyncio.Future[None]]) -> None:
     for future in waiting:
         await future

@@ -7,11 +7,9 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from penstock import kernels
 from penstock.core.clock import SystemClock
 from penstock.core.errors import Closed, JournalFailed, OffsetOutOfRange, PenstockError
 from penstock.core.metrics import ShardMetrics
@@ -24,11 +22,11 @@ from penstock.log.commit import Progress
 from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.engine import Done, Engine, Post
 from penstock.log.housekeeping import Housekeeper
+from penstock.log.opened import opened_directory
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.reading import LogReader
 from penstock.log.records import Edit, LogSettings
-from penstock.log.recovery import Recovered, recover, refuse_foreign
 from penstock.log.spread import Spread
 from penstock.log.table import publish_from
 from penstock.log.threads import StepThread
@@ -96,7 +94,7 @@ class Shard:
         """Recover what is there; DirectoryInUse if another process has it open."""
         options, clock = options or ShardOptions(), clock or SystemClock()
         loop = asyncio.get_running_loop()
-        opened = await loop.run_in_executor(None, _open, directory, options, clock)
+        opened = await loop.run_in_executor(None, opened_directory, directory, options, clock)
         try:
             engine = Engine(opened.disk, clock, options, opened.metrics, opened.recovered, _poster(loop))
             await asyncio.sleep(0)
@@ -449,31 +447,6 @@ class Shard:
     def _crashed(self, error: BaseException) -> None:
         """A thread met what it did not expect: stop acknowledging rather than go on without it."""
         self._engine.commit.fail(JournalFailed(f"{type(error).__name__}: {error}"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    lock: DirectoryLock
-    disk: RealDisk
-    metrics: ShardMetrics
-    recovered: Recovered
-
-
-def _open(directory: Path, options: ShardOptions, clock: Clock) -> _Opened:
-    """Beside the loop: replaying a journal takes its time."""
-    if not kernels.compiled():
-        logger.warning(
-            "kernels are not compiled: correct, but hundreds of times slower; install a C compiler and reinstall"
-        )
-    directory.mkdir(parents=True, exist_ok=True)
-    disk, metrics = RealDisk(directory), ShardMetrics()
-    refuse_foreign(disk)
-    lock = DirectoryLock.acquire(directory)
-    try:
-        return _Opened(lock, disk, metrics, recover(disk, clock, options, metrics))
-    except BaseException:
-        lock.release()
-        raise
 
 
 def _is_heavy(parts: Sequence[Part]) -> bool:

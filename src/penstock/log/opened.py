@@ -1,0 +1,43 @@
+"""A data directory made ready: locked, and what its journal knows is where it belongs."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import kernels
+from penstock.core.metrics import ShardMetrics
+from penstock.core.ports import Clock
+from penstock.log.disk import DirectoryLock, RealDisk
+from penstock.log.options import ShardOptions
+from penstock.log.recovery import Recovered, recover, refuse_foreign
+
+logger = logging.getLogger("penstock.log.shard")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedDirectory:
+    """For one process: `lock` is to be released in the end."""
+
+    lock: DirectoryLock
+    disk: RealDisk
+    metrics: ShardMetrics
+    recovered: Recovered
+
+
+def opened_directory(directory: Path, options: ShardOptions, clock: Clock) -> OpenedDirectory:
+    """Beside the loop: replaying a journal takes its time."""
+    if not kernels.compiled():
+        logger.warning(
+            "kernels are not compiled: correct, but hundreds of times slower; install a C compiler and reinstall"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    disk, metrics = RealDisk(directory), ShardMetrics()
+    refuse_foreign(disk)
+    lock = DirectoryLock.acquire(directory)
+    try:
+        return OpenedDirectory(lock, disk, metrics, recover(disk, clock, options, metrics))
+    except BaseException:
+        lock.release()
+        raise
