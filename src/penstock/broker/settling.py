@@ -167,6 +167,12 @@ class Settling:
             await self._ledger.flush_soon(unit)
         return Settled(count, len(offsets) - count)
 
+    def restart_clock(self, group: Group, unit: Unit, consumer: int) -> None:
+        """Whoever holds messages there is still at work: their time begins anew, as it does with every settlement."""
+        member = group.consumers.get(consumer)
+        if member is not None and (hold := member.holds.get(unit.partition)) is not None:
+            hold.clock_ms = group.now()
+
     async def commit(self, group: Group, unit: Unit, offset: int, fence: tuple[int, int] | None = None) -> int:
         """All below `offset` is done with, in retry or held by others included. `fence` is a member's number and the
         generation it knows: FencedMember if the partition is another's by now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Unpack
@@ -203,10 +204,12 @@ class AsyncDatabase:
         start: str = "earliest",
         prefetch: int | None = None,
         idle_timeout: float | None = None,
+        auto_ack: float | None = None,
     ) -> AsyncConsumer:
         """Not awaited: `async with db.consume(…) as messages`, or `async for` at once."""
         runtime = self._runtime
-        return AsyncConsumer(runtime, lambda: Feed.open(runtime, queue, group, filter, start, prefetch), idle_timeout)
+        opening = partial(Feed.open, runtime, queue, group, filter, start, prefetch)
+        return AsyncConsumer(runtime, opening, idle_timeout, auto_ack)
 
     async def browse(
         self, queue: str, start: str = "earliest", *, partition: int | None = None, limit: int | None = None

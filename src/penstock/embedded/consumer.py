@@ -11,6 +11,7 @@ from types import TracebackType
 
 from penstock.broker.settling import Settled
 from penstock.core.errors import Closed
+from penstock.embedded.auto_ack import AutoAck
 from penstock.embedded.bridge import Ignored, Work
 from penstock.embedded.feed import Feed
 from penstock.embedded.message import AsyncMessage, Message, MessageBatch, deliveries_of
@@ -25,8 +26,9 @@ class Consumer:
     """A member of a group, for threads; several may share one, each message goes to one of them. Iteration ends when it
     is closed or stopped, or when nothing came for `idle_s`."""
 
-    def __init__(self, feed: Feed, idle_s: float | None = None) -> None:
+    def __init__(self, feed: Feed, idle_s: float | None = None, auto_ack_s: float | None = None) -> None:
         self._feed, self._idle_s = feed, idle_s
+        self._auto_ack: AutoAck[Message] | None = None if auto_ack_s is None else AutoAck(auto_ack_s)
         self._fetching = threading.Lock()
 
     def __enter__(self) -> Consumer:
@@ -48,6 +50,20 @@ class Consumer:
 
     def get(self, timeout: float | None = None) -> Message | None:
         """The next message; None if there is none within `timeout` seconds (None: for ever) or when stopped."""
+        if self._auto_ack is not None:
+            return self._get_acking(self._auto_ack, timeout)
+        return self._get(timeout)
+
+    def _get_acking(self, auto_ack: AutoAck[Message], timeout: float | None) -> Message | None:
+        if done := auto_ack.back():
+            self.ack_many(done)
+        message = self._get(timeout)
+        if message is None and (done := auto_ack.rest()):
+            self.ack_many(done)
+        auto_ack.gave(message)
+        return message
+
+    def _get(self, timeout: float | None) -> Message | None:
         taken = self._feed.take_one()
         until = None if timeout is None else time.monotonic() + timeout
         while taken is None and self._fetch(_TAKEN_AT_ONCE, until):
@@ -73,6 +89,8 @@ class Consumer:
     def close(self) -> None:
         """What was not settled is free for others at once."""
         with suppress(Closed):  # the directory was closed before it, and everything with it
+            if self._auto_ack is not None and (done := self._auto_ack.rest()):
+                self.ack_many(done)
             self._feed.runtime.run(self._feed.close())
 
     def _fetch(self, limit: int, until: float | None) -> bool:
@@ -96,8 +114,15 @@ class Consumer:
 class AsyncConsumer:
     """As Consumer, for the tasks of one loop, whichever. The group is joined when it is entered or first asked."""
 
-    def __init__(self, runtime: Runtime, opening: Callable[[], Work[Feed]], idle_s: float | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        opening: Callable[[], Work[Feed]],
+        idle_s: float | None = None,
+        auto_ack_s: float | None = None,
+    ) -> None:
         self._runtime, self._opening, self._idle_s = runtime, opening, idle_s
+        self._auto_ack: AutoAck[AsyncMessage] | None = None if auto_ack_s is None else AutoAck(auto_ack_s)
         self._feed: Feed | None = None
         self._is_closed = False
         self._joining, self._fetching = asyncio.Lock(), asyncio.Lock()
@@ -121,6 +146,17 @@ class AsyncConsumer:
         return message
 
     async def get(self, timeout: float | None = None) -> AsyncMessage | None:  # noqa: ASYNC109  # as the plain face
+        if self._auto_ack is None:
+            return await self._get(timeout)
+        if done := self._auto_ack.back():
+            await self.ack_many(done)
+        message = await self._get(timeout)
+        if message is None and (done := self._auto_ack.rest()):
+            await self.ack_many(done)
+        self._auto_ack.gave(message)
+        return message
+
+    async def _get(self, timeout: float | None) -> AsyncMessage | None:  # noqa: ASYNC109  # as the plain face
         until = None if timeout is None else time.monotonic() + timeout
         feed = self._feed or await self._opened()
         taken = feed.take_one()
@@ -149,6 +185,8 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         with suppress(Closed):  # the directory was closed before it, and everything with it
+            if self._auto_ack is not None and (done := self._auto_ack.rest()):
+                await self.ack_many(done)
             await self._runtime.wait(self._leave())
 
     async def _fetch(self, feed: Feed, limit: int, until: float | None) -> bool:

@@ -195,12 +195,14 @@ class Database:
         start: str = "earliest",
         prefetch: int | None = None,
         idle_timeout: float | None = None,
+        auto_ack: float | None = None,
     ) -> Consumer:
         """A member of the group, which is made if there is none, to begin at `start` (earliest, latest, an offset, a
         time, or a duration). It holds at most `prefetch` unsettled messages; iteration ends if none came
-        for `idle_timeout` seconds."""
+        for `idle_timeout` seconds. With `auto_ack`, `get()` and iteration acknowledge what they gave before, once every
+        so many seconds: a crash brings that much work back."""
         runtime = self._runtime
-        return Consumer(runtime.run(Feed.open(runtime, queue, group, filter, start, prefetch)), idle_timeout)
+        return Consumer(runtime.run(Feed.open(runtime, queue, group, filter, start, prefetch)), idle_timeout, auto_ack)
 
     def browse(
         self, queue: str, start: str = "earliest", *, partition: int | None = None, limit: int | None = None

@@ -250,6 +250,11 @@ class Feed:
         self._drop_taken_back()
         self._look_at(message, await failing)
 
+    async def extend(self, message: DeliveredMessage) -> None:
+        if not self.is_held(message):
+            raise StaleSettlement(message.id, "it was taken back")
+        self.runtime.broker.settling.restart_clock(self.group, message.unit, message.delivery.consumer)
+
     async def reject(self, message: DeliveredMessage, reason: str) -> None:
         delivery = message.delivery
         settled = await self.runtime.broker.settling.reject(

@@ -159,6 +159,11 @@ class Message(DeliveredMessage):
         """Never to be done: it is moved to the dead letters, which tell the reason."""
         self._run(self._feed.reject(self, reason))
 
+    def extend(self) -> None:
+        """Still at work: the time of what this consumer holds of the partition begins anew, up to ten times the queue's
+        delivery_timeout in all."""
+        self._run(self._feed.extend(self))
+
     def reply(self, value: Value, headers: Headers | None = None) -> None:
         """Publish the answer to the topic that the message names. It is not settled by that."""
         self._run(self._feed.publish(self._answer(value, headers)))
@@ -180,6 +185,9 @@ class AsyncMessage(DeliveredMessage):
 
     async def dead_letter(self, reason: str = "") -> None:
         await self._wait(self._feed.reject(self, reason))
+
+    async def extend(self) -> None:
+        await self._wait(self._feed.extend(self))
 
     async def reply(self, value: Value, headers: Headers | None = None) -> None:
         await self._wait(self._feed.publish(self._answer(value, headers)))
