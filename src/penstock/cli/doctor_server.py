@@ -11,7 +11,7 @@ from penstock.core.errors import InvalidSetting
 from penstock.server.config import Config, LoopKind
 from penstock.server.config_auth import RateLimit
 from penstock.server.config_listeners import is_loopback
-from penstock.server.process import loop_factory
+from penstock.server.looping import loop_factory
 
 
 class Package(NamedTuple):

@@ -82,7 +82,7 @@ def _shorthands(context: click.Context, data: str | None, dev: bool) -> list[str
 
 
 def _check(config: Config) -> int:
-    from penstock.server.process import loop_factory
+    from penstock.server.looping import loop_factory
     from penstock.server.server import check_files
     from penstock.server.weaknesses import weaknesses
 

@@ -15,13 +15,13 @@ from typing import Any, NoReturn
 
 from penstock.core.errors import PenstockError
 from penstock.log.threads import SWITCH_INTERVAL_S
-from penstock.server.config import Config, LoopKind
+from penstock.server.config import Config
 from penstock.server.config_listeners import WebSocketListener
 from penstock.server.context import Context, context_file, write_context
 from penstock.server.log_lines import LogLines
+from penstock.server.looping import loop_factory
 from penstock.server.ready import ReadyFile
 from penstock.server.server import OpenWorks, Server
-from penstock.server.written import BadConfiguration
 
 logger = logging.getLogger("penstock.server")
 
@@ -137,18 +137,6 @@ def context_of(config: Config, addresses: Mapping[str, tuple[str, int]], passwor
         host = "::1" if ":" in host else "127.0.0.1"
     path = listener.path if isinstance(listener, WebSocketListener) else None
     return Context(host, port, "admin", password, listener.tls is not None, path)
-
-
-def loop_factory(kind: LoopKind) -> Callable[[], asyncio.AbstractEventLoop]:
-    """BadConfiguration if it is not installed."""
-    if kind is LoopKind.ASYNCIO:
-        return asyncio.new_event_loop
-    try:
-        import uvloop
-    except ImportError:
-        reason = "uvloop is not installed: install it with `pip install uvloop`, or write asyncio"
-        raise BadConfiguration("loop", reason) from None
-    return uvloop.new_event_loop
 
 
 def _allow_open_files() -> None:
