@@ -347,3 +347,21 @@ def test_a_group_that_was_deleted_is_begun_anew_by_subscribing(mqtt: RunningGate
     mqtt.wait(mqtt.broker.declaring.delete_group(group))
     client.subscribe("$queue/q", qos=1, properties=BY_ANSWER)
     client.expect_payloads([b"1"])
+
+
+def test_an_answer_to_an_earlier_delivery_does_not_settle_the_later_one(mqtt: RunningGateway) -> None:
+    """It took too long, failed and came again, to the same client."""
+    mqtt.declare(performance={"delivery_timeout": "10s"}, retry_policy={"initial_backoff": "1s"})
+    client = consumer(mqtt, properties=BY_ANSWER)
+    publisher = publish(mqtt, b"slow")
+    first = client.expect(Publish)
+    mqtt.advance(11)
+    mqtt.advance(2)
+    second = client.expect(Publish)
+    assert (second.payload, said(second)["delivery-count"]) == (b"slow", "2")
+    client.send(PubAck(first.packet_id))
+    client.expect_nothing_from(publisher)
+    assert mqtt.unsettled() == 1
+    client.send(PubAck(second.packet_id))
+    client.ping()
+    assert mqtt.unsettled() == 0

@@ -184,11 +184,9 @@ def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
     return replace(delivery, rows=delivery.rows[start:stop], deliveries=None if counts is None else counts[start:stop])
 
 
-def _named(delivery: Delivery, places: Sequence[int]) -> tuple[array[int], array[int] | None]:
-    offsets, deliveries = delivery.offsets, delivery.deliveries
+def _named(delivery: Delivery, places: Sequence[int]) -> tuple[array[int], array[int]]:
+    """With how often each was handed out then: an answer to an earlier delivery settles no later one."""
+    offsets, counts = delivery.offsets, delivery.counts
     if len(places) == len(offsets):
-        return offsets, deliveries
-    return (
-        array("q", [offsets[place] for place in places]),
-        None if deliveries is None else array("i", [deliveries[place] for place in places]),
-    )
+        return offsets, counts
+    return array("q", [offsets[place] for place in places]), array("i", [counts[place] for place in places])
