@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.mqtt")
 
-_FOR_EVER_S = 86_400.0
 _ANY_NUMBER = 1 << 30
 _ROW_BITS = 24
 # Asked for before it is known how large messages of the queue are.
@@ -70,7 +69,10 @@ class QueueConsumer:
     async def _run(self) -> None:
         while not self.member.is_closed:
             room = min(await self._has_room(), self._at_once)
-            for delivery in await self.member.receive(room, _FOR_EVER_S):
+            found = self.member.receive_now(room) or await self.member.receive(room)
+            if not found:
+                await self.member.wait()
+            for delivery in found:
                 await self._send_all(delivery)
 
     async def _has_room(self) -> int:
