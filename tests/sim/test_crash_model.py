@@ -14,3 +14,8 @@ def test_what_was_acknowledged_survives_and_nothing_else_appears(first: int) -> 
     for seed in range(first, first + SEEDS_A_TEST):
         if (failure := failure_of(seed)) is not None:
             pytest.fail(failure)
+
+
+@pytest.mark.parametrize("seed", [60_075_681], ids=["a file cut off while its checkpoint is written is not synced"])
+def test_walks_that_failed_once_hold(seed: int) -> None:
+    assert failure_of(seed) is None

@@ -99,6 +99,8 @@ class Keeper:
         self._next_flush = self._last_checkpoint + options.flush_s
         self._rescue = Rescue(disk, clock, files, self)
         self._stopped: dict[LogNumber, str] = {}
+        self._not_synced = 0
+        """segments whose sync failed"""
 
     def step(self) -> None:
         """Take what has come, write what is due, checkpoint if due. Called again and again, at least every flush_s."""
@@ -133,6 +135,7 @@ class Keeper:
         if self._dirty:
             return False  # a full disk: the journal keeps what is not written
         rescued, captured, taken_bytes = self._rescue.count, self._touched, self._taken_bytes
+        unsynced = self._not_synced
         try:
             self._rescue.sync(self.logs)
             checkpoint, self._touched = self._capture(clean), {}
@@ -142,6 +145,9 @@ class Keeper:
                 self._sync_directories()
             if self._rescue.count != rescued:
                 raise InterruptedError("a segment had to be written anew meanwhile")
+            if self._not_synced != unsynced:
+                # An edit may have taken it away since the capture, which names it all the same.
+                raise InterruptedError("a segment was not synced")
             write_checkpoint(self._disk, checkpoint)
         except OSError as error:
             self._touched = captured | self._touched
@@ -316,6 +322,7 @@ class Keeper:
                 self._rescue.give_up(log, error)
 
     def _sync_failed(self, path: str, error: OSError) -> None:
+        self._not_synced += 1
         number = _log_number(path.rpartition("/")[0])
         self.files.forget(path)
         log = self.logs.get(number)
