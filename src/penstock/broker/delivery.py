@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.broker.stored import StoredBatch
@@ -40,6 +40,13 @@ class Delivery:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def part(self, first: int, stop: int) -> Delivery:
+        """The messages at these places of it."""
+        if first == 0 and stop == len(self.rows):
+            return self
+        counts = self.deliveries
+        return replace(self, rows=self.rows[first:stop], deliveries=None if counts is None else counts[first:stop])
 
     @property
     def is_whole(self) -> bool:

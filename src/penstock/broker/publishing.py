@@ -124,7 +124,7 @@ class Publishing:
                 queue.published += columns.count
             resolve(committed, error)
 
-        offsets = self._shard.stage_spread_now(Spread(gathered, counts, logs), done)
+        offsets = self._shard.stage_now(Spread(gathered, counts, logs), done)
         return None if offsets is None else list(map(Placed, numbers, offsets, counts))
 
     async def publish(self, columns: Columns, publisher: Publisher, namespace: str = "default") -> list[Published]:
@@ -170,7 +170,7 @@ class Publishing:
                 self._are_admitted_now(wanted, entered)
                 and (placed := _placed_now(wanted, publisher, others)) is not None
             ):
-                is_staged = self._shard.stage_now(placed, partial(_leave, entered, done))
+                is_staged = self._shard.stage_now(placed, partial(_leave, entered, done)) is not None
         finally:
             if not is_staged:
                 _leave(entered)

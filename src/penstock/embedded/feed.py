@@ -18,7 +18,7 @@ from penstock.core.errors import Closed, StaleSettlement
 from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
 from penstock.embedded.gathering import Gatherer
 from penstock.embedded.lending import undisturbed
-from penstock.embedded.message import DeliveredMessage, deliveries_of, part_of
+from penstock.embedded.message import DeliveredMessage, deliveries_of
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
 from penstock.queues.cursor import HELD
@@ -77,7 +77,7 @@ class Feed:
             while self._deliveries and limit > 0 and not self.is_stopped:
                 delivery, place = self._deliveries[0], self._place
                 stop = min(len(delivery), place + limit)
-                found.append(part_of(delivery, place, stop))
+                found.append(delivery.part(place, stop))
                 limit -= stop - place
                 self._pass(delivery, stop)
         return found
@@ -278,7 +278,7 @@ class Feed:
     def _drop_taken_back(self) -> None:
         with self._lock:
             kept = [
-                part_of(delivery, self._place if number == 0 else 0, len(delivery))
+                delivery.part(self._place if number == 0 else 0, len(delivery))
                 for number, delivery in enumerate(self._deliveries)
             ]
             self._place = 0

@@ -127,7 +127,7 @@ class DeliveredMessage(StoredMessage):
     @property
     def delivery(self) -> Delivery:
         """This message alone, as the broker hands it out."""
-        return part_of(self._delivery, self._place, self._place + 1)
+        return self._delivery.part(self._place, self._place + 1)
 
     @property
     def feed(self) -> Feed:
@@ -237,14 +237,6 @@ class MessageBatch(Sequence[M], Generic[M]):
         for delivery in self.deliveries:
             found += _values(delivery)
         return found
-
-
-def part_of(delivery: Delivery, first: int, stop: int) -> Delivery:
-    """The messages at some places of a delivery."""
-    if first == 0 and stop == len(delivery):
-        return delivery
-    counts = delivery.deliveries
-    return replace(delivery, rows=delivery.rows[first:stop], deliveries=None if counts is None else counts[first:stop])
 
 
 def deliveries_of(messages: Iterable[DeliveredMessage]) -> list[Delivery]:

@@ -171,33 +171,25 @@ class Shard:
         self._stage_either(late(), done, Purpose.SETTLE)
         return True
 
-    def stage_now(self, wanted: Spread | Sequence[Part], done: Done, purpose: Purpose = Purpose.PUBLISH) -> bool:
-        """As commit(), in this turn of the loop: what the parts refer to may change afterwards. `done` is called when
-        it is committed, or with what went wrong. False, and nothing was staged, if it would have to wait."""
+    def stage_now(self, wanted: Spread | Sequence[Part], done: Done) -> Sequence[int] | None:
+        """As commit() of a publish, in this turn of the loop: what the parts refer to may change afterwards. `done` is
+        called when it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
         if isinstance(wanted, Spread) and wanted.is_compressed:
             wanted = wanted.parts()
         size = wanted.columns.bytes if isinstance(wanted, Spread) else sum([columns.bytes for _, columns in wanted])
-        if self._turns or not self._admission.is_let_in(purpose, size):
-            return False
+        if self._turns or not self._admission.is_let_in(Purpose.PUBLISH, size):
+            return None
         if not isinstance(wanted, Spread) and _is_heavy(wanted):
-            return False
-        self._refuse(purpose)
-        self._stage_either(wanted, done, purpose)
-        return True
-
-    def _stage_either(self, wanted: Spread | Sequence[Part], done: Done, purpose: Purpose) -> None:
-        if isinstance(wanted, Spread):
-            self._engine.stage_spread(wanted, done, purpose)
-        else:
-            self._engine.stage(wanted, done, purpose)
-        self._wake_storage()
-
-    def stage_spread_now(self, spread: Spread, done: Done) -> list[int] | None:
-        """commit_spread() in this turn of the loop, as stage_now()."""
-        if self._turns or spread.is_compressed or not self._admission.is_let_in(Purpose.PUBLISH, spread.columns.bytes):
             return None
         self._refuse(Purpose.PUBLISH)
-        offsets = self._engine.stage_spread(spread, done)
+        return self._stage_either(wanted, done, Purpose.PUBLISH)
+
+    def _stage_either(self, wanted: Spread | Sequence[Part], done: Done, purpose: Purpose) -> Sequence[int]:
+        offsets: Sequence[int]
+        if isinstance(wanted, Spread):
+            offsets = self._engine.stage_spread(wanted, done, purpose)
+        else:
+            offsets = self._engine.stage(wanted, done, purpose)
         self._wake_storage()
         return offsets
 

@@ -99,9 +99,6 @@ class Sessions:
     def find(self, client_id: str, namespace: str = "default") -> Session | None:
         return self._fold.clients.get(namespace, {}).get(client_id)
 
-    def of_number(self, number: int) -> Session | None:
-        return self._fold.sessions.get(number)
-
     @property
     def queued_messages(self) -> int:
         """Of all sessions: a message for two counts twice."""

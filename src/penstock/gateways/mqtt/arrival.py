@@ -55,13 +55,15 @@ class Arrived:
     verbatim: Verbatim | None = None
     """the packets as they came, if they can go out like that"""
 
-    def picked(self, wanted: array[int]) -> Arrived:
-        """Some of the rows, over the same buffer and with the same topics."""
+    def narrowed(self, wanted: array[int]) -> Arrived:
+        """Some of the rows, over the same buffer, with no topic that none of them has."""
         ids = array("i", bytes(4 * len(wanted)))
         rows.take_int32(self.packet_ids, wanted, ids)
-        heads = bytes([self.heads[row] for row in wanted])
-        columns = self.columns.gather(wanted)
-        return Arrived(columns, self.topics, heads, ids, self.has_user_properties)
+        columns = self.columns.select(wanted)
+        spans, source = columns.topics, columns.source
+        assert spans is not None
+        topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
+        return Arrived(columns, topics, bytes([self.heads[row] for row in wanted]), ids, self.has_user_properties)
 
     def keep(self) -> None:
         """Over a copy of the buffer, so that it outlives the receive."""
@@ -91,7 +93,6 @@ class Arrivals:
         """The PUBLISH rows of the last scan: all, or those with the `wanted` numbers. `aliases` are the connection's,
         and are brought up to date. ProtocolError for one that was never told. `is_first`: the rows begin where the data
         does."""
-
         heads, present, packet_ids, starts, ends, value_starts, value_ends = _columns(scanner, wanted, _ALWAYS)
         count = len(heads)
         index = array("i", bytes(4 * count))
@@ -107,16 +108,15 @@ class Arrivals:
             spans = Spans(starts, ends).take(self._firsts[:distinct])
             topics = [bytes(data[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
         columns = Columns(count, source, Spans(value_starts, value_ends), topic_index=index, topics=spans)
-        has_user_properties, verbatim = False, None
-        if wanted is None and is_first and not self._any(present, names.HOP_BY_HOP):
-            verbatim = Verbatim(version, value_ends, ends)
+        has_user_properties = is_changed = False
         if self._any(present, _ANY):
             first, last, expiry_at, alias_at = _columns(scanner, wanted, _OF_PROPERTIES)
             properties = Spans(first, last)
-            self._take_properties(columns, properties, present, expiry_at, alias_at, now_ms)
+            is_changed = self._take_properties(columns, properties, present, expiry_at, alias_at, now_ms)
             has_user_properties = self._any(present, names.HAS_USER_PROPERTIES)
             if has_user_properties:
                 self._take_key(columns, properties)
+        verbatim = Verbatim(version, value_ends, ends) if wanted is None and is_first and not is_changed else None
         return Arrived(columns, topics, heads.tobytes()[::4], packet_ids, has_user_properties, verbatim)
 
     def _any(self, present: array[int], bits: int) -> bool:
@@ -160,15 +160,18 @@ class Arrivals:
         expiry_at: array[int],
         alias_at: array[int],
         now_ms: int,
-    ) -> None:
+    ) -> bool:
+        """Whether the bytes of the packets were changed: what is between client and server only was taken out."""
+        columns.properties = properties
         if self._any(present, names.HAS_EXPIRY):
             columns.expiry = array("q", bytes(8 * columns.count))
             mqtt_rows.expiry_times(columns.source, present, expiry_at, now_ms, columns.expiry)
-        if self._any(present, names.HOP_BY_HOP):
-            if isinstance(columns.source, bytes):
-                columns.source = bytearray(columns.source)
-            mqtt_rows.drop_hop_by_hop(columns.source, present, expiry_at, alias_at, properties.starts)
-        columns.properties = properties
+        if not self._any(present, names.HOP_BY_HOP):
+            return False
+        if isinstance(columns.source, bytes):
+            columns.source = bytearray(columns.source)
+        mqtt_rows.drop_hop_by_hop(columns.source, present, expiry_at, alias_at, properties.starts)
+        return True
 
     def _take_key(self, columns: Columns, properties: Spans) -> None:
         keys = Spans(array("i", bytes(4 * columns.count)), array("i", bytes(4 * columns.count)))

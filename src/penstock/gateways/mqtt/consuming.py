@@ -6,7 +6,6 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -86,8 +85,8 @@ class QueueConsumer:
     async def _send_all(self, delivery: Delivery) -> None:
         """Between asking for messages and getting them the client may have been sent others: then some wait."""
         while (room := await self._has_room()) < len(delivery):
-            self._send(_part(delivery, 0, room))
-            delivery = _part(delivery, room, len(delivery))
+            self._send(delivery.part(0, room))
+            delivery = delivery.part(room, len(delivery))
         self._send(delivery)
 
     def _send(self, delivery: Delivery) -> None:
@@ -179,11 +178,6 @@ class QueueConsumer:
         if isinstance(error, PenstockError):
             logger.warning("consumer stopped queue=%s group=%s error=%s", self.queue.name, self._group.name, error)
         self._connection.broke(error)
-
-
-def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
-    counts = delivery.deliveries
-    return replace(delivery, rows=delivery.rows[start:stop], deliveries=None if counts is None else counts[start:stop])
 
 
 def _named(delivery: Delivery, places: Sequence[int]) -> tuple[array[int], array[int]]:

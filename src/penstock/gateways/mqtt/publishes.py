@@ -85,7 +85,7 @@ class Publishes:
             elif arrived.packet_ids[row] in fresh:
                 kept.append(row)
                 fresh.discard(arrived.packet_ids[row])
-        return _narrowed(arrived, kept), array("i", came.fresh), array("i", came.duplicate)
+        return arrived.narrowed(kept), array("i", came.fresh), array("i", came.duplicate)
 
     # Answers
 
@@ -206,7 +206,7 @@ class Publishes:
     ) -> PenstockError | None:
         """What they are refused with; nobody got any of them then."""
         session = self._connection.session
-        mine = arrived if len(numbers) == arrived.columns.count else _narrowed(arrived, numbers)
+        mine = arrived if len(numbers) == arrived.columns.count else arrived.narrowed(numbers)
         ids = None if not held else array("i", [number for number in held if number in set(mine.packet_ids)])
         try:
             await self._gateway.intake.publish(Publication(mine, session, self._publisher, session.namespace, ids))
@@ -220,10 +220,9 @@ class Publishes:
         """One after the other, into each queue on its own: dedup and placement are a queue's."""
         session, refused = self._connection.session, _Reasons()
         for row in numbers:
-            one = _narrowed(arrived, array("i", [row]))
-            ids = held if held and arrived.packet_ids[row] in held else None
-            publication = Publication(one, session, self._publisher, session.namespace)
-            publication.held = None if ids is None else array("i", [arrived.packet_ids[row]])
+            one = arrived.narrowed(array("i", [row]))
+            ids = one.packet_ids if held and one.packet_ids[0] in held else None
+            publication = Publication(one, session, self._publisher, session.namespace, ids)
             try:
                 await self._gateway.intake.publish_directed(publication)
             except OutcomeUnknown:
@@ -236,13 +235,3 @@ class Publishes:
 
 def _settlement_in(topic: bytes) -> bool:
     return topic.rpartition(b"/")[2] in (b"$ack", b"$nack", b"$reject")
-
-
-def _narrowed(arrived: Arrived, numbers: array[int]) -> Arrived:
-    """Some rows, with no topic that none of them has."""
-    some = arrived.picked(numbers)
-    some.columns = arrived.columns.select(numbers)
-    spans, source = some.columns.topics, some.columns.source
-    assert spans is not None
-    some.topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
-    return some
