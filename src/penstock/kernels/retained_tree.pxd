@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
-from penstock.kernels cimport memory
+from penstock.kernels cimport memory, slots
 
 cdef int _HASH, _PARENT, _LEVEL_AT, _LEVEL_BYTES, _CHILD, _NEXT, _PREVIOUS, _EXPIRES
 cdef int _PLUS_SIGN, _DOLLAR, _SLASH, _HASH_SIGN, _FREE, _NOTHING
@@ -128,17 +128,5 @@ cdef int64_t _level_count(const unsigned char[::1] source, int64_t start, int64_
 cdef int64_t _entry_bytes(const unsigned char[::1] body, int64_t offsets_at, int64_t entry) except? -1
 
 cdef uint64_t _stir(uint64_t state, uint64_t word) noexcept
-
-
-@cython.locals(mask=int64_t, slot=int64_t)
-cdef int _place(int[::1] slots, int64_t number, int64_t hash) except -1
-
-
-@cython.locals(mask=int64_t, hole=int64_t, slot=int64_t, home=int64_t)
-cdef int _vacate(int[::1] slots, int64_t number, const int[::1] nodes) except -1
-
-
-@cython.locals(i=Py_ssize_t, target="int[::1]")
-cdef object _spread(const int[::1] slots, const int[::1] nodes)
 
 cdef int64_t _with_slack(int64_t entries) noexcept

@@ -7,11 +7,10 @@ A filter that begins with a wildcard matches no topic that begins with `$`."""
 from __future__ import annotations
 
 from array import array
-from typing import Literal
 
 from penstock.core.errors import InvalidArgument, TooLarge
 from penstock.core.ports import Buffer
-from penstock.kernels import memory
+from penstock.kernels import memory, slots
 
 MAX_LEVELS = 256
 """of a topic: each is a node, and a walk remembers two numbers for each"""
@@ -307,7 +306,7 @@ class RetainedTree:
         memory.copy_bytes(self._arena, self._arena_end, source, at, stop - at)
         self._arena_end += stop - at
         self._arena_kept += stop - at
-        _place(self._edges, node, self._nodes[record])
+        slots.place(self._edges, node, self._nodes[record])
         return node
 
     def _prune(self, node: int) -> int:
@@ -318,7 +317,7 @@ class RetainedTree:
                 return 0
             parent = self._nodes[record + _PARENT]
             self._unlink(node, parent)
-            _vacate(self._edges, node, self._nodes)
+            slots.vacate(self._edges, node, self._nodes, 8)
             self._arena_kept -= self._nodes[record + _LEVEL_BYTES]
             self._nodes[record + _LEVEL_BYTES] = _FREE
             self._nodes[record + _EXPIRES] = 0
@@ -346,11 +345,11 @@ class RetainedTree:
             raise TooLarge("tree of retained messages", self.memory_bytes(), 52 * _LAST_NUMBER)
         if len(self._sizes) < self._node_end + levels:
             entries = _with_slack(self._node_end + levels)
-            self._nodes = _grown(self._nodes, "i", 8 * entries)
-            self._offsets = _grown(self._offsets, "q", entries)
-            self._sizes = _grown(self._sizes, "i", entries)
+            self._nodes = slots.grown(self._nodes, "i", 8 * entries)
+            self._offsets = slots.grown(self._offsets, "q", entries)
+            self._sizes = slots.grown(self._sizes, "i", entries)
         while 4 * (self._node_count + levels) > 3 * len(self._edges):
-            self._edges = _spread(self._edges, self._nodes)
+            self._edges = slots.spread(self._edges, self._nodes, 8)
         if len(self._arena) < self._arena_end + topic_bytes:
             self._move_arena(self._arena_kept + topic_bytes)
         return 0
@@ -401,48 +400,6 @@ def _entry_bytes(body: Buffer, offsets_at: int, entry: int) -> int:
 def _stir(state: int, word: int) -> int:
     state = ((state ^ word) * _ODD) & _LOW_64
     return state ^ state >> 32
-
-
-def _place(slots: array[int], number: int, hash: int) -> int:
-    mask = len(slots) - 1
-    slot = hash & mask
-    while slots[slot]:
-        slot = (slot + 1) & mask
-    slots[slot] = number
-    return 0
-
-
-def _vacate(slots: array[int], number: int, nodes: array[int]) -> int:
-    """Take a number out; those behind it that were put off by it move up, so that no search ends too early."""
-    mask = len(slots) - 1
-    hole = nodes[8 * number] & mask
-    while slots[hole] != number:
-        hole = (hole + 1) & mask
-    slot = (hole + 1) & mask
-    while slots[slot]:
-        home = nodes[8 * slots[slot]] & mask
-        if ((slot - home) & mask) >= ((slot - hole) & mask):
-            slots[hole] = slots[slot]
-            hole = slot
-        slot = (slot + 1) & mask
-    slots[hole] = 0
-    return 0
-
-
-def _spread(slots: array[int], nodes: array[int]) -> array[int]:
-    """The same numbers in a table twice as large."""
-    larger = array("i", [0]) * (2 * len(slots))
-    target = larger
-    for i in range(len(slots)):
-        if slots[i]:
-            _place(target, slots[i], nodes[8 * slots[i]])
-    return larger
-
-
-def _grown(values: array[int], typecode: Literal["i", "q"], entries: int) -> array[int]:
-    larger = array(typecode, [0]) * entries
-    memoryview(larger)[: len(values)] = memoryview(values)
-    return larger
 
 
 def _with_slack(entries: int) -> int:

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
-from penstock.kernels cimport memory
+from penstock.kernels cimport memory, slots
 
 cdef int _HASH, _PARENT, _LEVEL_AT, _LEVEL_BYTES, _PLUS, _SUBSCRIPTIONS, _REST, _CHILDREN
 cdef int _LIST, _NEXT, _PREVIOUS
@@ -106,17 +106,5 @@ cdef class SubscriptionTree:
 cdef int64_t _path_bytes(bytes filter) except? -1
 
 cdef uint64_t _stir(uint64_t state, uint64_t word) noexcept
-
-
-@cython.locals(mask=int64_t, slot=int64_t)
-cdef int _place(int[::1] slots, int64_t number, int64_t hash) except -1
-
-
-@cython.locals(mask=int64_t, hole=int64_t, slot=int64_t, home=int64_t)
-cdef int _vacate(int[::1] slots, int64_t number, const int[::1] records, int64_t words) except -1
-
-
-@cython.locals(i=Py_ssize_t, target="int[::1]")
-cdef object _spread(const int[::1] slots, const int[::1] records, int64_t words)
 
 cdef int64_t _with_slack(int64_t entries) noexcept

@@ -8,11 +8,10 @@ Subscribers are numbers of 64 bits, signed; a tree has fewer than 2**28 nodes an
 from __future__ import annotations
 
 from array import array
-from typing import Literal
 
 from penstock.core.errors import InvalidArgument, TooLarge
 from penstock.core.ports import Buffer
-from penstock.kernels import memory
+from penstock.kernels import memory, slots
 
 MAX_NAME_BYTES = 65_535
 # Each level is a node: without a bound, one filter of slashes would take 65,536 of them.
@@ -136,7 +135,7 @@ class SubscriptionTree:
         while begin < end and at <= stop:
             level_stop = self._read_level(at, stop)
             if len(self._path) < end + 2 * (end - begin):
-                self._path = _grown(self._path, "i", 2 * end + 2 * (end - begin))
+                self._path = slots.grown(self._path, "i", 2 * end + 2 * (end - begin))
             fill = end
             for i in range(begin, end):
                 node = self._path[i]
@@ -159,7 +158,7 @@ class SubscriptionTree:
         """All of a list goes to `_found`."""
         while link:
             if self._found_count == len(self._found):
-                self._found = _grown(self._found, "q", 2 * self._found_count)
+                self._found = slots.grown(self._found, "q", 2 * self._found_count)
             self._found[self._found_count] = self._subscribers[link]
             self._found_count += 1
             link = self._links[4 * link + _NEXT]
@@ -250,7 +249,7 @@ class SubscriptionTree:
         self._arena_end += stop - at
         self._arena_kept += stop - at
         self._nodes[8 * parent + _CHILDREN] += 1
-        _place(self._edges, node, self._nodes[8 * node])
+        slots.place(self._edges, node, self._nodes[8 * node])
         return node
 
     def _new_node(self, parent: int) -> int:
@@ -278,7 +277,7 @@ class SubscriptionTree:
             if self._nodes[record + _LEVEL_BYTES] == _NO_LEVEL:
                 self._nodes[8 * parent + _PLUS] = 0
             else:
-                _vacate(self._edges, node, self._nodes, 8)
+                slots.vacate(self._edges, node, self._nodes, 8)
                 self._nodes[8 * parent + _CHILDREN] -= 1
                 self._arena_kept -= self._nodes[record + _LEVEL_BYTES]
                 self._nodes[record + _LEVEL_BYTES] = _NO_LEVEL
@@ -318,7 +317,7 @@ class SubscriptionTree:
         self._links[4 * link + _LIST] = list_number
         self._links[4 * link + _NEXT] = following
         self._links[4 * link + _PREVIOUS] = 0
-        return _place(self._members, link, self._links[4 * link])
+        return slots.place(self._members, link, self._links[4 * link])
 
     def _drop_link(self, link: int) -> int:
         list_number = self._links[4 * link + _LIST]
@@ -329,7 +328,7 @@ class SubscriptionTree:
             self._nodes[8 * (list_number >> 1) + _SUBSCRIPTIONS + (list_number & 1)] = following
         if following:
             self._links[4 * following + _PREVIOUS] = previous
-        _vacate(self._members, link, self._links, 4)
+        slots.vacate(self._members, link, self._links, 4)
         self._links[4 * link + _NEXT] = self._link_free
         self._link_free = link
         self._link_count -= 1
@@ -340,14 +339,14 @@ class SubscriptionTree:
         if self._node_end + levels > _LAST_NUMBER or self._link_end >= _LAST_NUMBER:
             raise TooLarge("subscription tree", self.memory_bytes(), 40 * _LAST_NUMBER)
         if len(self._nodes) < 8 * (self._node_end + levels):
-            self._nodes = _grown(self._nodes, "i", 8 * _with_slack(self._node_end + levels))
+            self._nodes = slots.grown(self._nodes, "i", 8 * _with_slack(self._node_end + levels))
         if len(self._subscribers) <= self._link_end:
-            self._subscribers = _grown(self._subscribers, "q", _with_slack(self._link_end + 1))
-            self._links = _grown(self._links, "i", 4 * len(self._subscribers))
+            self._subscribers = slots.grown(self._subscribers, "q", _with_slack(self._link_end + 1))
+            self._links = slots.grown(self._links, "i", 4 * len(self._subscribers))
         while 4 * (self._node_count + levels) > 3 * len(self._edges):
-            self._edges = _spread(self._edges, self._nodes, 8)
+            self._edges = slots.spread(self._edges, self._nodes, 8)
         while 4 * (self._link_count + 1) > 3 * len(self._members):
-            self._members = _spread(self._members, self._links, 4)
+            self._members = slots.spread(self._members, self._links, 4)
         if len(self._arena) < self._arena_end + filter_bytes:
             self._move_arena(self._arena_kept + filter_bytes)
 
@@ -411,48 +410,6 @@ def _path_bytes(filter: bytes) -> int:
 def _stir(state: int, word: int) -> int:
     state = ((state ^ word) * _ODD) & _LOW_64
     return state ^ state >> 32
-
-
-def _place(slots: array[int], number: int, hash: int) -> int:
-    mask = len(slots) - 1
-    slot = hash & mask
-    while slots[slot]:
-        slot = (slot + 1) & mask
-    slots[slot] = number
-    return 0
-
-
-def _vacate(slots: array[int], number: int, records: array[int], words: int) -> int:
-    """Take a number out; those behind it that were put off by it move up, so that no search ends too early."""
-    mask = len(slots) - 1
-    hole = records[words * number] & mask
-    while slots[hole] != number:
-        hole = (hole + 1) & mask
-    slot = (hole + 1) & mask
-    while slots[slot]:
-        home = records[words * slots[slot]] & mask
-        if ((slot - home) & mask) >= ((slot - hole) & mask):
-            slots[hole] = slots[slot]
-            hole = slot
-        slot = (slot + 1) & mask
-    slots[hole] = 0
-    return 0
-
-
-def _spread(slots: array[int], records: array[int], words: int) -> array[int]:
-    """The same numbers in a table twice as large."""
-    larger = array("i", [0]) * (2 * len(slots))
-    target = larger
-    for i in range(len(slots)):
-        if slots[i]:
-            _place(target, slots[i], records[words * slots[i]])
-    return larger
-
-
-def _grown(values: array[int], typecode: Literal["i", "q"], entries: int) -> array[int]:
-    larger = array(typecode, [0]) * entries
-    memoryview(larger)[: len(values)] = memoryview(values)
-    return larger
 
 
 def _with_slack(entries: int) -> int:
