@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.core.ports import Buffer
-from penstock.gateways.mqtt.options import ListenerFacts
+from penstock.gateways.listener import ListenerFacts
 from penstock.log.journal import JournalOptions
 from penstock.log.options import ShardOptions
 from penstock.server.config import Config, load

@@ -19,6 +19,7 @@ from penstock.queues.settings_text import Choice, Count, Duration, Flag, Text
 from penstock.queues.templates import Template
 from penstock.server import schema
 from penstock.server.config_auth import Auth, RateLimit
+from penstock.server.config_http import Http
 from penstock.server.config_listeners import LISTENER_NAMES, Listeners, check_path, contradiction
 from penstock.server.config_mqtt import Mqtt
 from penstock.server.config_storage import Storage
@@ -93,6 +94,8 @@ class Config(_Section, frozen=True, kw_only=True):
     """where clients connect; null switches one off"""
     mqtt: Mqtt = Mqtt()
     """the protocol, on every listener whose name begins with mqtt"""
+    http: Http = Http()
+    """requests and answers, on the listener http"""
     auth: Auth = Auth()
     """who may connect and do what"""
     rate_limit: RateLimit = RateLimit()

@@ -11,7 +11,7 @@ from penstock.broker.auth.tokens import Tokens
 from penstock.broker.broker import Broker
 from penstock.server.config import Config
 from penstock.server.declared import Declared
-from penstock.server.doors import Doors, Gateway, contexts_of
+from penstock.server.doors import Doors, Gateways, contexts_of
 from penstock.server.reloading import changes_between, reloadable
 from penstock.server.weaknesses import weaknesses
 
@@ -25,7 +25,10 @@ class Works(Protocol):
     def broker(self) -> Broker: ...
 
     @property
-    def gateway(self) -> Gateway: ...
+    def gateways(self) -> Gateways: ...
+
+    @property
+    def connection_count(self) -> int: ...
 
     async def bootstrap(self) -> str | None:
         """The password of a new user `admin` if there was no user at all. It is nowhere else."""
@@ -39,8 +42,12 @@ class Works(Protocol):
         """Rules, users and limits of a configuration that was changed."""
         ...
 
+    async def drain(self) -> None:
+        """What was taken is committed and answered; connections end."""
+        ...
+
     async def close(self) -> None:
-        """Gateway and broker, after the gateway was drained."""
+        """Gateways and broker, after the gateways were drained."""
         ...
 
 
@@ -88,11 +95,11 @@ class Server:
 
     async def stop(self) -> None:
         """Nobody new is let in, what was taken is committed and answered, then everything is closed."""
-        logger.info("stopping connections=%d", self.works.gateway.connection_count)
+        logger.info("stopping connections=%d", self.works.connection_count)
         async with self._one_at_a_time:
             await self._doors.close()
             try:
-                await self.works.gateway.drain()
+                await self.works.drain()
             finally:
                 await self.works.close()
         logger.info("stopped")
@@ -104,7 +111,7 @@ class Server:
             changed = reloadable(self.config, wanted)
             contexts = contexts_of(changed.listeners)
             await self.works.apply(changed)
-            self._doors.apply(changed, self.works.gateway, contexts)
+            self._doors.apply(changed, self.works.gateways, contexts)
             before, self.config = self.config, changed
             _tell_changes(before, changed, wanted)
             await self._declared.apply(changed)
@@ -114,7 +121,7 @@ class Server:
         await self._declared.apply(self.config)
         if not self.config.auth.development_mode:
             self.first_password = await self.works.bootstrap()
-        self._doors.open(self.config, self.works.gateway, self.works.may_connect)
+        self._doors.open(self.config, self.works.gateways, self.works.may_connect)
         for name, (host, port) in self.addresses.items():
             listener = self.config.listeners.switched_on()[name]
             logger.info(

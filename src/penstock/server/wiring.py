@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,18 +12,36 @@ from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.sessions import Sessions
+from penstock.gateways.http.gateway import HttpGateway
+from penstock.gateways.http.ports import Ports
 from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.server.config import Config
+from penstock.server.config_listeners import LISTENER_NAMES
+from penstock.server.doors import Gateways
 
 
-class MqttWorks:
-    """`server.Works`: broker, logins, limits, sessions and retained messages, and the MQTT gateway on top."""
+class ServerWorks:
+    """`server.Works`: broker, logins, limits, sessions and retained messages, and the gateways on top."""
 
     def __init__(
-        self, broker: Broker, access: Access, limits: RateLimits, retained: Retained, gateway: MqttGateway
+        self,
+        broker: Broker,
+        access: Access,
+        limits: RateLimits,
+        retained: Retained,
+        mqtt: MqttGateway,
+        http: HttpGateway,
     ) -> None:
-        self.broker, self.gateway = broker, gateway
+        self.broker, self.mqtt, self.http = broker, mqtt, http
         self._access, self._limits, self._retained = access, limits, retained
+
+    @property
+    def gateways(self) -> Gateways:
+        return {name: self.http if name == "http" else self.mqtt for name in LISTENER_NAMES}
+
+    @property
+    def connection_count(self) -> int:
+        return self.mqtt.connection_count + self.http.connection_count
 
     async def bootstrap(self) -> str | None:
         return await self._access.users.bootstrap()
@@ -33,17 +52,22 @@ class MqttWorks:
     async def apply(self, config: Config) -> None:
         self._access.reload(config.auth.options())
         self._limits.change(config.rate_limit.options())
+        self.http.apply(config.http.options(config.auth.development_mode))
+
+    async def drain(self) -> None:
+        await asyncio.gather(self.mqtt.drain(), self.http.drain())
 
     async def close(self) -> None:
         try:
-            await self.gateway.close()
+            await self.http.close()
+            await self.mqtt.close()
         finally:
             self._retained.close()
             self._access.close()
             await self.broker.close()
 
 
-async def open_works(config: Config) -> MqttWorks:
+async def open_works(config: Config) -> ServerWorks:
     """DirectoryInUse if another process has the data; what it raises leaves nothing open."""
     async with AsyncExitStack() as opened:
         broker = await Broker.open(Path(config.data_dir), broker_options(config))
@@ -55,10 +79,12 @@ async def open_works(config: Config) -> MqttWorks:
         opened.push_async_callback(sessions.close)
         retained = await Retained.open(broker.shard, broker.now, config.durability)
         opened.callback(retained.close)
-        gateway = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options())
-        gateway.start()
+        mqtt = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options())
+        mqtt.start()
+        ports = Ports(broker, access, limits, operations)
+        http = HttpGateway(ports, config.http.options(config.auth.development_mode))
         opened.pop_all()
-        return MqttWorks(broker, access, limits, retained, gateway)
+        return ServerWorks(broker, access, limits, retained, mqtt, http)
 
 
 def broker_options(config: Config) -> BrokerOptions:

@@ -29,11 +29,11 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.state import Connection as Order
 from penstock.codecs.mqtt.state import State
 from penstock.core.errors import PenstockError
+from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.answers import Answers
 from penstock.gateways.mqtt.backlog import Backlog
 from penstock.gateways.mqtt.deliveries import Deliveries
 from penstock.gateways.mqtt.login import Login
-from penstock.gateways.mqtt.options import ListenerFacts
 from penstock.gateways.mqtt.outbox import Outbox, Transport
 from penstock.gateways.mqtt.publishes import Publishes
 from penstock.gateways.mqtt.sender import Sender

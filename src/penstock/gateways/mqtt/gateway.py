@@ -15,13 +15,14 @@ from penstock.broker.sessions.sessions import Sessions
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.admin import Admin
 from penstock.gateways.mqtt.arrival import Arrivals
 from penstock.gateways.mqtt.complaints import Complaints
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.fanout import FanOut
 from penstock.gateways.mqtt.intake import Intake
-from penstock.gateways.mqtt.options import ListenerFacts, MqttOptions
+from penstock.gateways.mqtt.options import MqttOptions
 from penstock.gateways.mqtt.outbox import Flusher
 from penstock.gateways.mqtt.protocol import MqttProtocol
 from penstock.gateways.mqtt.registry import Registry
