@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import secrets
@@ -18,6 +17,7 @@ from penstock.gateways.http.reply import Reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import RouteTable
 from penstock.gateways.http.sockets import WebSocketExchange
+from penstock.gateways.http.state import GatewayState
 
 logger = logging.getLogger("penstock.http")
 
@@ -29,18 +29,14 @@ class App:
         self._ports, self._options, self._table = ports, options, table
         self._logins = Logins(ports.access, ports.broker.clock)
         self._strangers = Strangers(options)
-        self.is_draining = asyncio.Event()
-        """streams end when it is set"""
-        self.failures = 0
-        """requests that ended in a mistake of ours"""
+        self.state = GatewayState(ports.broker)
 
     def apply(self, options: HttpOptions) -> None:
         self._options, self._strangers = options, Strangers(options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = Exchange if scope["type"] == "http" else WebSocketExchange
-        exchange = kind(self._ports, self._options, scope, receive, send, _request_id(scope))
-        exchange.is_draining = self.is_draining
+        exchange = kind(self._ports, self._options, self.state, scope, receive, send, _request_id(scope))
         try:
             await self._answer(exchange)
         except Disconnected:
@@ -48,7 +44,7 @@ class App:
         except (PenstockError, Refusal) as error:
             await self._refuse(exchange, problem_reply(error, exchange.request_id, exchange.is_anonymous))
         except Exception:
-            self.failures += 1
+            self.state.failures += 1
             facts = exchange.method, scope["path"], exchange.request_id
             logger.exception("request failed method=%s path=%r id=%s", *facts)
             refusal = Refusal(500, "internal", f"a mistake of the server: look for {exchange.request_id} in its log")

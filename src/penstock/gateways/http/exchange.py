@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -12,7 +13,7 @@ import msgspec
 from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.queue import Queue
-from penstock.core.errors import NotAuthorised
+from penstock.core.errors import Closed, NotAuthorised
 from penstock.gateways.http.addresses import queue_name
 from penstock.gateways.http.login import Caller, ConnectionFacts
 from penstock.gateways.http.options import HttpOptions
@@ -20,6 +21,7 @@ from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import Headers, Reply
 from penstock.gateways.http.routes import Route
+from penstock.gateways.http.state import GatewayState
 
 # As ASGI has them.
 Message = MutableMapping[str, Any]
@@ -28,6 +30,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 Struct = TypeVar("Struct")
+Result = TypeVar("Result")
 
 _MAX_QUERY_FIELDS = 32
 CONNECTION = "penstock.connection"
@@ -56,7 +59,6 @@ class Exchange:
         "extra_headers",
         "identity",
         "is_anonymous",
-        "is_draining",
         "is_started",
         "namespace",
         "options",
@@ -66,19 +68,25 @@ class Exchange:
         "request_id",
         "route",
         "scope",
+        "state",
     )
 
     def __init__(
-        self, ports: Ports, options: HttpOptions, scope: Scope, receive: Receive, send: Send, request_id: str
+        self,
+        ports: Ports,
+        options: HttpOptions,
+        state: GatewayState,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        request_id: str,
     ) -> None:
-        self.ports, self.options, self.scope, self.request_id = ports, options, scope, request_id
+        self.ports, self.options, self.state, self.scope, self.request_id = ports, options, state, scope, request_id
         self._receive, self._send = receive, send
         self.is_started = False
         self.extra_headers: Headers = ()
         """for every answer, whatever it is"""
         self.is_anonymous = True
-        self.is_draining: asyncio.Event
-        """set when the server ends: streams do too"""
         self.route: Route
         self.parameters: Mapping[str, str]
         self.identity: Identity
@@ -188,6 +196,32 @@ class Exchange:
     def require_subscribe(self, topic_filter: str) -> None:
         if not self.permissions.may_subscribe(topic_filter):
             raise NotAuthorised(f"{self.identity.name} may not subscribe to {topic_filter!r}")
+
+    def take_rate(self, messages: int) -> None:
+        """Refusal beyond what one connection may publish."""
+        taken = self.connection.rates.messages.take(messages)
+        if taken.allowed < messages:
+            wait_s = max(1, math.ceil(taken.wait_s))
+            detail = f"more messages than this connection may send: again in {wait_s} s, or see rate_limit"
+            raise Refusal(429, "too-many-requests", detail, headers=((b"retry-after", b"%d" % wait_s),))
+
+    async def while_connected(self, work: Coroutine[object, None, Result], undo: Callable[[Result], object]) -> Result:
+        """Given up when the client goes; what was done by then is undone. To be called after the body was read."""
+        working = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(self.gone())
+        draining = asyncio.ensure_future(self.state.is_draining.wait())
+        try:
+            await asyncio.wait((working, leaving, draining), return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                if working.done() and not working.cancelled() and working.exception() is None:
+                    undo(working.result())
+                raise Disconnected
+            if not working.done():
+                raise Closed("the server is stopping: try again when it is back")
+            return working.result()
+        finally:
+            for task in (working, leaving, draining):
+                task.cancel()
 
     # The answer
 

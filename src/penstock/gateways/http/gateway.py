@@ -46,14 +46,14 @@ class HttpGateway:
 
     def protocol(self, listener: ListenerFacts) -> asyncio.Protocol:
         rates = self._ports.limits.client(listener.is_loopback)
-        return HttpProtocol(self._config, self._state, self._options, listener, rates)
+        return HttpProtocol(self._config, self._state, self._options, listener, rates, self._ports.broker.publisher())
 
     def refused(self, peer: str, reason: str) -> None:
         logger.info("connection refused peer=%s reason=%s", peer, reason)
 
     async def drain(self) -> None:
         """Requests under way are answered, streams end; connections are closed."""
-        self.app.is_draining.set()
+        self.app.state.is_draining.set()
         for connection in list(self._state.connections):
             connection.shutdown()
         if self._state.tasks:

@@ -12,6 +12,7 @@ from penstock.broker.auth.access import Access
 from penstock.broker.auth.identity import ANONYMOUS, Certificate, Credentials, Identity
 from penstock.broker.auth.limits import ClientRates
 from penstock.broker.auth.permissions import Permissions
+from penstock.broker.publisher import Publisher
 from penstock.core.errors import BadCredentials, NotAuthorised
 from penstock.core.ports import Clock
 from penstock.gateways.listener import ListenerFacts
@@ -38,6 +39,7 @@ class ConnectionFacts:
     peer: str
     certificate: Certificate | None
     rates: ClientRates
+    publisher: Publisher
 
 
 class Logins:
@@ -65,7 +67,7 @@ class Logins:
         listener = facts.listener
         secret = key.decode("latin-1") if key is not None else _bearer(authorization)
         if secret is not None and secret.startswith(KEY_PREFIX):
-            identity = await self._access.login_key(secret, facts.peer, is_loopback=listener.is_loopback)
+            identity = self._access.login_key(secret, facts.peer, is_loopback=listener.is_loopback)
             return self._caller(identity, is_anonymous=False)
         username, password = (None, secret.encode()) if secret is not None else _basic(authorization)
         has_certificate = facts.certificate is not None and listener.certificate_identity

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from penstock.broker.auth.limits import ClientRates
+from penstock.broker.publisher import Publisher
 from penstock.gateways.http.exchange import CONNECTION, TRANSPORT
 from penstock.gateways.http.login import ConnectionFacts
 from penstock.gateways.http.options import HttpOptions
@@ -26,10 +27,11 @@ class HttpProtocol(HttpToolsProtocol):
         options: HttpOptions,
         listener: ListenerFacts,
         rates: ClientRates,
+        publisher: Publisher,
     ) -> None:
         super().__init__(config, state, {}, asyncio.get_running_loop())
         self.access_log = False
-        self._options, self._listener, self._rates = options, listener, rates
+        self._options, self._listener, self._rates, self._publisher = options, listener, rates, publisher
         self._head_bytes = 0
         self._is_in_head = True
         self._deadline: asyncio.TimerHandle | None = None
@@ -38,7 +40,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         peer = self.client[0] if self.client else ""
         certificate = transport.get_extra_info("peercert") or None
-        self.app_state[CONNECTION] = ConnectionFacts(self._listener, peer, certificate, self._rates)
+        self.app_state[CONNECTION] = ConnectionFacts(self._listener, peer, certificate, self._rates, self._publisher)
         self.app_state[TRANSPORT] = self._live_transport
         self._expect(self._options.head_timeout_s)
 
