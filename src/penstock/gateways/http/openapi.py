@@ -63,13 +63,20 @@ class _Schemas:
         for route in routes:
             for kind in (route.body, *route.answers.values()):
                 kinds.update(dict.fromkeys(_alternatives(kind)))
-        schemas, components = msgspec.json.schema_components(list(kinds), ref_template="#/components/schemas/{name}")
+        schemas, components = msgspec.json.schema_components(
+            list(kinds), schema_hook=_anything, ref_template="#/components/schemas/{name}"
+        )
         self._by_kind = dict(zip(kinds, schemas, strict=True))
         self.components: Json = dict(components)
 
     def of(self, kind: object) -> Json:
         schemas = [dict(self._by_kind[each]) for each in _alternatives(kind)]
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _anything(kind: type) -> Json:
+    """Of `object`."""
+    return {}
 
 
 def _alternatives(kind: object) -> list[object]:
