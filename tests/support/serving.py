@@ -11,6 +11,7 @@ from pathlib import Path
 
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.core.ports import Buffer
+from penstock.gateways.http.ports import Operations
 from penstock.gateways.mqtt.options import ListenerFacts
 from penstock.log.journal import JournalOptions
 from penstock.log.options import ShardOptions
@@ -139,7 +140,7 @@ async def running(config: Config) -> AsyncIterator[tuple[Server, EchoWorks]]:
 def _main(config_file: str, ready_file: str) -> int:
     """A process of its own, with the echo behind it: `python -m tests.support.serving`."""
 
-    async def open_works(config: Config) -> EchoWorks:
+    async def open_works(config: Config, operations: Operations) -> EchoWorks:
         works = await EchoWorks.open(config)
         if config.mqtt.max_subscriptions == STUCK:
             works.gateway.drained.clear()

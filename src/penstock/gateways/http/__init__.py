@@ -1,0 +1,1 @@
+"""HTTP: the API for everyone else."""
