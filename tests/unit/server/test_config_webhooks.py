@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
-from penstock.broker.webhooks.events import Event, Hook
+from penstock.broker.webhooks.events import Event, Hook, encode, headers_of
 from penstock.broker.webhooks.webhooks import MAX_HOOKS
 from penstock.server.config import Config, load
 from penstock.server.written import BadConfiguration
 
 SECRET = "a secret of some length"
 URL = "https://hooks.example/path"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "webhooks.md"
 
 
 def read(*hooks: Mapping[str, object]) -> Config:
@@ -74,3 +78,26 @@ def test_an_address_is_written_once_and_there_are_not_many() -> None:
         read({"url": URL}, {"url": URL})
     with pytest.raises(BadConfiguration, match="at most 16"):
         read(*({"url": f"{URL}/{number}"} for number in range(MAX_HOOKS + 1)))
+
+
+def test_the_configuration_in_the_how_to_is_good(tmp_path: Path) -> None:
+    [block] = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    file = tmp_path / "penstock.yaml"
+    file.write_text(block)
+    assert [hook.options().place for hook in load(file, {}, ()).webhooks] == [
+        "https://ops.example",
+        "https://presence.example",
+    ]
+
+
+def test_the_how_to_verifies_what_is_sent() -> None:
+    [block] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    names: dict[str, Callable[..., bool]] = {}
+    exec(block, names)
+    notice, now_s = encode(Event.LAG, "id", 0, {}), int(time.time())
+    headers = headers_of(Hook(URL, secret=SECRET), notice, now_s)
+    is_genuine = names["is_genuine"]
+    assert is_genuine(SECRET, headers, notice.body)
+    assert not is_genuine("another secret", headers, notice.body)
+    assert not is_genuine(SECRET, headers, notice.body + b" ")
+    assert not is_genuine(SECRET, headers_of(Hook(URL, secret=SECRET), notice, now_s - 3600), notice.body)
