@@ -228,7 +228,8 @@ def test_a_hook_that_is_taken_out_ends_and_its_counts_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "example.com", "ftp://example.com/x", "http://", "https:///x", "http://a b", "h"]
+    "wrong",
+    ["", "example.com", "ftp://example.com/x", "http://", "https:///x", "http://a b", "http://[", "http://a:b/", "h"],
 )
 def test_what_is_no_address_is_refused_without_being_repeated(wrong: str) -> None:
     with pytest.raises(InvalidArgument) as caught:

@@ -17,6 +17,7 @@ from penstock.core.errors import InvalidArgument
 TIMESTAMP_HEADER, SIGNATURE_HEADER, ID_HEADER = "Penstock-Timestamp", "Penstock-Signature", "Penstock-Event-Id"
 DEFAULT_LAG_THRESHOLD = 10_000
 
+_NOWHERE = "(not an address)"
 _URL = re.compile(r"https?://[!-.0-~][!-~]{0,2000}")
 
 
@@ -61,7 +62,7 @@ class Notice:
 
 def check_url(text: str) -> None:
     """InvalidArgument unless something can be sent there. It is not repeated: an address may be a secret."""
-    if _URL.fullmatch(text) is None or not urlsplit(text).hostname:
+    if _URL.fullmatch(text) is None or place_of(text) == _NOWHERE:
         raise InvalidArgument("is not an address: write it like https://example.com/hooks")
 
 
@@ -69,10 +70,10 @@ def place_of(url: str) -> str:
     """What may be shown of an address: path, query and login in it may be secrets."""
     try:
         parts = urlsplit(url)
-        port = "" if parts.port is None else f":{parts.port}"
+        host, port = parts.hostname, "" if parts.port is None else f":{parts.port}"
     except ValueError:
-        return "(not an address)"
-    return f"{parts.scheme}://{parts.hostname}{port}"
+        return _NOWHERE
+    return f"{parts.scheme}://{host}{port}" if host else _NOWHERE
 
 
 def encode(event: Event, id: str, time_ms: int, facts: Mapping[str, object]) -> Notice:

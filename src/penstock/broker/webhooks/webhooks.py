@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ MAX_HOOKS = 16
 _MAX_ALERTS = 64
 """addresses of queues with something under way: each takes a thread"""
 _LETTERS_TOLD = 100
+_ID_BYTES = 16
 
 
 class HookDescription(msgspec.Struct, frozen=True):
@@ -176,7 +177,7 @@ class Webhooks:
         self._gone = sent + more[0], failed + more[1], dropped + more[2]
 
     def _notice(self, event: Event, facts: Mapping[str, object]) -> Notice:
-        return encode(event, uuid.uuid4().hex, self._now(), facts)
+        return encode(event, secrets.token_hex(_ID_BYTES), self._now(), facts)
 
     @property
     def _boxes(self) -> list[Mailbox]:
