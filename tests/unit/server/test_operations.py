@@ -31,7 +31,7 @@ from penstock.server.listening import Listening
 from penstock.server.log_lines import LogLines
 from penstock.server.operations import ServerOperations
 from penstock.server.server import Server
-from penstock.server.wiring import MqttWorks, open_works
+from penstock.server.wiring import ServerWorks, open_works
 
 T = TypeVar("T")
 SECRET = "a secret of some length"
@@ -54,7 +54,7 @@ class Scene:
     place: Path
     operations: ServerOperations
     server: Server
-    works: MqttWorks
+    works: ServerWorks
 
     def write(self, **settings: object) -> None:
         write(self.place, **settings)
@@ -89,9 +89,9 @@ async def scene(place: Path, **settings: object) -> AsyncIterator[Scene]:
 
     config = read()
     operations = ServerOperations(read, LogLines(config.log))
-    made: list[MqttWorks] = []
+    made: list[ServerWorks] = []
 
-    async def opening(config: Config) -> MqttWorks:
+    async def opening(config: Config) -> ServerWorks:
         made.append(await open_works(config, operations))
         assert operations.problems() == ["the server is starting"]
         return made[0]
@@ -228,7 +228,7 @@ def test_a_queue_that_cannot_be_declared_changes_nothing_else(tmp_path: Path) ->
                 await s.operations.reload()
             assert s.server.config is before
             assert s.works.broker.declaring.templates == templates
-            assert s.works.gateway.options.max_session_expiry_s is None
+            assert s.works.mqtt.options.max_session_expiry_s is None
             assert s.operations.log_level == "info"
 
     run(main())
