@@ -303,7 +303,9 @@ def test_a_certificate_that_will_not_do_keeps_the_old_and_says_so_before_the_rel
     tls = {"certificate": str(file), "key": str(file)}
 
     async def main() -> None:
-        async with scene(tmp_path, listeners={"mqtt": {"port": 0}, "mqtts": {"port": 0, "tls": tls}}) as s:
+        async with scene(
+            tmp_path, listeners={"mqtt": {"port": 0}, "mqtt_ws": None, "mqtts": {"port": 0, "tls": tls}}
+        ) as s:
             await s.operations.reload()
             file.write_text("rubbish")
             for call in (s.operations.check_reload, s.operations.reload):
