@@ -75,7 +75,7 @@ async def beside(call: Callable[[], T]) -> T:
 
 
 def write(place: Path, **settings: object) -> None:
-    listeners = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0}}
+    listeners = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0}, "http": {"port": 0}}
     written = {"data_dir": str(place / "data"), "listeners": listeners, "auth": {"development_mode": True}}
     (place / "penstock.yaml").write_text(json.dumps({**written, "storage": SMALL, **settings}))
 
@@ -113,7 +113,7 @@ def test_it_is_ready_when_every_listener_accepts_and_every_shard_commits(tmp_pat
         async with scene(tmp_path) as s:
             asked: Operations = s.operations
             assert (asked.problems(), asked.warnings()) == ([], [])
-            assert asked.addresses() == s.server.addresses and len(asked.addresses()) == 2
+            assert asked.addresses() == s.server.addresses and len(asked.addresses()) == 3
             assert s.works.ports.operations is asked
         assert s.operations.problems() == ["the server is stopping"]
 
@@ -127,6 +127,7 @@ def test_a_listener_without_descriptors_is_a_problem(tmp_path: Path) -> None:
                 assert s.operations.problems() == [
                     "listener mqtt does not accept connections",
                     "listener mqtt_ws does not accept connections",
+                    "listener http does not accept connections",
                 ]
 
     run(main())
@@ -256,7 +257,11 @@ def test_rate_limits_origins_and_the_level_of_log_lines_are_reloaded(tmp_path: P
         async with scene(tmp_path) as s:
             assert s.works.may_connect("192.0.2.1")
             limits = {"max_connections_per_ip": 1, "connection_burst_size": 1, "connection_window": "1h"}
-            sockets = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0, "allowed_origins": ["https://console.example"]}}
+            sockets = {
+                "mqtt": {"port": 0},
+                "mqtt_ws": {"port": 0, "allowed_origins": ["https://console.example"]},
+                "http": {"port": 0},
+            }
             s.write(rate_limit=limits, listeners=sockets, log={"level": "error"})
             report = await s.operations.reload()
             assert not report.waiting
@@ -304,7 +309,8 @@ def test_a_certificate_that_will_not_do_keeps_the_old_and_says_so_before_the_rel
 
     async def main() -> None:
         async with scene(
-            tmp_path, listeners={"mqtt": {"port": 0}, "mqtt_ws": None, "mqtts": {"port": 0, "tls": tls}}
+            tmp_path,
+            listeners={"mqtt": {"port": 0}, "mqtt_ws": None, "http": {"port": 0}, "mqtts": {"port": 0, "tls": tls}},
         ) as s:
             await s.operations.reload()
             file.write_text("rubbish")
