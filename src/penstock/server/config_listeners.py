@@ -12,7 +12,7 @@ from penstock.gateways.mqtt.origins import Origins
 from penstock.queues.settings_text import Count, Flag, Text
 from penstock.server.schema import Texts
 
-LISTENER_NAMES = ("mqtt", "mqtts", "mqtt_ws", "mqtt_wss")
+LISTENER_NAMES = ("mqtt", "mqtts", "mqtt_ws", "mqtt_wss", "http")
 _NEED_TLS = ("mqtts", "mqtt_wss")
 _OPEN_TO_ALL = (
     "{} can be reached from other machines, and development mode lets everybody in: listen on 127.0.0.1 without a "
@@ -118,6 +118,11 @@ class SecureWebSocketListener(WebSocketListener, frozen=True, kw_only=True):
     """0 is any free one, which the ready file names"""
 
 
+class HttpListener(Listener, frozen=True, kw_only=True):
+    port: Annotated[int, Count(0, 65_535)] = 8080
+    """0 is any free one, which the ready file names"""
+
+
 class Listeners(_Section, frozen=True, kw_only=True):
     mqtt: MqttListener | None = MqttListener()
     """MQTT 3.1.1 and 5 over TCP"""
@@ -129,8 +134,8 @@ class Listeners(_Section, frozen=True, kw_only=True):
     """the same over TLS; needs `tls`"""
     amqp: Annotated[None, NotInThisVersion()] = None
     """not in this version"""
-    http: Annotated[None, NotInThisVersion()] = None
-    """not in this version"""
+    http: HttpListener | None = HttpListener()
+    """REST, event streams, metrics, probes; over TLS with `tls`"""
     grpc: Annotated[None, NotInThisVersion()] = None
     """not in this version"""
     flight: Annotated[None, NotInThisVersion()] = None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, cast
 
-from penstock.gateways.mqtt.options import ListenerFacts
+from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.origins import Origins
 from penstock.gateways.mqtt.proxy import Inner, ProxyProtocol
 from penstock.gateways.mqtt.websocket import MqttConnection, WebSocketProtocol
@@ -24,7 +24,7 @@ class Gateway(Protocol):
     @property
     def connection_count(self) -> int: ...
 
-    def protocol(self, listener: ListenerFacts) -> asyncio.BufferedProtocol: ...
+    def protocol(self, listener: ListenerFacts) -> Inner: ...
 
     def refused(self, peer: str, reason: str) -> None: ...
 
@@ -33,6 +33,8 @@ class Gateway(Protocol):
     async def close(self) -> None: ...
 
 
+Gateways = Mapping[str, Gateway]
+"""by the name of the listener"""
 Contexts = dict[str, ssl.SSLContext]
 MayConnect = Callable[[str], bool]
 
@@ -69,22 +71,26 @@ class Doors:
     def addresses(self) -> dict[str, tuple[str, int]]:
         return {name: listening.address for name, listening in self._listening.items()}
 
-    def open(self, config: Config, gateway: Gateway, may_connect: MayConnect) -> None:
+    @property
+    def not_accepting(self) -> list[str]:
+        return [name for name in self._sockets if name not in self._listening or not self._listening[name].is_accepting]
+
+    def open(self, config: Config, gateways: Gateways, may_connect: MayConnect) -> None:
         """From now on clients can connect; on listeners that are not loopback `may_connect` is asked first."""
         for name, listener in config.listeners.switched_on().items():
             limit = None if is_loopback(listener) or listener.proxy_protocol else may_connect
             timeout_s = config.mqtt.connect_timeout_ms / 1000
             self._listening[name] = Listening(name, self._sockets[name], timeout_s, limit)
-        self.apply(config, gateway, self._contexts)
+        self.apply(config, gateways, self._contexts)
         for listening in self._listening.values():
             listening.start()
 
-    def apply(self, config: Config, gateway: Gateway, contexts: Contexts) -> None:
+    def apply(self, config: Config, gateways: Gateways, contexts: Contexts) -> None:
         """What further connections get. Addresses stay as they are."""
         self._contexts = contexts
         switched_on = config.listeners.switched_on()
         for name, listening in self._listening.items():
-            listener = switched_on[name]
+            listener, gateway = switched_on[name], gateways[name]
             make = _layers(name, listener, config, gateway)
             context = contexts.get(name)
             if listener.proxy_protocol:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from penstock.broker.auth.tokens import Tokens
 from penstock.broker.broker import Broker
+from penstock.core.errors import Closed
+from penstock.gateways.http.ports import Change
 from penstock.server.config import Config
 from penstock.server.declared import Declared
-from penstock.server.doors import Doors, Gateway, contexts_of
-from penstock.server.reloading import changes_between, reloadable
+from penstock.server.doors import Doors, Gateways, contexts_of
+from penstock.server.reloading import all_changes, reloadable, text_of
 from penstock.server.weaknesses import weaknesses
 
 logger = logging.getLogger("penstock.server")
@@ -25,7 +27,10 @@ class Works(Protocol):
     def broker(self) -> Broker: ...
 
     @property
-    def gateway(self) -> Gateway: ...
+    def gateways(self) -> Gateways: ...
+
+    @property
+    def connection_count(self) -> int: ...
 
     async def bootstrap(self) -> str | None:
         """The password of a new user `admin` if there was no user at all. It is nowhere else."""
@@ -36,11 +41,15 @@ class Works(Protocol):
         ...
 
     async def apply(self, config: Config) -> None:
-        """Rules, users and limits of a configuration that was changed."""
+        """What of a changed configuration concerns them: all of it, or nothing if it raises."""
+        ...
+
+    async def drain(self) -> None:
+        """What was taken is committed and answered; connections end."""
         ...
 
     async def close(self) -> None:
-        """Gateway and broker, after the gateway was drained."""
+        """Gateways and broker, after the gateways were drained."""
         ...
 
 
@@ -63,6 +72,7 @@ class Server:
         self._doors = doors
         self._declared = Declared(works.broker)
         self._one_at_a_time = asyncio.Lock()
+        self._is_stopping = False
 
     @classmethod
     async def start(cls, config: Config, open_works: OpenWorks) -> Server:
@@ -88,33 +98,56 @@ class Server:
 
     async def stop(self) -> None:
         """Nobody new is let in, what was taken is committed and answered, then everything is closed."""
-        logger.info("stopping connections=%d", self.works.gateway.connection_count)
+        logger.info("stopping connections=%d", self.works.connection_count)
+        self._is_stopping = True
         async with self._one_at_a_time:
             await self._doors.close()
             try:
-                await self.works.gateway.drain()
+                await self.works.drain()
             finally:
                 await self.works.close()
         logger.info("stopped")
 
-    async def reload(self, wanted: Config) -> None:
-        """What can change does; the rest is named. BadConfiguration for certificates that will not do: nothing changes
-        then."""
+    async def check(self, wanted: Config) -> None:
+        """Raises what reload() would, as far as that can be known; nothing changes."""
+        check_files(reloadable(self.config, wanted))
+
+    async def reload(self, wanted: Config) -> list[Change]:
+        """What can change does; the rest is named. BadConfiguration for certificates and keys that will not do, and
+        what a queue cannot be declared with: nothing changes then, but for queues that were declared before it. Closed
+        once it stops."""
         async with self._one_at_a_time:
+            if self._is_stopping:
+                raise Closed("the server is stopping: its next start reads the configuration")
             changed = reloadable(self.config, wanted)
+            check_files(changed)
             contexts = contexts_of(changed.listeners)
-            await self.works.apply(changed)
-            self._doors.apply(changed, self.works.gateway, contexts)
-            before, self.config = self.config, changed
-            _tell_changes(before, changed, wanted)
-            await self._declared.apply(changed)
+            await self._apply(changed)
+            self._doors.apply(changed, self.works.gateways, contexts)
+            changes, self.config = all_changes(self.config, wanted), changed
+            _tell(changes)
             logger.info("configuration reloaded certificates=%d", len(contexts))
+            return changes
+
+    async def _apply(self, changed: Config) -> None:
+        """Queues first, because they are all that can fail once everything was checked."""
+        try:
+            await self._declared.apply(changed)
+            await self.works.apply(changed)
+        except BaseException:
+            self._declared.put_templates(self.config)
+            raise
+
+    @property
+    def not_accepting(self) -> list[str]:
+        """Names of listeners that do not accept connections now."""
+        return self._doors.not_accepting
 
     async def _begin(self) -> None:
         await self._declared.apply(self.config)
         if not self.config.auth.development_mode:
             self.first_password = await self.works.bootstrap()
-        self._doors.open(self.config, self.works.gateway, self.works.may_connect)
+        self._doors.open(self.config, self.works.gateways, self.works.may_connect)
         for name, (host, port) in self.addresses.items():
             listener = self.config.listeners.switched_on()[name]
             logger.info(
@@ -124,8 +157,9 @@ class Server:
             logger.warning("insecure: %s", weakness)
 
 
-def _tell_changes(before: Config, changed: Config, wanted: Config) -> None:
-    for change in changes_between(before, changed):
-        logger.info("reloaded %s", change)
-    for change in changes_between(changed, wanted):
-        logger.warning("not reloaded, it needs a restart %s", change)
+def _tell(changes: Iterable[Change]) -> None:
+    for change in changes:
+        if change.needs_restart:
+            logger.warning("not reloaded, it needs a restart %s", text_of(change))
+        else:
+            logger.info("reloaded %s", text_of(change))

@@ -44,13 +44,3 @@ class MqttOptions:
     max_subscriptions: int = 10_000
     sys_interval_s: float = 10.0
     shared_strategy: SharedStrategy = SharedStrategy.ROUND_ROBIN
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerFacts:
-    """What a connection knows of the listener that it came through."""
-
-    name: str
-    is_loopback: bool
-    certificate_identity: bool = False
-    """the verified client certificate is the login"""

@@ -15,8 +15,8 @@ from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import PacketType, Version
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.ports import Buffer
+from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.connection import Connection
-from penstock.gateways.mqtt.options import ListenerFacts
 from penstock.gateways.mqtt.outbox import Transport
 from penstock.kernels import mqtt_columns as names
 

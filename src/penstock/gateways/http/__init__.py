@@ -1,0 +1,1 @@
+"""HTTP: publish, receive, settle, browse and administer, from anything that can send a request."""

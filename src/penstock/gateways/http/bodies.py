@@ -1,0 +1,150 @@
+"""Messages in JSON: what clients send, and what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from penstock.core.errors import InvalidArgument
+from penstock.gateways.http.problems import Refusal
+from penstock.log.columns import Columns
+from penstock.queues.properties import Envelope, pack, unpack
+
+_CHOICES = "text, json, base64 and value"
+
+
+class OutgoingMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One message to publish. Its value is one of `text`, `json`, `base64` and `value`, where a string is text and
+    anything else is JSON."""
+
+    text: str | UnsetType = UNSET
+    json: Raw | UnsetType = UNSET
+    base64: bytes | UnsetType = UNSET
+    value: Raw | UnsetType = UNSET
+    key: str | None = None
+    """messages of one key stay in order"""
+    key_base64: bytes | None = None
+    headers: dict[str, str] | list[tuple[str, str]] | None = None
+    content_type: str | None = None
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    """instead of the one that the key leads to; all messages of a request have the same"""
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A message as it is given out. `text` where the value is UTF-8, else `base64`; so for the key."""
+
+    id: str
+    queue: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    text: str | None = None
+    base64: bytes | None = None
+    key: str | None = None
+    key_base64: bytes | None = None
+    headers: list[tuple[str, str]] = []  # msgspec makes a new one for each
+    content_type: str | None = None
+    topic: str | None = None
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    receipt: str | None = None
+    """to settle this delivery with"""
+    deliveries: int | None = None
+    """how often it was handed out, this time included"""
+
+
+def columns_of(messages: Sequence[OutgoingMessage], field: str = "messages") -> Columns:
+    """Refusal names the message and the field."""
+    values = [_value(message, field, number) for number, message in enumerate(messages)]
+    has_key = any(message.key is not None or message.key_base64 is not None for message in messages)
+    has_topic = any(message.topic is not None for message in messages)
+    envelopes = [_properties(message, field, number) for number, message in enumerate(messages)]
+    return Columns.of(
+        values,
+        keys=[_key(message, field, number) for number, message in enumerate(messages)] if has_key else None,
+        topics=[(message.topic or "").encode() for message in messages] if has_topic else None,
+        properties=envelopes if any(envelopes) else None,
+    )
+
+
+def _value(message: OutgoingMessage, field: str, number: int) -> bytes:
+    text = message.text
+    if text is not UNSET and message.json is UNSET and message.base64 is UNSET and message.value is UNSET:
+        return _utf8(text, f"{field}[{number}].text")
+    given = [each for each in (text, message.json, message.base64, message.value) if each is not UNSET]
+    if len(given) != 1:
+        said = "none is there" if not given else f"{len(given)} are there"
+        raise _malformed(f"{field}[{number}]", f"a message has exactly one of {_CHOICES}, and {said}")
+    if message.base64 is not UNSET:
+        return message.base64
+    raw = bytes(message.json if message.json is not UNSET else message.value)  # type: ignore[arg-type]  # one is there
+    if message.value is not UNSET and raw.startswith(b'"'):
+        return _utf8(msgspec.json.decode(raw, type=str), f"{field}[{number}].value")
+    return raw
+
+
+def _key(message: OutgoingMessage, field: str, number: int) -> bytes:
+    if message.key_base64 is None:
+        return _utf8(message.key or "", f"{field}[{number}].key")
+    if message.key is not None:
+        raise _malformed(f"{field}[{number}].key_base64", "a message has one key: key or key_base64")
+    return message.key_base64
+
+
+def _properties(message: OutgoingMessage, field: str, number: int) -> bytes:
+    headers = message.headers
+    if not headers and message.content_type is None and message.reply_to is None and message.correlation_id is None:
+        return b""
+    pairs = headers.items() if isinstance(headers, dict) else headers or ()
+    correlation = message.correlation_id
+    try:
+        return pack(
+            Envelope(
+                tuple(pairs),
+                message.content_type,
+                message.reply_to,
+                None if correlation is None else correlation.encode(),
+            )
+        )
+    except (InvalidArgument, UnicodeEncodeError) as error:
+        raise _malformed(f"{field}[{number}].headers", str(error)) from None
+
+
+def _utf8(text: str, field: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _malformed(field, "half of a surrogate pair is no text: send base64") from None
+
+
+def _malformed(field: str, detail: str) -> Refusal:
+    return Refusal(400, "malformed-body", f"{field}: {detail}", field)
+
+
+def either(data: bytes | None, is_base64: bool) -> tuple[str | None, bytes | None]:
+    """As text where it is UTF-8 and that is wanted, else as bytes."""
+    if data is None:
+        return None, None
+    if not is_base64:
+        try:
+            return data.decode(), None
+        except UnicodeDecodeError:
+            pass
+    return None, data
+
+
+def unpacked(properties: bytes | None) -> Envelope:
+    """What cannot be read, as other protocols may have left it, is passed over."""
+    try:
+        return unpack(properties or b"")
+    except InvalidArgument:
+        return Envelope()
+
+
+def correlation_text(envelope: Envelope) -> str | None:
+    return None if envelope.correlation_id is None else envelope.correlation_id.decode(errors="replace")

@@ -1,0 +1,290 @@
+"""One request and its answer, as handlers see them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from penstock.broker.auth.identity import Identity
+from penstock.broker.auth.permissions import Permissions
+from penstock.broker.queue import Queue
+from penstock.core.errors import Closed, NotAuthorised
+from penstock.gateways.http.addresses import queue_name
+from penstock.gateways.http.login import Caller, ConnectionFacts
+from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.ports import Ports
+from penstock.gateways.http.problems import Refusal
+from penstock.gateways.http.reply import Headers, Reply
+from penstock.gateways.http.routes import Route
+from penstock.gateways.http.state import GatewayState
+
+# As ASGI has them.
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+Struct = TypeVar("Struct")
+Result = TypeVar("Result")
+
+_MAX_QUERY_FIELDS = 32
+CONNECTION = "penstock.connection"
+"""in the state of a scope: the ConnectionFacts"""
+TRANSPORT = "penstock.transport"
+"""in the state of a scope: a call that gives the connection's transport, if it is still there"""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every query may have."""
+
+    namespace: str | None = None
+    """an admin may work in another than its own"""
+
+
+class Disconnected(Exception):
+    """The client is gone: nobody waits for an answer."""
+
+
+class Exchange:
+    """Made for each request, after the client has said who it is."""
+
+    __slots__ = (
+        "_receive",
+        "_send",
+        "extra_headers",
+        "identity",
+        "is_anonymous",
+        "is_started",
+        "namespace",
+        "options",
+        "parameters",
+        "permissions",
+        "ports",
+        "request_id",
+        "route",
+        "scope",
+        "state",
+    )
+
+    def __init__(
+        self,
+        ports: Ports,
+        options: HttpOptions,
+        state: GatewayState,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        request_id: str,
+    ) -> None:
+        self.ports, self.options, self.state, self.scope, self.request_id = ports, options, state, scope, request_id
+        self._receive, self._send = receive, send
+        self.is_started = False
+        self.extra_headers: Headers = ()
+        """for every answer, whatever it is"""
+        self.is_anonymous = True
+        self.route: Route
+        self.parameters: Mapping[str, str]
+        self.identity: Identity
+        self.permissions: Permissions
+        self.namespace: str
+
+    def let_in(self, caller: Caller) -> None:
+        """NotAuthorised for a namespace that is not the caller's."""
+        self.identity, self.permissions = caller.identity, caller.permissions
+        self.namespace, self.is_anonymous = caller.identity.namespace, caller.is_anonymous
+        if b"namespace=" in self.scope["query_string"]:
+            wanted = dict(parse_qsl(self.scope["query_string"].decode("latin-1"))).get("namespace", self.namespace)
+            if wanted != self.namespace and not self.permissions.is_admin:
+                raise NotAuthorised(f"{self.identity.name} works in namespace {self.namespace!r} only")
+            self.namespace = wanted
+
+    # The request
+
+    @property
+    def method(self) -> str:
+        method: str = self.scope["method"]
+        return method
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first of that name, which is written in small letters."""
+        for found, value in self.scope["headers"]:
+            if found == name:
+                return bytes(value)
+        return None
+
+    @property
+    def connection(self) -> ConnectionFacts:
+        facts: ConnectionFacts = self.scope["state"][CONNECTION]
+        return facts
+
+    @property
+    def content_type(self) -> str:
+        """Without its parameters; of a body that says nothing, JSON."""
+        said = self.header(b"content-type")
+        return "application/json" if said is None else said.decode("latin-1").partition(";")[0].strip().lower()
+
+    async def body(self, limit_bytes: int | None = None) -> bytes:
+        """All of it. body-too-large before more than the limit was kept."""
+        limit = self.options.max_body_bytes if limit_bytes is None else limit_bytes
+        self._refuse_length(limit)
+        message = await self._next()
+        if not message.get("more_body"):
+            only: bytes = message.get("body", b"")
+            return only if len(only) <= limit else self._too_large(limit)
+        parts, size = [message["body"]], len(message["body"])
+        while message.get("more_body"):
+            message = await self._next()
+            size += len(message["body"])
+            if size > limit:
+                self._too_large(limit)
+            parts.append(message["body"])
+        return b"".join(parts)
+
+    async def chunk(self) -> bytes | None:
+        """What of the body has come, for those who take it as it comes; None at its end. May be empty."""
+        if self.scope.get("penstock.is_read"):
+            return None
+        message = await self._next()
+        if not message.get("more_body"):
+            self.scope["penstock.is_read"] = True
+        body: bytes = message.get("body", b"")
+        return body
+
+    async def read(self, kind: type[Struct]) -> Struct:
+        """The body as JSON. malformed-body names the field. An empty one is an empty object."""
+        if self.content_type not in ("application/json", "text/json"):
+            detail = f"{self.content_type!r} is not what this takes: send JSON, with Content-Type: application/json"
+            raise Refusal(415, "unsupported-media-type", detail)
+        return decoded(await self.body() or b"{}", kind)
+
+    def query(self, kind: type[Struct]) -> Struct:
+        """What stands behind the question mark. invalid-argument names the field."""
+        text = self.scope["query_string"].decode("latin-1")
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS, errors="strict")
+            given = dict(pairs)
+            if len(given) < len(pairs):
+                raise ValueError("a parameter is there twice")
+            return msgspec.convert(given, kind, strict=False)
+        except (ValueError, UnicodeDecodeError) as error:
+            detail, field = _explained(error)
+            raise Refusal(400, "invalid-argument", f"the query cannot be taken: {detail}", field) from None
+
+    # Whom and what it is about
+
+    def queue(self) -> Queue:
+        """That of the path. NoSuchQueue."""
+        return self.ports.broker.queue(self.queue_name, self.namespace)
+
+    @property
+    def queue_name(self) -> str:
+        return queue_name(self.parameters["queue"])
+
+    def require_publish(self, topic: str) -> None:
+        if not self.permissions.may_publish(topic.encode()):
+            raise NotAuthorised(f"{self.identity.name} may not publish to {topic!r}")
+
+    def require_consume(self, queue: str) -> None:
+        if not self.permissions.may_consume(queue):
+            raise NotAuthorised(f"{self.identity.name} may not consume queue {queue!r}")
+
+    def require_subscribe(self, topic_filter: str) -> None:
+        if not self.permissions.may_subscribe(topic_filter):
+            raise NotAuthorised(f"{self.identity.name} may not subscribe to {topic_filter!r}")
+
+    def take_rate(self, messages: int) -> None:
+        """Refusal beyond what one connection may publish."""
+        taken = self.connection.rates.messages.take(messages)
+        if taken.allowed < messages:
+            wait_s = max(1, math.ceil(taken.wait_s))
+            detail = f"more messages than this connection may send: again in {wait_s} s, or see rate_limit"
+            raise Refusal(429, "too-many-requests", detail, headers=((b"retry-after", b"%d" % wait_s),))
+
+    async def while_connected(self, work: Coroutine[object, None, Result], undo: Callable[[Result], object]) -> Result:
+        """Given up when the client goes; what was done by then is undone. To be called after the body was read."""
+        working = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(self.gone())
+        draining = asyncio.ensure_future(self.state.is_draining.wait())
+        try:
+            await asyncio.wait((working, leaving, draining), return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                if working.done() and not working.cancelled() and working.exception() is None:
+                    undo(working.result())
+                raise Disconnected
+            if not working.done():
+                raise Closed("the server is stopping: try again when it is back")
+            return working.result()
+        finally:
+            for task in (working, leaving, draining):
+                task.cancel()
+
+    # The answer
+
+    async def reply(self, reply: Reply) -> None:
+        headers = [(b"content-length", b"%d" % len(reply.body)), (b"content-type", reply.content_type), *reply.headers]
+        if reply.status == 204:
+            headers = list(reply.headers)
+        await self.start(reply.status, headers)
+        body = b"" if self.method == "HEAD" else reply.body
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """Of an answer that is sent as it comes: then send(), in the end end()."""
+        self.is_started = True
+        own = (b"penstock-request-id", self.request_id.encode())
+        everything = [own, *headers, *self.extra_headers]
+        await self._send({"type": "http.response.start", "status": status, "headers": everything})
+
+    async def send(self, data: bytes) -> None:
+        """Waits while the client does not read."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def abort(self) -> None:
+        """The client sees an answer that was cut short."""
+        transport = self.scope["state"][TRANSPORT]()
+        if transport is not None:
+            transport.abort()
+
+    async def gone(self) -> None:
+        """Returns when the client is gone. To be waited for after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        return message
+
+    def _refuse_length(self, limit: int) -> None:
+        said = self.header(b"content-length")
+        if said is not None and int(said) > limit:
+            self._too_large(limit)
+
+    def _too_large(self, limit: int) -> bytes:
+        detail = f"the body is over {limit} bytes: send it in parts, or raise http.max_body_size"
+        raise Refusal(413, "body-too-large", detail, closes=True)
+
+
+def decoded(body: bytes, kind: type[Struct]) -> Struct:
+    """JSON from a client. Refusal: malformed-body names the field."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        detail, field = _explained(error)
+        raise Refusal(400, "malformed-body", f"the body cannot be taken: {detail}", field) from None
+
+
+def _explained(error: Exception) -> tuple[str, str | None]:
+    """What msgspec says, and the field it says it of: `Expected `int`, got `str` - at `$.max``."""
+    text, _, place = str(error).partition(" - at `$")
+    field = place.rstrip("`").lstrip(".")
+    return (f"{text} in {field}" if field else text), field or None

@@ -1,0 +1,90 @@
+"""HTTP on connections that the server accepts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from penstock.gateways.http.app import App
+from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.ports import Ports
+from penstock.gateways.http.protocol import HttpProtocol
+from penstock.gateways.http.routes import RouteTable
+from penstock.gateways.http.table import ROUTES
+from penstock.gateways.listener import ListenerFacts
+
+logger = logging.getLogger("penstock.http")
+
+_MAX_WEBSOCKET_MESSAGE_BYTES = 1 << 20
+_DRAIN_S = 5.0
+
+
+class HttpGateway:
+    """Used from the loop. protocol() for each connection; in the end drain() and close()."""
+
+    def __init__(self, ports: Ports, options: HttpOptions) -> None:
+        self._ports, self._options = ports, options
+        self.app = App(ports, options, RouteTable(ROUTES))
+        self._state = ServerState()
+        self._config = _uvicorn(self.app, options)
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._state.connections)
+
+    @property
+    def request_count(self) -> int:
+        return self._state.total_requests
+
+    def apply(self, options: HttpOptions) -> None:
+        """For requests and connections to come."""
+        self._options = options
+        self._config.timeout_keep_alive = round(options.keep_alive_s)
+        self.app.apply(options)
+
+    def protocol(self, listener: ListenerFacts) -> asyncio.Protocol:
+        rates = self._ports.limits.client(listener.is_loopback)
+        return HttpProtocol(self._config, self._state, self._options, listener, rates, self._ports.broker.publisher())
+
+    def refused(self, peer: str, reason: str) -> None:
+        logger.info("connection refused peer=%s reason=%s", peer, reason)
+
+    async def drain(self) -> None:
+        """Requests under way are answered, streams end; connections are closed."""
+        self.app.state.is_draining.set()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=_DRAIN_S)
+
+    async def close(self) -> None:
+        for task in list(self._state.tasks):
+            task.cancel()
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks))
+        for connection in list(self._state.connections):
+            connection.transport.close()
+
+
+def _uvicorn(app: App, options: HttpOptions) -> Config:
+    # It says what is wrong with requests line by line, and whatever the application raises, which is ours to say.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    config = Config(
+        app,
+        http="httptools",
+        ws="websockets-sansio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=round(options.keep_alive_s),
+        ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
+        interface="asgi3",
+    )
+    config.load()
+    return config

@@ -1,0 +1,42 @@
+"""Stored rows as the JSON that clients are given."""
+
+from __future__ import annotations
+
+from penstock.gateways.http.bodies import Message, correlation_text, either, unpacked
+from penstock.log.batch import Row
+from penstock.queues.properties import Envelope
+
+_NO_ENVELOPE = Envelope()
+
+
+def message_of(
+    prefix: str,
+    queue: str,
+    partition: int,
+    row: Row,
+    is_base64: bool = False,
+    receipt: str | None = None,
+    deliveries: int | None = None,
+) -> Message:
+    """`prefix` is that of the ids of its partition."""
+    text, base64 = either(row.value, is_base64)
+    key, key_base64 = either(row.key, is_base64)
+    envelope = _NO_ENVELOPE if row.properties is None else unpacked(row.properties)
+    return Message(
+        id=f"{prefix}{row.offset}",
+        queue=queue,
+        partition=partition,
+        offset=row.offset,
+        timestamp_ms=row.timestamp,
+        text=text,
+        base64=base64,
+        key=key,
+        key_base64=key_base64,
+        headers=list(envelope.headers),
+        content_type=envelope.content_type,
+        topic=None if row.topic is None else row.topic.decode(errors="replace"),
+        reply_to=envelope.reply_to,
+        correlation_id=correlation_text(envelope),
+        receipt=receipt,
+        deliveries=deliveries,
+    )

@@ -1,0 +1,204 @@
+"""Publishing to a queue: one message or many, as JSON, as lines of JSON, or as the body itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.broker.publishing import ProducerCall, Published
+from penstock.broker.queue import Placed, Queue
+from penstock.core.errors import NoSuchQueue
+from penstock.gateways.http.bodies import OutgoingMessage, columns_of
+from penstock.gateways.http.exchange import Exchange, Query, decoded
+from penstock.gateways.http.problems import Refusal
+from penstock.gateways.http.publish_lines import LinesReport, publish_lines
+from penstock.gateways.http.publish_raw import raw_message
+from penstock.gateways.http.reply import Reply, json_reply
+from penstock.gateways.http.rights import Right
+from penstock.gateways.http.routes import API, Route
+from penstock.log.columns import Columns
+from penstock.queues.names import is_dead_letter_queue
+
+logger = logging.getLogger("penstock.http")
+
+_LINES = "application/x-ndjson"
+_MAX_IDEMPOTENCY_KEY_BYTES = 200
+
+
+class Producer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who numbers its messages, so that sending some twice stores them once."""
+
+    id: str
+    sequence: int
+    """of the first message; the others follow"""
+    epoch: int = 0
+
+
+class PublishBody(OutgoingMessage, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One message, or `messages`: all of them are taken, or none."""
+
+    messages: list[OutgoingMessage] | UnsetType = UNSET
+    producer: Producer | None = None
+
+
+class PublishQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    acks: Literal["none", "leader", "all"] = "all"
+    """`none` answers before the messages are on disk"""
+
+
+class PublishedMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An offset of -1 is that of a message taken before and no longer remembered."""
+
+    id: str
+    partition: int
+    offset: int
+    duplicate: bool = False
+
+
+class PublishReport(msgspec.Struct, frozen=True):
+    accepted: int
+    duplicates: int
+    results: list[PublishedMessage]
+
+
+async def publish(exchange: Exchange) -> Reply:
+    name = exchange.queue_name
+    exchange.require_publish(name if is_dead_letter_queue(name) else f"$queue/{name}")
+    queue = await _queue(exchange, name)
+    acks = exchange.query(PublishQuery).acks if exchange.scope["query_string"] else "all"
+    kind = exchange.content_type
+    if kind == _LINES:
+        return await publish_lines(exchange, queue)
+    if kind == "application/json":
+        body = decoded(await exchange.body(), PublishBody)
+        messages: Sequence[OutgoingMessage] = [body] if body.messages is UNSET else body.messages
+        said = body.producer
+    else:
+        messages, said = [raw_message(exchange, await exchange.body())], None
+    exchange.take_rate(len(messages))
+    columns, partition = columns_of(messages), _partition(messages)
+    producer = _producer(exchange, said)
+    if acks == "none" and producer is None:
+        return await _publish_unwaited(exchange, queue, columns, partition)
+    return json_reply(await put(exchange, queue, columns, partition, producer))
+
+
+async def put(
+    exchange: Exchange, queue: Queue, columns: Columns, partition: int | None, producer: ProducerCall | None = None
+) -> PublishReport:
+    """Committed when it returns."""
+    broker, publisher = exchange.ports.broker, exchange.connection.publisher
+    if producer is None and (staged := broker.publishing.put_now(queue, columns, publisher, partition)) is not None:
+        placed, committed = staged
+        results = _results(queue, columns, placed, publisher.partition(queue))
+        await committed
+        return PublishReport(columns.count, 0, results)
+    published = await broker.publishing.put(queue, columns, publisher, partition, producer)
+    return _report(published, columns, publisher.partition(queue))
+
+
+async def _publish_unwaited(exchange: Exchange, queue: Queue, columns: Columns, partition: int | None) -> Reply:
+    publisher = exchange.connection.publisher
+    staged = exchange.ports.broker.publishing.put_now(queue, columns, publisher, partition)
+    if staged is None:
+        return json_reply(await put(exchange, queue, columns, partition), 202)
+    placed, committed = staged
+    committed.add_done_callback(_note_loss)
+    results = _results(queue, columns, placed, publisher.partition(queue))
+    return json_reply(PublishReport(columns.count, 0, results), 202)
+
+
+def _note_loss(committed: asyncio.Future[None]) -> None:
+    if not committed.cancelled() and (error := committed.exception()) is not None:
+        logger.warning("messages lost that nobody waited for error=%s", error)
+
+
+async def _queue(exchange: Exchange, name: str) -> Queue:
+    """Made if it is not there and may be."""
+    broker = exchange.ports.broker
+    try:
+        return broker.queue(name, exchange.namespace)
+    except NoSuchQueue:
+        if not broker.options.auto_create:
+            raise
+    return await broker.declaring.ensure(name, exchange.namespace)
+
+
+def _partition(messages: Sequence[OutgoingMessage]) -> int | None:
+    wanted = {message.partition for message in messages}
+    if len(wanted) > 1:
+        field = "messages[0].partition"
+        raise Refusal(400, "malformed-body", f"{field}: all messages of a request have the same one, or none", field)
+    return wanted.pop() if wanted else None
+
+
+def _producer(exchange: Exchange, said: Producer | None) -> ProducerCall | None:
+    key = exchange.header(b"idempotency-key")
+    if key is None:
+        return None if said is None else ProducerCall(said.id.encode(), said.epoch, said.sequence)
+    if said is not None:
+        raise Refusal(400, "invalid-argument", "give a producer or an Idempotency-Key, not both", "producer")
+    if not 0 < len(key) <= _MAX_IDEMPOTENCY_KEY_BYTES:
+        detail = f"an Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY_BYTES} bytes, this one {len(key)}"
+        raise Refusal(400, "invalid-argument", detail, "Idempotency-Key")
+    return ProducerCall(b"http/" + exchange.identity.name.encode() + b"/" + key, 0, 0)
+
+
+def _report(published: Published, columns: Columns, unkeyed: int) -> PublishReport:
+    """Rows taken before come first, in their order; the others are placed partition by partition."""
+    queue, known = published.queue, published.duplicates
+    before: list[PublishedMessage] = []
+    placed = list(published.placed)
+    while len(before) < known:
+        run = placed.pop(0)
+        before += [_message(queue, run.partition, _behind(run, row), True) for row in range(run.rows)]
+    rest = columns if not known else columns.part(known, columns.count)
+    return PublishReport(columns.count, known, before + (_results(queue, rest, placed, unkeyed) if placed else []))
+
+
+def _behind(run: Placed, row: int) -> int:
+    return -1 if run.base_offset < 0 else run.base_offset + row
+
+
+def _results(queue: Queue, columns: Columns, placed: Sequence[Placed], unkeyed: int) -> list[PublishedMessage]:
+    """In the order of the rows."""
+    if len(placed) == 1:
+        partition, base, count = placed[0]
+        prefix = queue.message_id_prefix(partition)
+        return [PublishedMessage(f"{prefix}{offset}", partition, offset) for offset in range(base, base + count)]
+    following = {run.partition: run.base_offset for run in placed}
+    results = []
+    for number in columns.partitions(queue.settings.partitions, unkeyed):
+        offset = following[number]
+        following[number] = offset + 1
+        results.append(_message(queue, number, offset))
+    return results
+
+
+def _message(queue: Queue, partition: int, offset: int, is_duplicate: bool = False) -> PublishedMessage:
+    return PublishedMessage(f"{queue.message_id_prefix(partition)}{offset}", partition, offset, is_duplicate)
+
+
+ROUTES = (
+    Route(
+        "POST",
+        f"{API}/queues/{{queue}}/messages",
+        publish,
+        Right.LOGIN,
+        "Messages",
+        "Publish to a queue",
+        "One message or many as JSON; a stream of lines of JSON (application/x-ndjson), whose answer says which lines "
+        "were not taken; or, with any other content type, the body as one message, with its key in Penstock-Key, "
+        "headers in Penstock-Header-…, and Penstock-Partition and Penstock-Topic. An Idempotency-Key makes it safe to "
+        "send a request again.",
+        query=PublishQuery,
+        body=PublishBody,
+        body_types=("application/json", _LINES, "application/octet-stream"),
+        answers={200: PublishReport | LinesReport, 202: PublishReport, 207: LinesReport},
+    ),
+)

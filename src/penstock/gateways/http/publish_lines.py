@@ -1,0 +1,122 @@
+"""A stream of lines, each a message: taken in batches as they come, so that the stream may be endless."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from penstock.broker.queue import Queue
+from penstock.core.errors import PenstockError
+from penstock.gateways.http.bodies import OutgoingMessage, columns_of
+from penstock.gateways.http.exchange import Exchange
+from penstock.gateways.http.problems import Problem, Refusal, problem_of, problem_reply
+from penstock.gateways.http.reply import Reply, json_reply
+
+_BATCH_LINES = 1000
+_ERRORS_TOLD = 100
+
+_decoder = msgspec.json.Decoder(OutgoingMessage)
+
+
+class LineError(msgspec.Struct, frozen=True):
+    """`line` counts from 1."""
+
+    line: int
+    error: Problem
+
+
+class LinesReport(msgspec.Struct, frozen=True):
+    """`lines` were read; what an error at the end says of the stream, it says of all lines behind `lines`."""
+
+    lines: int
+    accepted: int
+    failed: int
+    errors: list[LineError]
+    """the first hundred"""
+    stopped: Problem | None = None
+    """why the rest of the stream was not read"""
+
+
+@dataclass(slots=True)
+class _Lines:
+    exchange: Exchange
+    queue: Queue
+    read: int = 0
+    accepted: int = 0
+    failed: int = 0
+    errors: list[LineError] = field(default_factory=list)
+
+    async def take(self, lines: Sequence[bytes]) -> None:
+        """Those that can be read, in one commit."""
+        messages: list[OutgoingMessage] = []
+        for line in lines:
+            self.read += 1
+            if not line.strip():
+                continue
+            try:
+                messages.append(_message(line))
+            except Refusal as refusal:
+                self._note(refusal)
+        for partition, some in _by_partition(messages):
+            self.exchange.take_rate(len(some))
+            broker, publisher = self.exchange.ports.broker, self.exchange.connection.publisher
+            await broker.publishing.put(self.queue, columns_of(some), publisher, partition)
+            self.accepted += len(some)
+
+    def report(self, stopped: Problem | None = None) -> LinesReport:
+        return LinesReport(self.read, self.accepted, self.failed, self.errors, stopped)
+
+    def _note(self, refusal: Refusal) -> None:
+        self.failed += 1
+        if len(self.errors) < _ERRORS_TOLD:
+            self.errors.append(LineError(self.read, problem_of(refusal, self.exchange.request_id)))
+
+
+async def publish_lines(exchange: Exchange, queue: Queue) -> Reply:
+    """200 if every line was taken, 207 if some were; else what went wrong first."""
+    lines = _Lines(exchange, queue)
+    try:
+        await _read(exchange, lines)
+    except (PenstockError, Refusal) as error:
+        if not lines.accepted:
+            raise
+        return json_reply(lines.report(problem_of(error, exchange.request_id)), 207, [(b"connection", b"close")])
+    if lines.failed and not lines.accepted:
+        return problem_reply(
+            Refusal(400, "malformed-body", f"no line was taken; line 1 of those: {lines.errors[0].error.detail}"),
+            exchange.request_id,
+        )
+    return json_reply(lines.report(), 207 if lines.failed else 200)
+
+
+async def _read(exchange: Exchange, lines: _Lines) -> None:
+    rest, limit = b"", exchange.options.max_body_bytes
+    while (chunk := await exchange.chunk()) is not None:
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > limit:
+            raise Refusal(
+                413, "body-too-large", f"line {lines.read + len(whole) + 1} is over {limit} bytes", closes=True
+            )
+        for at in range(0, len(whole), _BATCH_LINES):
+            await lines.take(whole[at : at + _BATCH_LINES])
+    if rest:
+        await lines.take([rest])
+
+
+def _message(line: bytes) -> OutgoingMessage:
+    """With its value found to be one: Refusal."""
+    try:
+        message = _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal(400, "malformed-body", f"the line cannot be taken: {error}") from None
+    columns_of([message], "line")
+    return message
+
+
+def _by_partition(messages: Sequence[OutgoingMessage]) -> list[tuple[int | None, list[OutgoingMessage]]]:
+    found: dict[int | None, list[OutgoingMessage]] = {}
+    for message in messages:
+        found.setdefault(message.partition, []).append(message)
+    return list(found.items())

@@ -1,0 +1,79 @@
+"""Receipt handles: what names a delivery over HTTP, and what settles it."""
+
+from __future__ import annotations
+
+import secrets
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from penstock.broker.broker import Broker
+from penstock.broker.group import Group
+from penstock.broker.unit import Unit
+from penstock.core.errors import InvalidArgument
+from penstock.queues.names import parse_receipt_handle
+
+
+class Place(NamedTuple):
+    """A group in a partition."""
+
+    group: Group
+    unit: Unit
+
+
+@dataclass(slots=True)
+class Named:
+    """The deliveries that some receipts name, in one place."""
+
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    deliveries: array[int] = field(default_factory=lambda: array("i"))
+    receipts: list[str] = field(default_factory=list)
+
+
+class Receipts:
+    """Of one gateway. All who pull over HTTP are one session of the broker: a receipt tells deliveries apart by their
+    count, and by a word that changes with every start, as a crash may forget that a message was handed out."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.session = broker.session()
+        self._word = secrets.token_hex(4)
+
+    def suffix(self, group: Group) -> str:
+        """What follows the count of deliveries."""
+        return f"~{self._word}-{group.number}"
+
+    def find(self, receipts: Iterable[str]) -> tuple[dict[Place, Named], dict[str, str]]:
+        """Where they lead, and what is wrong with those that lead nowhere: `malformed`, `stale` or `gone`."""
+        found: dict[Place, Named] = {}
+        wrong: dict[str, str] = {}
+        for receipt in receipts:
+            try:
+                place, offset, count = self._place(receipt)
+            except InvalidArgument:
+                wrong[receipt] = "malformed"
+            except LookupError as error:
+                wrong[receipt] = str(error.args[0])
+            else:
+                named = found.setdefault(place, Named())
+                named.offsets.append(offset)
+                named.deliveries.append(count)
+                named.receipts.append(receipt)
+        return found, wrong
+
+    def _place(self, receipt: str) -> tuple[Place, int, int]:
+        handle = parse_receipt_handle(receipt)
+        word, _, number = handle.nonce.partition("-")
+        if not number.isdecimal():
+            raise InvalidArgument("no number of a group")
+        queue = self._broker.declaring.by_incarnation.get(handle.message.incarnation)
+        if queue is None or queue.name != handle.message.queue:
+            raise LookupError("gone")
+        unit = queue.units.get(handle.message.partition)
+        group = next((group for group in queue.groups.values() if group.number == int(number)), None)
+        if unit is None or group is None:
+            raise LookupError("gone")
+        if word != self._word:
+            raise LookupError("stale")
+        return Place(group, unit), handle.message.offset, handle.delivery_count

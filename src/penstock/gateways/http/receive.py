@@ -1,0 +1,124 @@
+"""Taking messages of a group: each is the caller's for a while, and comes again unless it is settled."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+
+from penstock.broker.delivery import Delivery
+from penstock.broker.queue import Queue
+from penstock.broker.start import EARLIEST, Start
+from penstock.gateways.http.bodies import Message
+from penstock.gateways.http.durations import Span, seconds_of
+from penstock.gateways.http.exchange import Exchange
+from penstock.gateways.http.outgoing import message_of
+from penstock.gateways.http.problems import Refusal
+from penstock.gateways.http.reply import Reply, json_reply
+from penstock.gateways.http.rights import Right
+from penstock.gateways.http.routes import API, Route
+
+_MOST = 1000
+_LONGEST_WAIT_S = 30.0
+_LONGEST_LEASE_S = 12 * 3600.0
+_OCTETS = b"application/octet-stream"
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class ReceiveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    group: str = "default"
+    """made if it is not there"""
+    max: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 10
+    wait: Span = 0
+    """for the first message, up to 30s"""
+    visibility: Span | None = None
+    """so long the messages are the caller's; without it the queue's delivery_timeout"""
+    encoding: Literal["auto", "base64"] = "auto"
+    start: str = "earliest"
+    """where a group begins that is made now: earliest, latest, a time, or a duration: so long ago"""
+
+
+class Received(msgspec.Struct, frozen=True):
+    messages: list[Message]
+
+
+async def receive(exchange: Exchange) -> Reply:
+    exchange.require_consume(exchange.queue_name)
+    body = await exchange.read(ReceiveBody)
+    wait_s = seconds_of(body.wait, "wait", _LONGEST_WAIT_S)
+    is_raw = _OCTETS in (exchange.header(b"accept") or b"")
+    if is_raw and body.max != 1:
+        raise Refusal(400, "invalid-argument", "one message at a time as application/octet-stream: max is 1", "max")
+    lease_ms = None
+    if body.visibility is not None:
+        lease_ms = round(1000 * seconds_of(body.visibility, "visibility", _LONGEST_LEASE_S))
+    broker, queue = exchange.ports.broker, exchange.queue()
+    start = EARLIEST if body.start == "earliest" else Start.parse(body.start)
+    group = await broker.group(queue, body.group, start)
+    pulling = broker.pull(group, exchange.state.receipts.session, body.max, wait_s, lease_ms)
+    found = await (pulling if not wait_s else exchange.while_connected(pulling, group.take_back))
+    if is_raw:
+        return _raw(exchange, queue, found)
+    suffix, is_base64 = exchange.state.receipts.suffix(group), body.encoding == "base64"
+    return json_reply(
+        Received([each for delivery in found for each in messages_of(queue, delivery, suffix, is_base64)])
+    )
+
+
+def messages_of(queue: Queue, delivery: Delivery, suffix: str, is_base64: bool) -> list[Message]:
+    """`suffix` is that of the group's receipts."""
+    partition = delivery.unit.partition
+    prefix, name = queue.message_id_prefix(partition), queue.name
+    rows = delivery.stored.messages(delivery.rows)
+    return [
+        message_of(prefix, name, partition, row, is_base64, f"{prefix}{row.offset}~{count}{suffix}", count)
+        for row, count in zip(rows, delivery.counts, strict=True)
+    ]
+
+
+def _raw(exchange: Exchange, queue: Queue, found: list[Delivery]) -> Reply:
+    """The value as it is, the rest in headers; 204 if there is none."""
+    if not found:
+        return Reply(204)
+    [delivery] = found
+    [message] = messages_of(queue, delivery, exchange.state.receipts.suffix(delivery.group), False)
+    said: list[tuple[str, str | None]] = [
+        ("penstock-id", message.id),
+        ("penstock-receipt", message.receipt),
+        ("penstock-partition", str(message.partition)),
+        ("penstock-offset", str(message.offset)),
+        ("penstock-timestamp-ms", str(message.timestamp_ms)),
+        ("penstock-deliveries", str(message.deliveries)),
+        ("penstock-key", message.key),
+        ("penstock-topic", message.topic),
+        ("penstock-reply-to", message.reply_to),
+        ("penstock-correlation-id", message.correlation_id),
+        *((f"penstock-header-{name}", value) for name, value in message.headers),
+    ]
+    headers = [(name.encode(), value.encode()) for name, value in said if value is not None and _fits(name, value)]
+    content_type = message.content_type or ""
+    kind = content_type.encode() if _fits("content-type", content_type) and content_type else _OCTETS
+    return Reply(200, delivery.stored.batch.value(delivery.rows[0]), kind, headers)
+
+
+def _fits(name: str, value: str) -> bool:
+    """Whether HTTP can carry it as a header; what it cannot is in the JSON form."""
+    return _NAME.fullmatch(name) is not None and value.isprintable()
+
+
+ROUTES = (
+    Route(
+        "POST",
+        f"{API}/queues/{{queue}}/receive",
+        receive,
+        Right.LOGIN,
+        "Messages",
+        "Receive messages of a group",
+        "Waits for the first up to `wait`. Each message has a receipt to settle it with; one that is not settled "
+        "within `visibility` comes again. With Accept: application/octet-stream and max 1 the answer is the value.",
+        body=ReceiveBody,
+        answers={200: Received, 204: None},
+        answer_types=("application/json", "application/octet-stream"),
+    ),
+)

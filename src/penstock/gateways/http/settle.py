@@ -1,0 +1,141 @@
+"""Settling deliveries by their receipts: done, try again, give up, or more time."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated
+
+import msgspec
+
+from penstock.broker.settling import Settled
+from penstock.gateways.http.durations import Span, seconds_of
+from penstock.gateways.http.exchange import Exchange
+from penstock.gateways.http.receipts import Named, Place
+from penstock.gateways.http.reply import Reply, json_reply
+from penstock.gateways.http.rights import Right
+from penstock.gateways.http.routes import API, Handler, Route
+
+_MOST = 10_000
+_LONGEST_S = 12 * 3600.0
+
+Settle = Callable[[Place, "array[int]", "array[int]"], Awaitable[Settled]]
+"""offsets, and which delivery of each is meant"""
+
+
+class AckBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    receipts: Annotated[list[str], msgspec.Meta(min_length=1, max_length=_MOST)]
+
+
+class NackBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    delay: Span | None = None
+    """until they come again; without it the queue's backoff"""
+    reason: str = ""
+
+
+class RejectBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    reason: str = ""
+    """goes with the dead letter"""
+
+
+class ExtendBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    visibility: Span = 30
+    """from now on"""
+
+
+class SettledReceipt(msgspec.Struct, frozen=True):
+    receipt: str
+    status: str
+    """settled; stale: the delivery is not current any more; gone: queue or group is; malformed"""
+
+
+class SettleReport(msgspec.Struct, frozen=True):
+    settled: int
+    stale: int
+    """those that are not settled, for whatever reason"""
+    results: list[SettledReceipt]
+
+
+async def ack(exchange: Exchange) -> Reply:
+    body = await exchange.read(AckBody)
+    settling, session = exchange.ports.broker.settling, exchange.state.receipts.session
+
+    async def done(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
+        return await settling.ack(place.group, place.unit, offsets, deliveries, session)
+
+    return await _settle(exchange, body.receipts, done)
+
+
+async def nack(exchange: Exchange) -> Reply:
+    body = await exchange.read(NackBody)
+    settling, session = exchange.ports.broker.settling, exchange.state.receipts.session
+    delay_ms = None if body.delay is None else round(1000 * seconds_of(body.delay, "delay", _LONGEST_S))
+
+    async def failed(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
+        return await settling.fail(place.group, place.unit, offsets, deliveries, session, delay_ms, body.reason)
+
+    return await _settle(exchange, body.receipts, failed)
+
+
+async def reject(exchange: Exchange) -> Reply:
+    body = await exchange.read(RejectBody)
+    settling, session = exchange.ports.broker.settling, exchange.state.receipts.session
+
+    async def rejected(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
+        return await settling.reject(place.group, place.unit, offsets, deliveries, session, body.reason)
+
+    return await _settle(exchange, body.receipts, rejected)
+
+
+async def extend(exchange: Exchange) -> Reply:
+    body = await exchange.read(ExtendBody)
+    broker, session = exchange.ports.broker, exchange.state.receipts.session
+    until_ms = broker.now() + round(1000 * seconds_of(body.visibility, "visibility", _LONGEST_S))
+
+    async def extended(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
+        return await broker.settling.extend(place.group, place.unit, offsets, deliveries, session, until_ms)
+
+    return await _settle(exchange, body.receipts, extended)
+
+
+async def _settle(exchange: Exchange, receipts: Sequence[str], settle: Settle) -> Reply:
+    """200 if all were, 207 if some were, 409 if none was."""
+    wanted = list(dict.fromkeys(receipts))
+    found, statuses = exchange.state.receipts.find(wanted)
+    for place in found:
+        exchange.require_consume(place.group.queue.name)
+    settled = await asyncio.gather(*(_settle_at(exchange, place, named, settle) for place, named in found.items()))
+    for some in settled:
+        statuses |= some
+    results = [SettledReceipt(receipt, statuses[receipt]) for receipt in wanted]
+    done = sum([result.status == "settled" for result in results])
+    status = 200 if done == len(results) else 207 if done else 409
+    return json_reply(SettleReport(done, len(results) - done, results), status)
+
+
+async def _settle_at(exchange: Exchange, place: Place, named: Named, settle: Settle) -> dict[str, str]:
+    """The status of each receipt. Which are current is looked at in the turn in which they are settled."""
+    group, unit = place
+    session, cursor = exchange.state.receipts.session, group.cursor(unit)
+    held = set(cursor.held(named.offsets, named.deliveries, session))
+    await settle(place, named.offsets, named.deliveries)
+    pairs = zip(named.receipts, named.offsets, strict=True)
+    return {receipt: "settled" if offset in held else "stale" for receipt, offset in pairs}
+
+
+def _routes(verb: str, handler: Handler, body: type, summary: str) -> tuple[Route, Route]:
+    answers = {200: SettleReport, 207: SettleReport, 409: SettleReport}
+    paths = f"{API}/messages/{verb}", f"{API}/queues/{{queue}}/{verb}"
+    first, second = (
+        Route("POST", path, handler, Right.LOGIN, "Messages", summary, body=body, answers=answers) for path in paths
+    )
+    return first, second
+
+
+ROUTES = (
+    *_routes("ack", ack, AckBody, "Done with"),
+    *_routes("nack", nack, NackBody, "Not done: come again later"),
+    *_routes("reject", reject, RejectBody, "Never to be done: to the dead letters"),
+    *_routes("extend", extend, ExtendBody, "More time"),
+)

@@ -1,0 +1,13 @@
+"""What a listener says of the connections that come by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerFacts:
+    name: str
+    is_loopback: bool
+    certificate_identity: bool = False
+    """a verified certificate of a client is its login"""
