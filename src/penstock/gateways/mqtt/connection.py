@@ -50,6 +50,7 @@ logger = logging.getLogger("penstock.mqtt")
 
 _KIND = 0xF0
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
+_KINDS = {kind.value: kind for kind in _ACKNOWLEDGEMENTS}
 _PING_RESPONSE = b"\xd0\x00"
 
 
@@ -147,7 +148,7 @@ class Connection:
             # What is nearly always so.
             if kind == names.PUBLISH:
                 return self._take_publishes(data, None, start == 0)
-            return self._take_kind(PacketType(kind), None)
+            return self._take_kind(_KINDS[kind], None)
         found = array("i", bytes(4 * len(heads)))
         work = None
         for kind in _ACKNOWLEDGEMENTS:
@@ -180,7 +181,7 @@ class Connection:
     def _take_kind(self, kind: PacketType, wanted: array[int] | None) -> Coroutine[None, None, None] | None:
         """Acknowledgements of one kind."""
         scanner = self.gateway.scanner
-        ids, reasons = scanner.column(names.PACKET_ID), scanner.column(names.REASON)
+        ids, reasons = scanner.pick((names.PACKET_ID, names.REASON))
         if wanted is not None:
             mine, why = array("i", bytes(4 * len(wanted))), array("i", bytes(4 * len(wanted)))
             rows.take_int32(ids, wanted, mine)
