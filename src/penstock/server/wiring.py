@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.sessions import Sessions
 from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.server.config import Config
+from penstock.server.looping import pace_of
 
 
 class MqttWorks:
@@ -55,7 +57,8 @@ async def open_works(config: Config) -> MqttWorks:
         opened.push_async_callback(sessions.close)
         retained = await Retained.open(broker.shard, broker.now, config.durability)
         opened.callback(retained.close)
-        gateway = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options())
+        pace = pace_of(asyncio.get_running_loop())
+        gateway = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options(), pace)
         gateway.start()
         opened.pop_all()
         return MqttWorks(broker, access, limits, retained, gateway)

@@ -30,6 +30,7 @@ from penstock.gateways.mqtt.router import Router
 from penstock.gateways.mqtt.settlements import Settlements
 from penstock.gateways.mqtt.subscribing import drop_forbidden
 from penstock.gateways.mqtt.system import SystemTopics
+from penstock.gateways.pace import Pace
 from penstock.kernels.mqtt_scan import Scanner
 
 logger = logging.getLogger("penstock.mqtt")
@@ -57,7 +58,10 @@ class MqttGateway:
         retained: Retained,
         limits: RateLimits,
         options: MqttOptions,
+        pace: Pace | None = None,
     ) -> None:
+        """`pace` is that of the loop, which is told what receives bring."""
+        self.pace = pace or Pace()
         self.loop = asyncio.get_running_loop()
         self.broker, self.access, self.sessions = broker, access, sessions
         self.limits, self.options = limits, options
