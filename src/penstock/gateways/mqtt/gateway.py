@@ -25,6 +25,7 @@ from penstock.gateways.mqtt.options import ListenerFacts, MqttOptions
 from penstock.gateways.mqtt.outbox import Flusher
 from penstock.gateways.mqtt.protocol import MqttProtocol
 from penstock.gateways.mqtt.registry import Registry
+from penstock.gateways.mqtt.relay import Relay
 from penstock.gateways.mqtt.retaining import RetainedMessages
 from penstock.gateways.mqtt.router import Router
 from penstock.gateways.mqtt.settlements import Settlements
@@ -73,6 +74,7 @@ class MqttGateway:
         self.fanout = FanOut(options.shared_strategy, broker.now)
         self._routers: dict[str, Router] = {"default": Router()}
         self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
+        self.relay = Relay(self.scanner, broker.publishing, self.router, self.intake)
         self.settlements = Settlements(broker)
         self.admin = Admin(broker)
         self.publisher = broker.publisher()
