@@ -27,7 +27,7 @@ _NO_IDS = array("i")
 
 class Relay:
     """Of all connections. Asks the same as `Publishes`, `Intake` and `FanOut` do, and leaves to them what is not so
-    simple: properties, QoS 2, queues, stored sessions, shares, taps, nobody at all, and receivers that get other bytes."""
+    simple: properties, QoS 2, queues, stored sessions, shares, taps, nobody, and receivers that get other bytes."""
 
     def __init__(self, scanner: Scanner, broker: Broker, router: Callable[[str], Router], intake: Intake) -> None:
         self._scanner, self._publishing, self._taps = scanner, broker.publishing, broker.taps
