@@ -381,6 +381,8 @@ def _refuse_deleted_group(group: Group) -> None:
 
 
 def _dismiss(group: Group) -> None:
+    for unit in group.queue.units.values():
+        group.queue.past.add(group.cursor(unit).tally)
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
 

@@ -168,8 +168,10 @@ def _member(consumer: Consumer) -> MemberDescription:
 
 
 def _counts(tallies: list[Tally]) -> Tally:
-    fields = Tally.__struct_fields__
-    return Tally(**{field: sum([getattr(tally, field) for tally in tallies]) for field in fields})
+    counts = Tally()
+    for tally in tallies:
+        counts.add(tally)
+    return counts
 
 
 async def _oldest_unsettled_ms(group: Group, unit: Unit) -> int | None:
