@@ -19,6 +19,7 @@ from penstock.gateways.mqtt.admin import Admin
 from penstock.gateways.mqtt.arrival import Arrivals
 from penstock.gateways.mqtt.complaints import Complaints
 from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.counters import MqttCounters
 from penstock.gateways.mqtt.fanout import FanOut
 from penstock.gateways.mqtt.intake import Intake
 from penstock.gateways.mqtt.options import ListenerFacts, MqttOptions
@@ -68,6 +69,7 @@ class MqttGateway:
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.fanout = FanOut(options.shared_strategy, broker.now)
         self._routers: dict[str, Router] = {"default": Router()}
+        self.counters = MqttCounters(self)
         self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
         self.settlements = Settlements(broker)
         self.admin = Admin(broker)
@@ -81,7 +83,7 @@ class MqttGateway:
         self._timers: list[asyncio.Task[None]] = []
         self.is_closing = False
         self.accepted = 0
-        self._dropped = 0
+        self._dropped = self._sent = 0
         """by connections that are closed"""
 
     def start(self) -> None:
@@ -131,12 +133,18 @@ class MqttGateway:
         if connection in self._connections:
             del self._connections[connection]
             self._dropped += connection.dropped
+            self._sent += connection.sent
 
     @property
     def dropped(self) -> int:
         """Messages that their receivers had no room for."""
         now = sum([connection.dropped for connection in self._connections])
         return self._dropped + now + self.sessions.totals.dropped
+
+    @property
+    def sent(self) -> int:
+        """Messages that went out to clients."""
+        return self._sent + sum([connection.sent for connection in self._connections])
 
     def logged_in(self, connection: Connection) -> None:
         logger.debug("client connected client=%s peer=%s", connection.name, connection.peer)
