@@ -382,7 +382,8 @@ def _refuse_deleted_group(group: Group) -> None:
 
 def _dismiss(group: Group) -> None:
     for unit in group.queue.units.values():
-        group.queue.past.add(group.cursor(unit).tally)
+        if (cursor := unit.cursors.get(group.number)) is not None:
+            group.queue.past.add(cursor.tally)
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
 

@@ -151,14 +151,15 @@ def _progress(group: Group, unit: Unit) -> ProgressDescription:
         floor=window.floor,
         next=window.next,
         end=unit.end,
-        lag=_lag(window, unit),
+        lag=lag_of(window, unit),
         in_flight=window.held,
         waiting=window.waiting,
         owner=group.members.owner_of(unit.partition),
     )
 
 
-def _lag(window: Window, unit: Unit) -> int:
+def lag_of(window: Window, unit: Unit) -> int:
+    """Messages there that its group has not settled."""
     ahead = max(window.next, unit.start)
     return max(unit.end - ahead - unit.missing(ahead), 0) + window.pending
 

@@ -119,6 +119,23 @@ class Shard:
     def logs(self) -> list[Log]:
         return list(self._engine.logs.values())
 
+    @property
+    def log_count(self) -> int:
+        return len(self._engine.logs)
+
+    @property
+    def free_bytes(self) -> int:
+        """Of the disk, when it was last looked at."""
+        return self._engine.keeper.free_bytes
+
+    def stored_bytes(self, log: Log) -> int:
+        """In the files of a log."""
+        view = self._engine.keeper.views.get(log.number)
+        if view is None:
+            return 0
+        active = 0 if view.active is None else view.active.info.bytes
+        return active + sum([segment.info.bytes for segment in view.sealed])
+
     def log(self, name: str) -> Log:
         """NoSuchLog if there is none of that name."""
         return self._engine.log(name)
