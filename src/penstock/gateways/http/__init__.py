@@ -1,0 +1,1 @@
+"""HTTP: the API for data and administration, events, metrics."""
