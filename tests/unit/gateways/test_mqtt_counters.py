@@ -5,12 +5,15 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from tests.support.metrics import Read, of, scrape
 from tests.support.mqtt_gateway import V3, V5, RunningGateway, Setup, running
 
 from penstock.broker.auth.options import RateLimitOptions
 from penstock.codecs.mqtt.encode import encode
 from penstock.codecs.mqtt.packets import PubAck, Publish
 from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.core.metrics import ReloadMetrics
+from penstock.gateways.http.metrics.sources import MetricSources
 from penstock.gateways.mqtt.options import MqttOptions
 
 
@@ -64,3 +67,31 @@ def test_whoever_is_slowed_down_is_counted() -> None:
         for _ in range(5):
             assert isinstance(client.receive(), PubAck)
         assert mqtt.call(lambda: mqtt.gateway.counters.throttled["message-rate"]) >= 1
+
+
+def test_the_page_of_metrics_has_what_the_gateway_counts(mqtt: RunningGateway) -> None:
+    client = mqtt.client("p", V5)
+    client.send(Publish("$queue/orders", b"x", qos=1, packet_id=1))
+    assert isinstance(client.receive(), PubAck)
+    gateway = mqtt.gateway
+
+    async def page() -> Read:
+        sources = MetricSources(
+            broker=gateway.broker,
+            access=gateway.access,
+            limits=gateway.limits,
+            sessions=gateway.sessions,
+            retained=gateway.retained,
+            connections=gateway.counters.connections,
+            protocols={"mqtt": gateway.counters},
+            reloads=ReloadMetrics(),
+            started_ms=0,
+        )
+        return await scrape(sources)
+
+    found = mqtt.wait(page())
+    assert of(found, "penstock_broker_connections", protocol="mqtt-5") == 1
+    assert of(found, "penstock_broker_messages_received_total", protocol="mqtt") == 1
+    assert of(found, "penstock_broker_bytes_received_total", protocol="mqtt") > 0
+    assert of(found, "mqtt_queue_enqueue_total", queue="$queue/orders") == 1
+    assert of(found, "penstock_broker_publish_latency_seconds_count") == 1

@@ -7,9 +7,11 @@ from tests.support.broker import Stage, retries, stage
 from tests.support.metrics import of, scrape, sources_of
 
 from penstock.broker.queue import Queue
+from penstock.broker.start import LATEST
 from penstock.gateways.http.metrics.exposition import exposition
 from penstock.gateways.http.metrics.families import FAMILIES
-from penstock.gateways.http.metrics.sources import MetricOptions
+from penstock.gateways.http.metrics.pace import Pace
+from penstock.gateways.http.metrics.sources import MetricOptions, MetricSources
 
 
 async def consume(made: Stage, queue: Queue, *, messages: int, acked: int, failed: int = 0, rejected: int = 0) -> None:
@@ -100,6 +102,60 @@ def test_the_oldest_message_is_found_in_files_too(tmp_path: Path) -> None:
                 found = await scrape(sources)
             age_s = of(found, "penstock_consumer_group_lag_seconds", namespace="default", queue="orders", group="g")
             assert age_s == 3600
+
+    asyncio.run(run())
+
+
+def test_a_group_that_begins_at_the_end_is_not_behind(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with stage(tmp_path) as made, sources_of(made) as sources:
+            queue = await made.queue("orders")
+            await made.put(queue, b"m")
+            await made.advance(60)
+            await made.broker.group(queue, "late", LATEST)
+            found = await scrape(sources)
+            mine = {"namespace": "default", "queue": "orders", "group": "late"}
+            assert of(found, "penstock_consumer_group_lag_seconds", **mine) == 0
+            assert of(found, "penstock_consumer_group_lag", **mine) == 0
+            assert of(found, "penstock_consumer_group_committed_offset", **mine) == 1
+
+    asyncio.run(run())
+
+
+def test_a_scrape_that_is_given_up_changes_no_later_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        options = MetricOptions(max_queues=1)
+        async with stage(tmp_path) as made, sources_of(made) as sources:
+            queues = [await made.queue(f"q{number}") for number in range(4)]
+            for queue in queues:
+                await made.put(queue, b"m")
+            await scrape(sources, options)
+            await made.broker.declaring.delete(queues[2])
+            for turns in range(1, 6):
+                scraping = asyncio.create_task(_collected(sources, options))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                scraping.cancel()
+                await asyncio.wait([scraping])
+            found = await scrape(sources, options)
+            others = {"namespace": "(others)", "queue": "(others)"}
+            assert of(found, "penstock_broker_messages_published_total", **others) == 3
+
+    asyncio.run(run())
+
+
+async def _collected(sources: MetricSources, options: MetricOptions) -> None:
+    """With a turn for others after every step."""
+    pace = Pace(slice_s=0.0)
+    await sources.memory.slots.divide(sources.broker.queues, options.max_queues, pace)
+
+
+def test_those_who_scrape_together_all_get_a_page(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with stage(tmp_path) as made, sources_of(made) as sources:
+            await made.put(await made.queue("orders"), b"m")
+            pages = await asyncio.gather(*[scrape(sources) for _ in range(5)])
+            assert {of(page, "penstock_broker_queues") for page in pages} == {1}
 
     asyncio.run(run())
 

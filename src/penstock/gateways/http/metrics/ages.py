@@ -35,7 +35,7 @@ class Ages:
 
     async def _time_ms(self, shard: Shard, group: Group, unit: Unit) -> int | None:
         cursor = unit.cursors.get(group.number)
-        floor = max(unit.start, 0 if cursor is None else cursor.window.floor)
+        floor = not_begun(group, unit) if cursor is None else max(cursor.window.floor, unit.start)
         if floor >= unit.end:
             return None
         known = None if cursor is None else self._known.get(cursor)
@@ -48,6 +48,11 @@ class Ages:
         if found is not None and cursor is not None:
             self._known[cursor] = floor, found
         return found
+
+
+def not_begun(group: Group, unit: Unit) -> int:
+    """Where the group will begin in a partition that it has taken nothing of."""
+    return max(group.record.starts.get(unit.partition, (0, 0))[0], unit.start)
 
 
 def _in_memory(unit: Unit, offset: int) -> int | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from penstock.broker.describing import lag_of
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue
-from penstock.broker.unit import Unit
 from penstock.gateways.http.metrics import families as names
+from penstock.gateways.http.metrics.ages import not_begun
 from penstock.gateways.http.metrics.pace import Pace
 from penstock.gateways.http.metrics.samples import Labels, Samples
 from penstock.gateways.http.metrics.sources import MetricOptions, MetricSources
@@ -65,7 +65,8 @@ class GroupNumbers:
         for unit in list(group.queue.units.values()):
             cursor = unit.cursors.get(group.number)
             if cursor is None:
-                committed, lag = _not_begun(group, unit)
+                committed = not_begun(group, unit)
+                lag = max(unit.end - committed - unit.missing(committed), 0)
             else:
                 committed, lag = cursor.window.floor, lag_of(cursor.window, unit)
                 progress.in_flight += cursor.window.held
@@ -97,9 +98,3 @@ class GroupNumbers:
     def _put_partition(self, labels: Labels, committed: int, lag: int) -> None:
         self._out[names.COMMITTED].append((labels, committed))
         self._out[names.LAG].append((labels, lag))
-
-
-def _not_begun(group: Group, unit: Unit) -> tuple[int, int]:
-    """Where the group will begin in a partition that it has taken nothing of, and how much is there for it."""
-    start = max(group.record.starts.get(unit.partition, (0, 0))[0], unit.start)
-    return start, max(unit.end - start - unit.missing(start), 0)

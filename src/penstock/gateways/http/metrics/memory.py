@@ -36,8 +36,10 @@ class Slots:
         """of others that are deleted"""
 
     async def divide(self, queues: Sequence[Queue], limit: int, pace: Pace) -> tuple[list[Queue], list[Queue]]:
-        """Those with a number of their own, and the others."""
-        unnamed, others = await self._still_there(pace)
+        """Those with a number of their own, and the others. Whoever asked may be gone before it ends: all that it
+        leaves is written down in the last step."""
+        gone, others = await self._parted(pace)
+        unnamed = {queue.incarnation for queue in others}
         named: list[Queue] = []
         fresh: list[Queue] = []
         for queue in queues:
@@ -48,16 +50,18 @@ class Slots:
             await pace.turn()
         room = max(limit - len(named), 0)
         named += fresh[:room]
+        self.past.add_totals(gone)
         self._named = {queue.incarnation for queue in named}
         self._others = others + fresh[room:]
         return named, self._others
 
-    async def _still_there(self, pace: Pace) -> tuple[set[int], list[Queue]]:
-        others: list[Queue] = []
+    async def _parted(self, pace: Pace) -> tuple[Totals, list[Queue]]:
+        """What the others that are deleted have counted, and those that are still there."""
+        gone, others = Totals(), list[Queue]()
         for queue in self._others:
             if queue.is_deleted:
-                await self.past.add(queue, pace)
+                await gone.add(queue, pace)
             else:
                 others.append(queue)
             await pace.turn()
-        return {queue.incarnation for queue in others}, others
+        return gone, others
