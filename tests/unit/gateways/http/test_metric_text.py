@@ -15,13 +15,14 @@ from penstock.gateways.http.metrics.samples import (
     Labels,
     Quantiles,
     Samples,
+    Series,
     Value,
 )
 from penstock.gateways.http.metrics.text import lines_of, write
 
 
 def written(kind: Kind, *samples: tuple[Labels, Value]) -> str:
-    page: Samples = {Family("some_name", kind, "What it is."): list(samples)}
+    page: Samples = {Family("some_name", kind, "What it is."): Series(*samples)}
     return asyncio.run(write(page, Pace())).decode()
 
 
@@ -79,7 +80,7 @@ def test_a_summary_has_its_quantiles_sum_and_count() -> None:
 
 def test_others_have_a_turn_while_a_long_page_is_written() -> None:
     family = Family("some_name", Kind.GAUGE, "What it is.")
-    page: Samples = {family: [(Labels(("queue", str(number))), number) for number in range(20_000)]}
+    page: Samples = {family: Series(*[(Labels(("queue", str(number))), number) for number in range(20_000)])}
 
     async def turns_meanwhile() -> int:
         turns, is_done = 0, asyncio.Event()

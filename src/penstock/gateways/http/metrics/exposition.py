@@ -6,7 +6,7 @@ from penstock.gateways.http.metrics.families import FAMILIES
 from penstock.gateways.http.metrics.pace import Pace
 from penstock.gateways.http.metrics.process import collect_process
 from penstock.gateways.http.metrics.queues import QueueNumbers
-from penstock.gateways.http.metrics.samples import Samples
+from penstock.gateways.http.metrics.samples import Samples, Series
 from penstock.gateways.http.metrics.sources import MetricOptions, MetricSources
 from penstock.gateways.http.metrics.text import write
 
@@ -25,7 +25,7 @@ async def collect(sources: MetricSources, options: MetricOptions) -> Samples:
 
 
 async def _collect(sources: MetricSources, options: MetricOptions) -> Samples:
-    out: Samples = {family: [] for family in FAMILIES}
+    out: Samples = {family: Series() for family in FAMILIES}
     sources.memory.ages.begin()
     collect_process(sources, out)
     await QueueNumbers(sources, options, out, Pace()).collect()

@@ -54,7 +54,7 @@ class GroupNumbers:
             own = labels.having(named)
             await self._look_at(group, mine, own if self._options.partitions else None)
             self._put(own, mqtt_labels.having(named), mine)
-            self._out[names.REBALANCES].append((own, group.members.metrics.rebalances))
+            self._out[names.REBALANCES].put(own, group.members.metrics.rebalances)
         if has_rest:
             self._put(labels.having(("group", OTHERS)), mqtt_labels.having(("group", OTHERS)), rest)
 
@@ -87,14 +87,14 @@ class GroupNumbers:
 
     def _put(self, labels: Labels, mqtt_labels: Labels, progress: Progress) -> None:
         out = self._out
-        out[names.MEMBERS].append((labels, progress.members))
-        out[names.MQTT_CONSUMERS].append((mqtt_labels, progress.members))
-        out[names.LAG_SECONDS].append((labels, progress.lag_s))
-        out[names.IN_FLIGHT].append((labels, progress.in_flight))
-        out[names.WAITING].append((labels, progress.waiting))
+        out[names.MEMBERS].put(labels, progress.members)
+        out[names.MQTT_CONSUMERS].put(mqtt_labels, progress.members)
+        out[names.LAG_SECONDS].put(labels, progress.lag_s)
+        out[names.IN_FLIGHT].put(labels, progress.in_flight)
+        out[names.WAITING].put(labels, progress.waiting)
         if not self._options.partitions:
             self._put_partition(labels, progress.committed, progress.lag)
 
     def _put_partition(self, labels: Labels, committed: int, lag: int) -> None:
-        self._out[names.COMMITTED].append((labels, committed))
-        self._out[names.LAG].append((labels, lag))
+        self._out[names.COMMITTED].put(labels, committed)
+        self._out[names.LAG].put(labels, lag)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -20,11 +20,10 @@ from opentelemetry.sdk.metrics.export import Histogram as HistogramData
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from penstock.gateways.http.metrics.samples import Distribution, Family, Kind, Labels, Quantiles, Samples, Value
+from penstock.gateways.http.metrics.samples import Distribution, Family, Kind, Quantiles, Samples, Series
 from penstock.version import VERSION
 
 _UNITS = {"seconds": "s", "bytes": "By"}
-_Found = Sequence[tuple[Labels, Value]]
 
 
 def metrics_data(samples: Samples, resource: Mapping[str, str], started_ns: int, now_ns: int) -> MetricsData:
@@ -36,11 +35,11 @@ def metrics_data(samples: Samples, resource: Mapping[str, str], started_ns: int,
     return MetricsData([ResourceMetrics(Resource(dict(resource)), [scope], "")])
 
 
-def _metric(family: Family, found: _Found, times: tuple[int, int]) -> Metric:
+def _metric(family: Family, found: Series, times: tuple[int, int]) -> Metric:
     return Metric(family.name, family.help, _unit(family.name), _data(family.kind, found, times))
 
 
-def _data(kind: Kind, found: _Found, times: tuple[int, int]) -> Sum | Gauge | HistogramData:
+def _data(kind: Kind, found: Series, times: tuple[int, int]) -> Sum | Gauge | HistogramData:
     cumulative = AggregationTemporality.CUMULATIVE
     if kind is Kind.HISTOGRAM:
         return HistogramData(list(_histograms(found, times)), cumulative)
@@ -48,7 +47,7 @@ def _data(kind: Kind, found: _Found, times: tuple[int, int]) -> Sum | Gauge | Hi
     return Sum(points, cumulative, is_monotonic=True) if kind is Kind.COUNTER else Gauge(points)
 
 
-def _numbers(found: _Found, times: tuple[int, int]) -> Iterator[NumberDataPoint]:
+def _numbers(found: Series, times: tuple[int, int]) -> Iterator[NumberDataPoint]:
     for labels, value in found:
         if isinstance(value, int | float):
             yield NumberDataPoint(dict(labels.pairs), *times, value)
@@ -58,7 +57,7 @@ def _numbers(found: _Found, times: tuple[int, int]) -> Iterator[NumberDataPoint]
                     yield NumberDataPoint({**dict(labels.pairs), "quantile": str(quantile)}, *times, each)
 
 
-def _histograms(found: _Found, times: tuple[int, int]) -> Iterator[HistogramDataPoint]:
+def _histograms(found: Series, times: tuple[int, int]) -> Iterator[HistogramDataPoint]:
     for labels, value in found:
         if isinstance(value, Distribution):
             yield HistogramDataPoint(

@@ -13,7 +13,7 @@ def collect_process(sources: MetricSources, out: Samples) -> None:
     """In one piece: there are about a hundred."""
     build = sources.build
     facts = Labels(("version", build.version), ("kernels", build.kernels), ("python", build.python))
-    out[names.BUILD].append((facts, 1))
+    out[names.BUILD].put(facts, 1)
     _put(out, names.STARTED, sources.started_ms / 1000)
     for protocol, count in sources.connections().items():
         _put(out, names.CONNECTIONS, count, protocol=protocol)
@@ -27,7 +27,7 @@ def collect_process(sources: MetricSources, out: Samples) -> None:
 
 
 def _put(out: Samples, family: Family, value: Value, **labels: str) -> None:
-    out[family].append((Labels(*labels.items()) if labels else NO_LABELS, value))
+    out[family].put(Labels(*labels.items()) if labels else NO_LABELS, value)
 
 
 def _protocol(protocol: str, counters: ProtocolCounters, out: Samples) -> None:

@@ -48,7 +48,7 @@ class QueueNumbers:
 
     async def collect(self) -> None:
         memory, queues = self._sources.memory, self._sources.broker.queues
-        self._out[names.QUEUES].append((NO_LABELS, len(queues)))
+        self._out[names.QUEUES].put(NO_LABELS, len(queues))
         named, others = await memory.slots.divide(queues, self._options.max_queues, self._pace)
         for queue in named:
             await self._collect_one(queue)
@@ -103,8 +103,8 @@ class QueueNumbers:
             (names.PARTITIONS, standing.partitions),
             (names.PAUSED, standing.paused),
         ):
-            out[family].append((labels, value))
-        out[names.MQTT_DEPTH].append((mqtt_labels, standing.depth))
+            out[family].put(labels, value)
+        out[names.MQTT_DEPTH].put(mqtt_labels, standing.depth)
         self._put_mqtt_totals(mqtt_labels, totals, whose)
 
     def _put_totals(self, labels: Labels, totals: Totals) -> None:
@@ -123,25 +123,25 @@ class QueueNumbers:
             (names.FILTERED, tally.filtered),
             (names.LOST, tally.lost),
         ):
-            out[family].append((labels, value))
+            out[family].put(labels, value)
         for reason in Reason:
-            out[names.DEAD_LETTERED].append((labels.having(("reason", reason)), totals.dead_lettered[reason]))
-        out[names.DELIVERY_LATENCY].append((labels, distribution(totals.latency)))
+            out[names.DEAD_LETTERED].put(labels.having(("reason", reason)), totals.dead_lettered[reason])
+        out[names.DELIVERY_LATENCY].put(labels, distribution(totals.latency))
 
     def _put_mqtt_totals(self, labels: Labels, totals: Totals, whose: Queue | Slots) -> None:
         out, tally, now_s = self._out, totals.tally, monotonic()
-        out[names.MQTT_ENQUEUED].append((labels, totals.published))
-        out[names.MQTT_DEQUEUED].append((labels, tally.delivered + tally.redelivered))
-        out[names.MQTT_ACKED].append((labels, tally.acked))
-        out[names.MQTT_NACKED].append((labels, tally.failed))
+        out[names.MQTT_ENQUEUED].put(labels, totals.published)
+        out[names.MQTT_DEQUEUED].put(labels, tally.delivered + tally.redelivered)
+        out[names.MQTT_ACKED].put(labels, tally.acked)
+        out[names.MQTT_NACKED].put(labels, tally.failed)
         recent = self._sources.memory.recent.setdefault(whose, Recent(now_s))
-        out[names.MQTT_LATENCY].append((labels, recent.quantiles(totals.latency, now_s)))
+        out[names.MQTT_LATENCY].put(labels, recent.quantiles(totals.latency, now_s))
         for reason, word in _MQTT_REASONS.items():
-            out[names.MQTT_DEAD].append((labels.having(("reason", word)), totals.dead_lettered[reason]))
+            out[names.MQTT_DEAD].put(labels.having(("reason", word)), totals.dead_lettered[reason])
 
     def _put_offsets(self, labels: Labels, standing: Standing) -> None:
-        self._out[names.LOG_START].append((labels, standing.log_start))
-        self._out[names.LOG_END].append((labels, standing.log_end))
+        self._out[names.LOG_START].put(labels, standing.log_start)
+        self._out[names.LOG_END].put(labels, standing.log_end)
 
     async def _put_partitions(self, queue: Queue, labels: Labels) -> None:
         rest = Standing()

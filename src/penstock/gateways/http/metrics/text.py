@@ -25,7 +25,8 @@ async def write(samples: Samples, pace: Pace) -> bytes:
             continue
         page.write(_head(family).encode())
         for first in range(0, len(found), _SAMPLES_AT_ONCE):
-            some = found[first : first + _SAMPLES_AT_ONCE]
+            stop = first + _SAMPLES_AT_ONCE
+            some = zip(found.labels[first:stop], found.values[first:stop], strict=True)
             lines = "".join([_text(family.name, labels, value) for labels, value in some])
             page.write(lines.encode(errors="replace"))
             await pace.turn()
