@@ -143,6 +143,7 @@ class Consumer:
                 if not count:
                     break
                 found.append(whole_batch(group, unit, number, batch, count))
+                group.queue.delivery_latency.observe(max(now - batch.max_timestamp, 0) / 1000, count)
                 left -= count
             if left < before:
                 hold.given(before - left, now)

@@ -381,6 +381,9 @@ def _refuse_deleted_group(group: Group) -> None:
 
 
 def _dismiss(group: Group) -> None:
+    for unit in group.queue.units.values():
+        if (cursor := unit.cursors.get(group.number)) is not None:
+            group.queue.past.add(cursor.tally)
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
 

@@ -169,5 +169,6 @@ class Taking:
             cursor.pass_to(stored.end)
         if given:
             rows = rows if given == len(rows) else rows[:given]
+            group.queue.delivery_latency.observe(max(now - stored.batch.header.max_timestamp, 0) / 1000, given)
             out.append(Delivery(group, self.unit, self.consumer, stored, rows, None, self.deadline))
         return given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,12 +14,15 @@ from penstock.broker.group import Group
 from penstock.broker.stored import StoredCache
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
+from penstock.core.metrics import Histogram
 from penstock.core.types import LogNumber
 from penstock.kernels import hashing, rows
 from penstock.log.columns import Columns
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
+from penstock.queues.cursor import Tally
+from penstock.queues.deadletter import Reason
 from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
 from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, log_settings
 
@@ -48,6 +52,11 @@ class Queue:
         self.gate = Gate()
         self.refused = 0
         self.published = 0
+        self.past = Tally()
+        """what groups counted that are deleted"""
+        self.dead_lettered: Counter[Reason] = Counter()
+        self.delivery_latency = Histogram()
+        """from the commit of a message to its first delivery to a group"""
         self.used_ms = self.retained_ms = 0
         self._shard = shard
         self._allowance = 0

@@ -56,7 +56,9 @@ class Shard:
         """Use Shard.open()."""
         self._lock, self._engine, self._options = lock, engine, options
         self._loop = asyncio.get_running_loop()
-        self._admission = Admission(self._loop, engine.usage, options, lambda: self._closed or self._is_failed)
+        self._admission = Admission(
+            self._loop, engine.usage, engine.metrics, options, lambda: self._closed or self._is_failed
+        )
         self._turns: dict[LogNumber, asyncio.Future[None]] = {}
         """logs with a batch that is being compressed; done when the last commit in line is staged"""
         self._closing = asyncio.Event()
@@ -118,6 +120,23 @@ class Shard:
     @property
     def logs(self) -> list[Log]:
         return list(self._engine.logs.values())
+
+    @property
+    def log_count(self) -> int:
+        return len(self._engine.logs)
+
+    @property
+    def free_bytes(self) -> int:
+        """Of the disk, when it was last looked at."""
+        return self._engine.keeper.free_bytes
+
+    def stored_bytes(self, log: Log) -> int:
+        """In the files of a log."""
+        view = self._engine.keeper.views.get(log.number)
+        if view is None:
+            return 0
+        active = 0 if view.active is None else view.active.info.bytes
+        return active + sum([segment.info.bytes for segment in view.sealed])
 
     def log(self, name: str) -> Log:
         """NoSuchLog if there is none of that name."""
@@ -312,8 +331,11 @@ class Shard:
         """Batches from the one that holds `offset` on, never past what is committed. The hot tail is read at once,
         files beside the loop."""
         if log.tail and offset >= log.tail[0].first:
-            return self.reader.read(log, offset, max_bytes)
-        return await self._loop.run_in_executor(None, self.reader.read, log, offset, max_bytes)
+            read = self.reader.read(log, offset, max_bytes)
+        else:
+            read = await self._loop.run_in_executor(None, self.reader.read, log, offset, max_bytes)
+        self.metrics.read_bytes += sum([len(batch) for batch in read])
+        return read
 
     async def offset_at_time(self, log: Log, timestamp: TimestampMs) -> Offset:
         return Offset(await self._loop.run_in_executor(None, self.reader.offset_at_time, log, timestamp))

@@ -39,6 +39,10 @@ class Tally(msgspec.Struct):
     lost: int = 0
     """gone by retention before they were settled"""
 
+    def add(self, other: Tally) -> None:
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

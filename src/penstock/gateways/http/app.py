@@ -46,13 +46,13 @@ class App:
         except Disconnected:
             pass
         except (PenstockError, Refusal) as error:
-            await self._refuse(exchange, problem_reply(error, exchange.request_id, exchange.is_anonymous))
+            await self._refuse(exchange, error)
         except Exception:
-            self.state.failures += 1
+            self.state.counters.failures += 1
             facts = exchange.method, scope["path"], exchange.request_id
             logger.exception("request failed method=%s path=%r id=%s", *facts)
-            refusal = Refusal(500, "internal", f"a mistake of the server: look for {exchange.request_id} in its log")
-            await self._refuse(exchange, problem_reply(refusal, exchange.request_id))
+            detail = f"a mistake of the server: look for {exchange.request_id} in its log"
+            await self._refuse(exchange, Refusal(500, "internal", detail))
 
     async def _answer(self, exchange: Exchange) -> None:
         exchange.extra_headers = self._strangers.check(exchange)
@@ -76,7 +76,10 @@ class App:
             await exchange.reply(Reply(204, headers=headers))
         return bool(allowed)
 
-    async def _refuse(self, exchange: Exchange, reply: Reply) -> None:
+    async def _refuse(self, exchange: Exchange, error: PenstockError | Refusal) -> None:
+        reply = problem_reply(error, exchange.request_id, exchange.is_anonymous)
+        code = error.code if isinstance(error, Refusal) else error.code.value
+        self.state.counters.refused[code] += 1
         if exchange.is_started:
             # Half an answer is on its way: all that can be said is that it ends here.
             await exchange.abort()

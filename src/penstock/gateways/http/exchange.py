@@ -201,6 +201,7 @@ class Exchange:
         """Refusal beyond what one connection may publish."""
         taken = self.connection.rates.messages.take(messages)
         if taken.allowed < messages:
+            self.state.counters.throttled["messages"] += 1
             wait_s = max(1, math.ceil(taken.wait_s))
             detail = f"more messages than this connection may send: again in {wait_s} s, or see rate_limit"
             raise Refusal(429, "too-many-requests", detail, headers=((b"retry-after", b"%d" % wait_s),))
@@ -231,6 +232,7 @@ class Exchange:
             headers = list(reply.headers)
         await self.start(reply.status, headers)
         body = b"" if self.method == "HEAD" else reply.body
+        self.state.counters.sent_bytes += len(body)
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def start(self, status: int, headers: Headers) -> None:
@@ -242,6 +244,7 @@ class Exchange:
 
     async def send(self, data: bytes) -> None:
         """Waits while the client does not read."""
+        self.state.counters.sent_bytes += len(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:

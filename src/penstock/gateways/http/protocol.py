@@ -10,6 +10,7 @@ from uvicorn.server import ServerState
 
 from penstock.broker.auth.limits import ClientRates
 from penstock.broker.publisher import Publisher
+from penstock.gateways.http.counters import HttpCounters
 from penstock.gateways.http.exchange import CONNECTION, TRANSPORT
 from penstock.gateways.http.login import ConnectionFacts
 from penstock.gateways.http.options import HttpOptions
@@ -28,16 +29,20 @@ class HttpProtocol(HttpToolsProtocol):
         listener: ListenerFacts,
         rates: ClientRates,
         publisher: Publisher,
+        counters: HttpCounters,
     ) -> None:
         super().__init__(config, state, {}, asyncio.get_running_loop())
         self.access_log = False
         self._options, self._listener, self._rates, self._publisher = options, listener, rates, publisher
+        self._counters = counters
         self._head_bytes = 0
         self._is_in_head = True
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._counters.accepted += 1
+        self._counters.connections += 1
         peer = self.client[0] if self.client else ""
         certificate = transport.get_extra_info("peercert") or None
         self.app_state[CONNECTION] = ConnectionFacts(self._listener, peer, certificate, self._rates, self._publisher)
@@ -46,9 +51,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(None)
+        self._counters.connections -= 1
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._counters.received_bytes += len(data)
         if self._is_in_head:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -97,6 +104,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: int, code: str, detail: str) -> None:
         """Without an application: there is no request to speak of."""
+        self._counters.errors[code] += 1
         if self.cycle is None or self.cycle.response_complete or self._is_in_head:
             reply = problem_reply(Refusal(status, code, detail, closes=True), "")
             lines = [STATUS_LINE[status], b"content-length: %d\r\n" % len(reply.body)]

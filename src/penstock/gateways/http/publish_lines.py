@@ -64,6 +64,7 @@ class _Lines:
             broker, publisher = self.exchange.ports.broker, self.exchange.connection.publisher
             await broker.publishing.put(self.queue, columns_of(some), publisher, partition)
             self.accepted += len(some)
+            self.exchange.state.counters.received += len(some)
 
     def report(self, stopped: Problem | None = None) -> LinesReport:
         return LinesReport(self.read, self.accepted, self.failed, self.errors, stopped)

@@ -58,6 +58,7 @@ async def receive(exchange: Exchange) -> Reply:
     group = await broker.group(queue, body.group, start)
     pulling = broker.pull(group, exchange.state.receipts.session, body.max, wait_s, lease_ms)
     found = await (pulling if not wait_s else exchange.while_connected(pulling, group.take_back))
+    exchange.state.counters.sent += sum([len(delivery) for delivery in found])
     if is_raw:
         return _raw(exchange, queue, found)
     suffix, is_base64 = exchange.state.receipts.suffix(group), body.encoding == "base64"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from penstock.broker.broker import Broker
+from penstock.gateways.http.counters import HttpCounters
+from penstock.gateways.http.metrics.sources import MetricSources
 from penstock.gateways.http.receipts import Receipts
 
 
@@ -13,7 +15,6 @@ class GatewayState:
         self.receipts = Receipts(broker)
         self.is_draining = asyncio.Event()
         """set when the server ends: streams do too"""
-        self.streams = 0
-        """event streams and WebSockets that are open"""
-        self.failures = 0
-        """requests that ended in a mistake of ours"""
+        self.counters = HttpCounters()
+        self.metrics: MetricSources
+        """where the numbers of the whole server come from"""

@@ -114,6 +114,11 @@ class Connection:
         """Messages for which there was no room, beside those of its stored session."""
         return self.sender.dropped + self.sender.backlog.dropped if hasattr(self, "sender") else 0
 
+    @property
+    def sent(self) -> int:
+        """Messages that went out."""
+        return self.sender.sent if hasattr(self, "sender") else 0
+
     def begin(self, session: Session, identity: Identity, permissions: Permissions) -> None:
         """The client is let in."""
         options = self.gateway.options
@@ -186,6 +191,8 @@ class Connection:
         )
         self.received += arrived.columns.count
         wait_s = self.rates.messages.spend(arrived.columns.count)
+        if wait_s:
+            gateway.counters.throttled["message-rate"] += 1
         work = self.publishes.take(arrived)
         return work if not wait_s else _both(work, asyncio.sleep(wait_s))
 

@@ -22,6 +22,7 @@ from penstock.gateways.mqtt.arrival import Arrivals
 from penstock.gateways.mqtt.bus import MqttBus
 from penstock.gateways.mqtt.complaints import Complaints
 from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.counters import MqttCounters
 from penstock.gateways.mqtt.directory import PROTOCOLS, MqttDirectory
 from penstock.gateways.mqtt.fanout import FanOut
 from penstock.gateways.mqtt.intake import Intake
@@ -77,6 +78,7 @@ class MqttGateway:
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.fanout = FanOut(options.shared_strategy, broker.now)
         self._routers: dict[str, Router] = {"default": Router()}
+        self.counters = MqttCounters(self)
         self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
         self.bus = MqttBus(self.intake, options)
         self.relay = Relay(self.scanner, broker, self.router, self.intake)
@@ -93,7 +95,7 @@ class MqttGateway:
         self._timers: list[asyncio.Task[None]] = []
         self.is_closing = False
         self.accepted = 0
-        self._dropped = 0
+        self._dropped = self._sent = 0
         """by connections that are closed"""
 
     def start(self) -> None:
@@ -143,6 +145,7 @@ class MqttGateway:
         if connection in self._connections:
             del self._connections[connection]
             self._dropped += connection.dropped
+            self._sent += connection.sent
             if connection.is_known and self.broker.webhooks.wants(Event.DISCONNECTED):
                 facts = {**_facts(connection), "connected_s": round(monotonic() - connection.opened_s, 3)}
                 self.broker.webhooks.tell(Event.DISCONNECTED, facts)
@@ -152,6 +155,11 @@ class MqttGateway:
         """Messages that their receivers had no room for."""
         now = sum([connection.dropped for connection in self._connections])
         return self._dropped + now + self.sessions.totals.dropped
+
+    @property
+    def sent(self) -> int:
+        """Messages that went out to clients."""
+        return self._sent + sum([connection.sent for connection in self._connections])
 
     def logged_in(self, connection: Connection) -> None:
         logger.debug("client connected client=%s peer=%s", connection.name, connection.peer)

@@ -82,6 +82,7 @@ class MqttProtocol(asyncio.BufferedProtocol):
         return shared[self._filled :]
 
     def buffer_updated(self, size: int) -> None:
+        self._gateway.counters.received_bytes += size
         if self._filled > _SHARED_BYTES_KEPT or self._waiting is not None:
             self._filled += size
             if self._waiting is None:
@@ -92,6 +93,7 @@ class MqttProtocol(asyncio.BufferedProtocol):
 
     def feed(self, data: Buffer) -> None:
         """For transports that are not read into our buffer."""
+        self._gateway.counters.received_bytes += len(data)
         self._append(data)
         if self._waiting is None:
             self._look_again()

@@ -156,6 +156,7 @@ class Publishes:
             self._fail(error)
             return
         self._gateway.intake.refused += len(refused)
+        self._gateway.counters.refused_rows.update(refused.values())
         self._answer(owed, arrived, refused)
 
     async def _ask(self, arrived: Arrived, number: int, topic: bytes) -> _Reasons | None:

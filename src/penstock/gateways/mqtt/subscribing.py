@@ -120,6 +120,7 @@ def _end_before(connection: Connection, topics: Subscription | None, queue: Queu
 def _refusal(connection: Connection, wanted: Wanted) -> ReasonCode | None:
     taken = connection.rates.subscriptions.take(1)
     if not taken.allowed:
+        connection.gateway.counters.throttled["subscription-rate"] += 1
         return ReasonCode.QUOTA_EXCEEDED
     known = connection.session.subscriptions.keys() | connection.deliveries.consumers.keys()
     if len(known) >= connection.gateway.options.max_subscriptions and wanted.filter not in known:
