@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from penstock.broker.broker import Broker
+from penstock.gateways.http.events import Streams
+from penstock.gateways.http.feed import Feeds
 from penstock.gateways.http.receipts import Receipts
 
 
@@ -13,7 +15,7 @@ class GatewayState:
         self.receipts = Receipts(broker)
         self.is_draining = asyncio.Event()
         """set when the server ends: streams do too"""
-        self.streams = 0
-        """event streams and WebSockets that are open"""
+        self.streams = Streams(self.is_draining)
+        self.feeds = Feeds()
         self.failures = 0
         """requests that ended in a mistake of ours"""

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from penstock.gateways.http import dead_letters, groups, health, publish, queues, receive, settle
+from penstock.gateways.http import (
+    browse,
+    dead_letters,
+    groups,
+    health,
+    publish,
+    queue_events,
+    queues,
+    receive,
+    settle,
+)
 from penstock.gateways.http.routes import Route
 
 ROUTES: tuple[Route, ...] = (
     *publish.ROUTES,
     *receive.ROUTES,
     *settle.ROUTES,
+    *browse.ROUTES,
+    *queue_events.ROUTES,
     *queues.ROUTES,
     *groups.ROUTES,
     *dead_letters.ROUTES,
