@@ -12,6 +12,7 @@ from penstock.gateways.http import (
     queues,
     receive,
     settle,
+    stream,
 )
 from penstock.gateways.http.routes import Route
 
@@ -21,6 +22,7 @@ ROUTES: tuple[Route, ...] = (
     *settle.ROUTES,
     *browse.ROUTES,
     *queue_events.ROUTES,
+    *stream.ROUTES,
     *queues.ROUTES,
     *groups.ROUTES,
     *dead_letters.ROUTES,
