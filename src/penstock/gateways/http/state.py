@@ -8,6 +8,7 @@ from penstock.broker.broker import Broker
 from penstock.gateways.http.events import Streams
 from penstock.gateways.http.feed import Feeds
 from penstock.gateways.http.receipts import Receipts
+from penstock.gateways.http.topic_feed import TopicFeeds
 
 
 class GatewayState:
@@ -17,5 +18,6 @@ class GatewayState:
         """set when the server ends: streams do too"""
         self.streams = Streams(self.is_draining)
         self.feeds = Feeds()
+        self.topic_feeds = TopicFeeds(broker.taps, broker.clock)
         self.failures = 0
         """requests that ended in a mistake of ours"""

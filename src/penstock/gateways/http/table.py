@@ -13,6 +13,7 @@ from penstock.gateways.http import (
     receive,
     settle,
     stream,
+    topic_events,
 )
 from penstock.gateways.http.routes import Route
 
@@ -22,6 +23,7 @@ ROUTES: tuple[Route, ...] = (
     *settle.ROUTES,
     *browse.ROUTES,
     *queue_events.ROUTES,
+    *topic_events.ROUTES,
     *stream.ROUTES,
     *queues.ROUTES,
     *groups.ROUTES,
