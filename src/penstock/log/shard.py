@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.core.clock import SystemClock
-from penstock.core.errors import Closed, JournalFailed, OffsetOutOfRange, PenstockError
+from penstock.core.errors import Closed, DiskLow, JournalFailed, OffsetOutOfRange, PenstockError
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Clock
 from penstock.core.types import Epoch, LogName, LogNumber, Offset, Purpose, TimestampMs
@@ -65,6 +65,8 @@ class Shard:
         self._storage = StepThread("penstock-storage", engine.commit.step, engine.commit.seconds_to_sync, self._crashed)
         self._keeper = StepThread("penstock-keeper", self._keep, lambda: options.keeper.flush_s, self._crashed)
         self._handed_bytes = 0
+        self._is_waking = False
+        """the storage thread will be woken when this turn of the loop is over"""
         self.report = engine.report
         """for what commit_here() gave, in the loop's stead: whoever waits for it is told"""
         self.is_visited = False
@@ -190,8 +192,16 @@ class Shard:
             offsets = self._engine.stage_spread(wanted, done, purpose)
         else:
             offsets = self._engine.stage(wanted, done, purpose)
-        self._wake_storage()
+        if not self._is_waking and not self.is_visited:
+            self._is_waking = True
+            self._loop.call_soon(self._wake_after_turn)
         return offsets
+
+    def _wake_after_turn(self) -> None:
+        """One sync for all that is staged in a turn of the loop; a storage thread that were woken by the first of it
+        would take that alone, and the interpreter from the loop at each of its system calls."""
+        self._is_waking = False
+        self._storage.bell.ring()
 
     @property
     def has_staged(self) -> bool:
@@ -411,6 +421,20 @@ class Shard:
             raise self._engine.commit.failure
         if purpose is Purpose.PUBLISH:
             self._engine.refuse_if_low()
+
+    @property
+    def failure(self) -> JournalFailed | None:
+        """Why nothing is committed any more; None while it is."""
+        return self._engine.commit.failure
+
+    @property
+    def disk_low(self) -> DiskLow | None:
+        """Why publishes are refused, if they are; asking counts as no refusal."""
+        return self._engine.low
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     @property
     def _is_failed(self) -> bool:

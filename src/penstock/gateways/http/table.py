@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from penstock.gateways.http import (
     browse,
+    clients,
     dead_letters,
+    description,
     groups,
     health,
+    metrics_stream,
+    operations,
     publish,
     queue_events,
     queues,
@@ -14,6 +18,8 @@ from penstock.gateways.http import (
     settle,
     stream,
     topic_events,
+    topics,
+    users,
 )
 from penstock.gateways.http.routes import Route
 
@@ -25,8 +31,14 @@ ROUTES: tuple[Route, ...] = (
     *queue_events.ROUTES,
     *topic_events.ROUTES,
     *stream.ROUTES,
+    *topics.ROUTES,
     *queues.ROUTES,
     *groups.ROUTES,
     *dead_letters.ROUTES,
+    *clients.ROUTES,
+    *users.ROUTES,
+    *operations.ROUTES,
+    *metrics_stream.ROUTES,
     *health.ROUTES,
+    *description.ROUTES,
 )
