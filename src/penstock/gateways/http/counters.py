@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 
 class HttpCounters:
     """`metrics.sources.ProtocolCounters`. Used from the loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, streams: Callable[[], int]) -> None:
+        """`streams` tells how many event streams and WebSockets are open."""
+        self._streams = streams
         self.accepted = 0
         """connections"""
         self.connections = 0
@@ -20,11 +23,9 @@ class HttpCounters:
         self.throttled: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         """connections that sent what is no request, or not in time"""
-        self.streams = 0
-        """event streams and WebSockets that are open"""
         self.failures = 0
         """requests that ended in a mistake of ours"""
 
     @property
     def subscriptions(self) -> int:
-        return self.streams
+        return self._streams()
