@@ -15,7 +15,7 @@ from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
 from penstock.core.errors import ErrorCode, PenstockError
-from penstock.gateways.mqtt.queue_subscriptions import Terms, consume, wants_to_be_durable
+from penstock.gateways.mqtt.queue_subscriptions import Terms, consume, is_durable_share
 from penstock.gateways.mqtt.subscription import Subscription
 from penstock.queues.names import queue_address, subscription_address
 
@@ -74,8 +74,7 @@ async def _subscribe(
     shared = parse_shared(wanted.filter)
     topic_filter = wanted.filter if shared is None else shared.filter
     record = StoredSubscription(_options_byte(wanted, qos), identifier or 0, b"")
-    if queue_address(topic_filter) is not None or (shared is not None and wants_to_be_durable(properties)):
-        terms = Terms.of(properties)
+    if (terms := _queue_terms(connection, topic_filter, shared is not None, properties)) is not None:
         if connection.session.is_stored:
             # A client that comes back may hold an identifier whose message went back to its group: used again, the next
             # message would pass for the same one.
@@ -107,6 +106,16 @@ async def _subscribe(
     if shared is None and is_asked:
         retained.append(subscription)
     return _GRANTED[qos]
+
+
+def _queue_terms(connection: Connection, topic_filter: str, is_shared: bool, properties: Properties) -> Terms | None:
+    """None for a subscription to topics."""
+    if queue_address(topic_filter) is not None:
+        return Terms.of(properties, is_durable=False)
+    durable_shares = connection.gateway.options.durable_shares
+    if is_shared and is_durable_share(topic_filter, properties, durable_shares):
+        return Terms.of(properties, is_durable=True)
+    return None
 
 
 def _end_before(connection: Connection, topics: Subscription | None, queue: QueueConsumer | None) -> None:
