@@ -41,7 +41,7 @@ class Admin:
             try:
                 await self._do(topic.decode(), payload, connection)
             except (PenstockError, ValueError, RecursionError) as error:
-                logger.info("admin request refused client=%s topic=%r error=%s", connection.name, topic, error)
+                connection.gateway.tell_refusal(connection, "admin request", error)
                 refused[row] = _reason(error)
         return refused
 

@@ -17,7 +17,7 @@ from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.gateways.mqtt.admin import Admin
 from penstock.gateways.mqtt.arrival import Arrivals
-from penstock.gateways.mqtt.complaints import Complaints
+from penstock.gateways.mqtt.complaints import Complaints, Recently
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.fanout import FanOut
 from penstock.gateways.mqtt.intake import Intake
@@ -76,6 +76,7 @@ class MqttGateway:
         self.system = SystemTopics(self)
         self.retained_messages = RetainedMessages(retained)
         self._complaints = Complaints(self.loop.time)
+        self._refusals = Recently(self.loop.time)
         self._connections: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.Task[None]] = []
@@ -160,6 +161,12 @@ class MqttGateway:
         """A layer in front of the protocol did not let somebody through."""
         if self._complaints.is_due(peer, ReasonCode.MALFORMED_PACKET):
             logger.warning("connection closed peer=%s detail=%s", peer, reason)
+
+    def tell_refusal(self, connection: Connection, what: str, error: Exception, level: int = logging.INFO) -> None:
+        """The client is told each time, as far as its version can; the log once a minute for each client and kind of
+        request."""
+        if self._refusals.is_new(f"{what} {connection.name}"):
+            logger.log(level, "%s refused client=%s error=%s", what, connection.name, error)
 
     @property
     def failures(self) -> dict[ReasonCode, int]:

@@ -46,7 +46,7 @@ async def subscribe(connection: Connection, packet: Subscribe) -> None:
         try:
             reasons.append(await _subscribe(connection, wanted, identifier, packet.properties, stored, retained))
         except PenstockError as error:
-            logger.info("subscription refused client=%s filter=%s error=%s", connection.name, wanted.filter, error)
+            connection.gateway.tell_refusal(connection, "subscription", error)
             reasons.append(_REASONS.get(error.code, ReasonCode.UNSPECIFIED_ERROR))
     session = connection.session
     if stored and session.stored is not None:
