@@ -14,7 +14,7 @@ from penstock.codecs.mqtt.packets import Subscription as Wanted
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
-from penstock.core.errors import ErrorCode, PenstockError
+from penstock.core.errors import ErrorCode, NoSuchQueue, PenstockError
 from penstock.gateways.mqtt.queue_subscriptions import Terms, consume, is_durable_share
 from penstock.gateways.mqtt.subscription import Subscription
 from penstock.queues.names import queue_address, subscription_address
@@ -194,6 +194,21 @@ async def _drop(connection: Connection, filters: Iterable[str]) -> list[ReasonCo
     return reasons
 
 
+async def end_dismissed(connection: Connection, consumer: QueueConsumer) -> None:
+    """Its queue or group was deleted, and its subscription goes with it. A server cannot end one subscription so that
+    the client knows, and a client that is not told would wait for ever: so the connection ends."""
+    filters = [filter for filter, each in connection.deliveries.consumers.items() if each is consumer]
+    await _drop(connection, filters)
+    queue = f"queue {consumer.queue.name!r}"
+    gone = queue if consumer.queue.is_deleted else f"group {consumer.group.name!r} of {queue}"
+    _tell_deleted(connection, f"{gone} was deleted")
+
+
+def _tell_deleted(connection: Connection, detail: str) -> None:
+    logger.info("consumer put out client=%s reason=%s", connection.name, detail)
+    connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, detail)
+
+
 async def resubscribe(connection: Connection, subscriptions: Mapping[str, StoredSubscription]) -> None:
     """A session goes on: it consumes the queues that it consumed before."""
     for filter, stored in list(subscriptions.items()):
@@ -203,5 +218,8 @@ async def resubscribe(connection: Connection, subscriptions: Mapping[str, Stored
             continue
         try:
             await consume(connection, filter, stored.options & 3, Terms.decoded(stored.extra))
+        except NoSuchQueue as error:
+            await _drop(connection, [filter])
+            _tell_deleted(connection, str(error))
         except PenstockError as error:
             logger.warning("queue not consumed again client=%s filter=%s error=%s", connection.name, filter, error)
