@@ -33,9 +33,11 @@ PAYLOAD = bytes(10_000)
 # 6 MB a second at most: in 5 s far more than may lie in memory, and than sockets hold.
 AT_ONCE, PAUSE_S = 60, 0.1
 SUBSCRIBERS = 3
-# The interpreter's own ups and downs, what sockets and the allocator hold, and pages of segments that were written.
+# What everyone shares of batches that were written or read lately: `ShardOptions.recent_bytes`, `StoredCache`.
+CACHES_BYTES = 128 << 20
+# The interpreter's own ups and downs, what sockets and the allocator hold.
 SLACK_BYTES = 48 << 20
-MOST_GROWN_BYTES = SUBSCRIBERS * (OUTBOUND_BYTES + QUEUED_BYTES) + SLACK_BYTES
+MOST_GROWN_BYTES = SUBSCRIBERS * (OUTBOUND_BYTES + QUEUED_BYTES) + CACHES_BYTES + SLACK_BYTES
 TOPIC, QUEUE = "to/stalled", "$queue/stalled"
 
 
