@@ -70,7 +70,7 @@ class MqttGateway:
         self._routers: dict[str, Router] = {"default": Router()}
         self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
         self.settlements = Settlements(broker)
-        self.admin = Admin(broker)
+        self.admin = Admin(broker, access)
         self.publisher = broker.publisher()
         self.registry = Registry(self)
         self.system = SystemTopics(self)
