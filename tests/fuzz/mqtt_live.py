@@ -12,7 +12,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
 from multiprocessing import get_context
@@ -20,6 +22,7 @@ from pathlib import Path
 
 from tests.fuzz.packets import TOPICS, mutate_stream, seed_packet
 from tests.support.live_server import LiveServer, live_server
+from tests.support.mqtt_client import MqttClient, messages_of
 from tests.support.mqtt_wire import packet, short, string, user_property, variable
 
 from penstock.codecs.mqtt.decode import Decoder, Need
@@ -33,7 +36,7 @@ from penstock.codecs.mqtt.state import SENT_BY
 SETTINGS = ("mqtt.max_session_expiry=1s", "broker.max_auto_queues=20", "mqtt.sys_interval=1s", "storage.disk_reserve=0")
 AT_ONCE = 32
 GROWTH_BYTES = 48 << 20
-_WARM_UP = 1_000
+_PART = 20_000
 _DEADLINE_S = 30.0
 _MUTATED_CONNECTS = 0.15
 _MOST_PACKETS = 12
@@ -42,6 +45,9 @@ _METHOD = b"SCRAM-SHA-256"
 _LAST = Subscribe(65_535, (Subscription("the/last"),))
 _ANSWERS = (b"\x90\x03\xff\xff\x00", b"\x90\x04\xff\xff\x00\x00")
 _FILTERS = (b"a", b"devices/#", b"+/cellar/+", b"#", b"$share/g/devices/#", b"$queue/jobs", b"$queue/jobs/#", b"$SYS/#")
+
+
+Report = Callable[[str], None]
 
 
 # What is sent
@@ -244,36 +250,69 @@ class Witness:
                 has_come, self.came = True, self.came + 1
 
 
-async def besiege(server: LiveServer, seed: int, mutants: int, processes: int = 1) -> Siege:
+@dataclass
+class Outcome:
+    mutants: int = 0
+    endings: Counter[str] = field(default_factory=Counter)
+    """of connections"""
+    grown_bytes: int = 0
+    """by the end, since the first part"""
+
+
+async def besiege(
+    server: LiveServer, seed: int, mutants: int, processes: int = 1, report: Report = lambda text: None
+) -> Outcome:
     """AssertionError if the server dies, keeps a malformed connection, disturbs the witness, or grows."""
-    witness = Witness(server.address)
+    witness, outcome = Witness(server.address), Outcome()
     watching = asyncio.create_task(witness.watch())
-    whole = Siege(server.address, random.Random(seed), min(_WARM_UP, mutants))
-    await whole.run()
-    before = server.resident_bytes
-    running = asyncio.create_task(_from_processes(whole, seed, mutants, processes))
+    running = asyncio.create_task(_in_parts(server, seed, mutants, processes, outcome, report))
     await asyncio.wait([running, watching], return_when=asyncio.FIRST_COMPLETED)
     witness.is_over = True
     assert server.is_up, server.said()[-5000:]
     await running
     await watching
-    grown = server.resident_bytes - before
-    assert grown < GROWTH_BYTES, f"{grown >> 20} MiB more after {mutants} mutants"
+    assert outcome.grown_bytes < GROWTH_BYTES, f"{outcome.grown_bytes >> 20} MiB more after {mutants} mutants"
     assert witness.came > 0
     assert "Traceback" not in server.said(), server.said()[-5000:]
-    return whole
+    return outcome
 
 
-async def _from_processes(whole: Siege, seed: int, mutants: int, processes: int) -> None:
-    """Each has a seed of its own, and sends its part."""
-    loop = asyncio.get_running_loop()
+async def _in_parts(
+    server: LiveServer, seed: int, mutants: int, processes: int, outcome: Outcome, report: Report
+) -> None:
+    """Each process and part has a seed of its own. What caches hold is there after the first part."""
+    loop, seeds, before_bytes = asyncio.get_running_loop(), count(seed * 1000), 0
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        seeds = [seed * 1000 + number + 1 for number in range(processes)]
-        parts = [loop.run_in_executor(pool, besiege_alone, whole.address, seed, mutants // processes) for seed in seeds]
-        for part in asyncio.as_completed(parts):
-            sent, endings = await part
-            whole.mutants += sent
-            whole.endings += endings
+        while outcome.mutants < mutants and server.is_up:
+            part = min(_PART, mutants - outcome.mutants) // processes + 1
+            sent = [
+                loop.run_in_executor(pool, besiege_alone, server.address, next(seeds), part) for _ in range(processes)
+            ]
+            for some in await asyncio.gather(*sent):
+                outcome.mutants += some[0]
+                outcome.endings += some[1]
+            await asyncio.to_thread(_forget_retained, server.address)
+            before_bytes = before_bytes or server.resident_bytes
+            report(f"{outcome.mutants} mutants, {server.resident_bytes >> 20} MiB")
+    outcome.grown_bytes = server.resident_bytes - before_bytes
+
+
+def _forget_retained(address: tuple[str, int]) -> None:
+    """Mutated topics are ever new ones, and each subscriber to `#` is sent what was retained for all of them."""
+    with (
+        closing(MqttClient(address, Version.V5, "finds", _DEADLINE_S)) as finder,
+        closing(MqttClient(address, Version.V5, "sweeps", _DEADLINE_S)) as sweeper,
+    ):
+        for client in (finder, sweeper):
+            client.connect()
+        finder.subscribe("#")
+        for message in messages_of(finder.came()):
+            if message.retain:
+                sweeper.publish(message.topic, b"", 1, retain=True)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def main() -> int:
@@ -284,10 +323,13 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-garbage-") as place, live_server(Path(place), SETTINGS) as server:
         begun = time.monotonic()
-        siege = asyncio.run(besiege(server, arguments.seed, arguments.count, arguments.processes))
+        found = asyncio.run(besiege(server, arguments.seed, arguments.count, arguments.processes, _say))
         seconds = time.monotonic() - begun
-    connections = f"{siege.endings.total()} connections {dict(siege.endings)}"
-    print(f"{siege.mutants} mutants, seed {arguments.seed}, in {seconds:.0f} s: {connections}")
+    connections = f"{found.endings.total()} connections {dict(found.endings)}"
+    print(
+        f"{found.mutants} mutants, seed {arguments.seed}, in {seconds:.0f} s, {found.grown_bytes >> 20} MiB more: "
+        f"{connections}"
+    )
     return 0
 
 
