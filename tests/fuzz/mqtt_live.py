@@ -188,7 +188,8 @@ class Siege:
             if not script.is_refused:
                 writer.write_eof()
             came = await reader.read()
-        except ConnectionError:
+        except OSError:
+            # Reset, or gone before the end of our side was said, which is no ConnectionError.
             return "reset"
         finally:
             writer.transport.abort()
