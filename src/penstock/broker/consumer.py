@@ -145,6 +145,8 @@ class Consumer:
                 del self._ready[partition]
             if left <= 0:
                 break
+        if left < room:
+            group.queue.used_ms = now
         return room - left
 
     async def _take_from(self, hold: Hold, room: int, found: list[Delivery]) -> int:
@@ -161,6 +163,7 @@ class Consumer:
             self._ready[hold.partition] = None
         given = sum([len(delivery) for delivery in found[before:]])
         if given:
+            group.queue.used_ms = now
             hold.given(given, now)
             group.watch_clock(self, hold)
             group.watch_due(unit, cursor)

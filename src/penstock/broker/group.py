@@ -225,6 +225,7 @@ class Group:
                 self.look_at_due(unit, cursor, now)
                 await Taking(self, unit, cursor, number, now + lease_ms, lambda: True).take(limit, now, found)
                 if len(found) > before:
+                    self.queue.used_ms = now
                     limit -= sum([len(delivery) for delivery in found[before:]])
                     self.watch_due(unit, cursor)
         except BaseException:

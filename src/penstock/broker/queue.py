@@ -25,6 +25,9 @@ from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, 
 if TYPE_CHECKING:
     from penstock.broker.publisher import Publisher
 
+# A snapshot, memory given back or a group forgotten may come so much later where nothing happens.
+_IDLE_UPKEEP_MS = 60_000
+
 
 class Placed(NamedTuple):
     """Rows of a publish that went to one partition, with the offsets from `base_offset` on."""
@@ -48,7 +51,9 @@ class Queue:
         self.gate = Gate()
         self.refused = 0
         self.published = 0
-        self.used_ms = self.retained_ms = 0
+        self.used_ms = 0
+        """when messages were last published to it, or handed out"""
+        self.retained_ms = self.kept_up_ms = 0
         self._shard = shard
         self._allowance = 0
         """messages that may still come before depths are worked out anew"""
@@ -240,6 +245,11 @@ class Queue:
     def depth(self) -> int:
         """The largest depth of a group."""
         return max([group.depth() for group in self.groups.values()], default=0)
+
+    def is_upkeep_due(self, now: int) -> bool:
+        """Whether it was used since the last upkeep, or that was long ago: thousands of idle queues cost nothing."""
+        idle_ms = min(_IDLE_UPKEEP_MS, self.settings.retention.time_check_interval_ms)
+        return self.used_ms >= self.kept_up_ms or now - self.kept_up_ms >= idle_ms
 
     def is_unused(self, now: int, after_ms: int) -> bool:
         """Neither messages nor groups, and none of late."""
