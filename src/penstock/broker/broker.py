@@ -220,7 +220,7 @@ class Broker:
                 logger.error("upkeep failed queue=%s error=%s", queue.name, error)
 
     async def _keep_up_queue(self, queue: Queue, now: int) -> None:
-        queue.kept_up_ms = now
+        queue.note_upkeep(now)
         for group in list(queue.groups.values()):
             if group.is_expired(now):
                 logger.info("group deleted, nobody used it queue=%s group=%s", queue.name, group.name)

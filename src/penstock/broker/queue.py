@@ -251,6 +251,11 @@ class Queue:
         idle_ms = min(_IDLE_UPKEEP_MS, self.settings.retention.time_check_interval_ms)
         return self.used_ms >= self.kept_up_ms or now - self.kept_up_ms >= idle_ms
 
+    def note_upkeep(self, now: int) -> None:
+        """It is looked at now. After the first time, which all have together, each idle one has its own times."""
+        early_ms = 0 if self.kept_up_ms else self.incarnation * 1000 % _IDLE_UPKEEP_MS
+        self.kept_up_ms = now - early_ms
+
     def is_unused(self, now: int, after_ms: int) -> bool:
         """Neither messages nor groups, and none of late."""
         is_empty = all(unit.data.start == unit.data.end for unit in self.units.values())
