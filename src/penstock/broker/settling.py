@@ -89,21 +89,23 @@ class Settling:
     def _ack_run(self, group: Group, number: int, acked: list[Delivery], units: dict[Unit, None]) -> int:
         """Deliveries of one consumer; how many messages were settled, in units that are added to `units`. What a
         settlement has to look at is looked at once for all of them where it can be."""
-        consumer, now, done = group.consumers.get(number), group.now(), 0
+        consumer, now, done, group_number = group.consumers.get(number), group.now(), 0, group.number
         holds = {} if consumer is None else consumer.holds
         for delivery in acked:
             unit = delivery.unit
-            cursor = unit.cursors.get(group.number) or group.cursor(unit)
+            cursor = unit.cursors.get(group_number) or group.cursor(unit)
             count = _acked(cursor, delivery)
             if not count:
                 continue
             done += count
             units[unit] = None
+            window = cursor.window
             if consumer is not None and (hold := holds.get(unit.partition)) is not None:
                 hold.settled(cursor, number, now)
                 if hold.is_revoked:
                     group.released(consumer, hold)
-            self._look_on(group, unit, cursor)
+            if window.ready or window.next_due < NEVER:
+                self._look_on(group, unit, cursor)
         if consumer is not None and done:
             consumer.wake()
         if group.switches and done:
@@ -265,6 +267,8 @@ def _holder(delivery: Delivery) -> tuple[Group, int]:
 def _acked(cursor: Cursor, delivery: Delivery) -> int:
     """How many messages of a delivery were settled."""
     stored, consumer = delivery.stored, delivery.consumer
-    if delivery.is_whole and cursor.ack_whole(stored.first, stored.end, consumer):
-        return len(delivery.rows)
+    first, end = stored.first, stored.end
+    # All of a batch without gaps, handed out for the first time.
+    if delivery.deliveries is None and len(delivery.rows) == end - first and cursor.ack_whole(first, end, consumer):
+        return end - first
     return cursor.ack(delivery.offsets, delivery.counts, consumer)
