@@ -202,8 +202,8 @@ class Shard:
         return offsets
 
     def _wake_after_turn(self) -> None:
-        """One sync for all the little that is staged in a turn of the loop; a storage thread that were woken by the first of it
-        would take that alone, and the interpreter from the loop at each of its system calls."""
+        """One sync for all the little that is staged in a turn of the loop; a storage thread that were woken by the
+        first of it would take that alone, and the interpreter from the loop at each of its system calls."""
         self._is_waking = False
         self._storage.bell.ring()
 
