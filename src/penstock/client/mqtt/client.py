@@ -1,4 +1,4 @@
-"""`Client`: the client for threads. An event loop in a thread of its own does the work of `AsyncClient`."""
+"""`MqttClient`: the client for threads. An event loop in a thread of its own does the work of `AsyncMqttClient`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Self, TypeVar
 
-from penstock.client.async_client import AsyncClient, Filter
-from penstock.client.message import Message
-from penstock.client.options import ClientOptions
-from penstock.client.settling import Verdict
+from penstock.client.mqtt.async_client import AsyncMqttClient, Filter
+from penstock.client.mqtt.message import Message
+from penstock.client.mqtt.options import MqttOptions
+from penstock.client.mqtt.settling import Verdict
 from penstock.codecs.mqtt.packets import ConnAck
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
@@ -20,11 +20,11 @@ from penstock.core.errors import Closed
 T = TypeVar("T")
 
 
-class Client:
-    """Use with `with`; any thread may call it. Each method does what that of AsyncClient does, and waits for it."""
+class MqttClient:
+    """Use with `with`; any thread may call it. Each method does what that of AsyncMqttClient does, and waits for it."""
 
-    def __init__(self, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008  # a frozen value
-        self._client = AsyncClient(options)
+    def __init__(self, options: MqttOptions = MqttOptions()) -> None:  # noqa: B008  # a frozen value
+        self._client = AsyncMqttClient(options)
         self._loop: asyncio.AbstractEventLoop
         self._thread: threading.Thread
         self._lock = threading.Lock()
