@@ -93,13 +93,26 @@ def test_rules_are_added_listed_checked_and_removed(data: Path) -> None:
     assert patterns == [("publish", "devices/%c/#"), ("consume", "$queue/orders")]
     assert "role staff" in said("acl", "list", data)
     check = "acl", "check", data, "alice"
-    assert said(*check, "publish", "devices/pump/up", "--client-id", "pump") == "allowed\n"
+    assert said(*check, "publish", "devices/pump/up", "--client-id", "pump").startswith("allowed: the rule `allow pub")
     said(*check, "publish", "devices/other/up", "--client-id", "pump", expected=1)
-    assert said(*check, "consume", "orders") == "allowed\n"
+    assert said(*check, "consume", "orders").startswith("allowed: ")
+    assert shown("acl", "check", data, "--user", "alice", "consume", "orders")["allowed"] is True
     said("acl", "rm", data, "allow", "consume", "orders", "--user", "alice")
     said(*check, "consume", "orders", expected=1)
     assert "no rule" in said("acl", "rm", data, "allow", "consume", "orders", "--user", "alice", expected=1)
     assert "wildcard" in said("acl", "add", data, "allow", "publish", "a#", expected=1)
+
+
+def test_built_in_roles_are_listed_and_checked(data: Path) -> None:
+    assert [role["name"] for role in shown("acl", "roles")["roles"]] == ["admin", "producer", "consumer", "read-only"]
+    assert "read-only" in said("acl", "roles")
+    said("user", "roles", data, "alice", "producer")
+    assert said("acl", "check", data, "--user", "alice", "publish", "a/b") == "allowed: the role producer allows it\n"
+    said("acl", "add", data, "deny", "publish", "a/#", "--role", "producer")
+    denied = penstock("acl", "check", data, "--user", "alice", "publish", "a/b", expected=1).stdout
+    assert denied == b"denied: the rule `deny publish a/# --role producer` denies it\n"
+    penstock("acl", "check", data, "--user", "alice", "publsh", "a/b", expected=2)
+    penstock("acl", "check", data, "publish", "a/b", expected=2)
 
 
 def test_while_a_server_holds_the_directory_users_are_read_and_not_changed(data: Path) -> None:

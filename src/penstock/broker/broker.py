@@ -25,6 +25,7 @@ from penstock.broker.publishing import Publishing
 from penstock.broker.queue import Queue
 from penstock.broker.settling import Settled, Settling
 from penstock.broker.start import EARLIEST, Start
+from penstock.broker.taps import Taps
 from penstock.broker.transaction import Transaction
 from penstock.broker.unit import Unit
 from penstock.core.clock import SystemClock
@@ -59,6 +60,7 @@ class Broker:
         self.alarms = Alarms(clock)
         self.ledger = Ledger(shard)
         self.alerts = Alerts()
+        self.taps = Taps()
         self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, self.now, options.max_auto_queues)
         self._numbers = count(1)
         letters = DeadLetters(self.ledger, self.alerts, self.publisher(), self.declaring.dead_letters_of)

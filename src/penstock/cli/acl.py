@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import click
 import msgspec
 
-from penstock.broker.auth.identity import ADMIN_ROLE
-from penstock.broker.auth.permissions import ADMIN_VERDICTS, Caches, Permissions, Verdicts
-from penstock.broker.auth.rules import Action, Effect, Rule, RuleBook, rule
+from penstock.broker.auth.explaining import AskedAction, Question, Verdict, find_subject
+from penstock.broker.auth.roles import BUILT_IN_ROLES, book_of
+from penstock.broker.auth.rules import Action, Effect, Rule, rule
 from penstock.broker.auth.store import Stored
 from penstock.broker.auth.users import Users
 from penstock.cli.arguments import DIRECTORY, directory_argument
@@ -19,24 +19,21 @@ from penstock.cli.failures import FAILED
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import output_option, print_json, print_table
 from penstock.cli.user import on_users, stored_in
-from penstock.core.errors import InvalidArgument, NoSuchUser
+from penstock.core.clock import SystemClock
+from penstock.core.errors import InvalidArgument
 from penstock.queues.names import DEFAULT_NAMESPACE
 
 COMMANDS = {
     "add": LazyCommand("acl", "add", "Add a rule."),
     "list": LazyCommand("acl", "list_rules", "List the rules."),
     "rm": LazyCommand("acl", "remove", "Remove a rule."),
-    "check": LazyCommand("acl", "check", "Say whether a user may do something."),
+    "check": LazyCommand("acl", "check", "Say whether a user may do something, and why."),
+    "roles": LazyCommand("acl", "list_roles", "List the built-in roles."),
 }
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
-_ASKED: dict[str, Callable[[Permissions, str], bool]] = {
-    "publish": lambda permissions, what: permissions.may_publish(what.encode()),
-    "subscribe": lambda permissions, what: permissions.may_subscribe(what),
-    "receive": lambda permissions, what: permissions.may_receive(what.encode()),
-    "consume": lambda permissions, what: permissions.may_consume(what),
-}
+_ACTIONS: tuple[AskedAction, ...] = get_args(AskedAction)
 
 
 def rule_arguments(command: Command) -> Command:
@@ -59,12 +56,14 @@ def acl() -> None:
 
     A rule allows or denies an action (publish, subscribe, consume, admin, all) on topics that match a pattern: + is
     one level, # the rest, %c the client id, %u the user's name. A deny always wins, and what no rule allows is denied.
-    Who has the role `admin` may do everything. Rules of a server's configuration (auth.acl) are not shown here.
+    The roles admin, producer, consumer and read-only allow things by themselves: `penstock acl roles` lists them. An
+    API key is the user key:ID. Rules of a server's configuration (auth.acl) are not shown here.
 
     \b
     Examples:
       penstock acl add ./data allow publish 'devices/%c/#' --role device
       penstock acl add ./data allow consume orders --user billing
+      penstock acl check ./data --user billing consume orders
       penstock acl list ./data
     """
 
@@ -128,44 +127,83 @@ def list_rules(directory: Path, output: str) -> None:
       penstock acl list ./data
       penstock acl list ./data -o json
     """
-    found = list(stored_in(directory).rules.values())
+    show_rules(list(stored_in(directory).rules.values()), output)
+
+
+@click.command("roles")
+@output_option("table", "json")
+def list_roles(output: str) -> None:
+    """List the roles that allow something by themselves. A rule that denies takes from all but admin.
+
+    \b
+    Examples:
+      penstock acl roles
+      penstock acl roles -o json
+    """
     if output == "json":
-        print_json({"rules": [msgspec.to_builtins(rule) for rule in found]})
-    elif found:
-        rows = [(rule.effect.value, rule.action.value, rule.pattern, _whom(rule), rule.namespace) for rule in found]
-        print_table(["effect", "action", "pattern", "whom", "namespace"], rows)
+        print_json({"roles": [msgspec.to_builtins(role._asdict()) for role in BUILT_IN_ROLES]})
     else:
-        click.echo("no rules yet")
+        print_table(["role", "may"], [(role.name, role.summary) for role in BUILT_IN_ROLES])
 
 
 @click.command()
 @directory_argument
-@click.argument("user", metavar="USER")
-@click.argument("action", metavar="ACTION", type=click.Choice(list(_ASKED)))
-@click.argument("topic", metavar="TOPIC")
+@click.argument("asked", metavar="[USER] ACTION TOPIC", nargs=-1, required=True)
+@click.option("--user", metavar="NAME", help="Whom it is about; key:ID is an API key. May stand before ACTION instead.")
 @click.option("--client-id", metavar="ID", default="", help="What %c stands for.")
-def check(directory: Path, user: str, action: str, topic: str, client_id: str) -> None:
-    """Say whether a user may do something, by the rules of the directory; ends with 1 if not.
+@output_option("table", "json")
+def check(directory: Path, asked: tuple[str, ...], user: str | None, client_id: str, output: str) -> None:
+    """Say whether a user may do something, by the roles and rules of the directory, and which of them decides; ends
+    with 1 if not.
 
-    ACTION is publish (to a topic), subscribe (to a filter), receive (a message of a topic) or consume (a queue).
+    ACTION is publish (to a topic), subscribe (to a filter), receive (a message of a topic), consume or browse (a
+    queue).
 
     \b
     Examples:
-      penstock acl check ./data alice publish devices/pump-7/up --client-id pump-7
+      penstock acl check ./data --user alice publish devices/pump-7/up --client-id pump-7
       penstock acl check ./data billing consume orders
     """
-    if not _ASKED[action](_permissions(stored_in(directory), user, client_id), topic):
-        click.echo("denied")
+    name, action, topic = _asked(asked, user)
+    verdict = verdict_in(stored_in(directory), name, action, topic, client_id)
+    show_verdict(verdict, output)
+    if not verdict.allowed:
         raise click.exceptions.Exit(FAILED)
-    click.echo("allowed")
 
 
-def _permissions(stored: Stored, name: str, client_id: str) -> Permissions:
-    if (user := stored.users.get(name)) is None:
-        raise NoSuchUser(name)
-    rules = RuleBook.of(stored.rules.values()).about(name, user.roles, user.namespace)
-    verdicts = ADMIN_VERDICTS if ADMIN_ROLE in user.roles else Verdicts.of(rules, client_id, name)
-    return Permissions(Caches(), lambda: verdicts)
+def _asked(words: tuple[str, ...], user: str | None) -> tuple[str, AskedAction, str]:
+    whole = words if user is None else (user, *words)
+    if len(whole) != 3:
+        raise click.UsageError("write a user, an action and a topic: --user alice publish a/b")
+    name, written, topic = whole
+    action = next((action for action in _ACTIONS if action == written), None)
+    if action is None:
+        raise click.BadParameter(f"{written!r} is not one of {', '.join(_ACTIONS)}", param_hint="ACTION")
+    return name, action, topic
+
+
+def verdict_in(stored: Stored, name: str, action: AskedAction, topic: str, client_id: str) -> Verdict:
+    """By what is in a directory. NoSuchUser, NoSuchKey."""
+    subject = find_subject(name, stored.users.get, stored.keys.get)
+    rules = book_of(stored.rules.values()).about(name, subject.roles, subject.namespace)
+    return Question(subject, action, topic, client_id).answer(rules, SystemClock().now_ms())
+
+
+def show_verdict(verdict: Verdict, output: str) -> None:
+    if output == "json":
+        print_json(verdict)
+    else:
+        click.echo(f"{'allowed' if verdict.allowed else 'denied'}: {verdict.because}")
+
+
+def show_rules(rules: list[Rule], output: str) -> None:
+    if output == "json":
+        print_json({"rules": rules})
+    elif rules:
+        rows = [(rule.effect.value, rule.action.value, rule.pattern, _whom(rule), rule.namespace) for rule in rules]
+        print_table(["effect", "action", "pattern", "whom", "namespace"], rows)
+    else:
+        click.echo("no rules yet")
 
 
 def _whom(rule: Rule) -> str:

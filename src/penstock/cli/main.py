@@ -20,6 +20,7 @@ COMMANDS = {
     "group": LazyCommand("group", "group", "Show, create, move and delete consumer groups."),
     "dlq": LazyCommand("dlq", "dlq", "Look at dead letters, redrive or drop them."),
     "user": LazyCommand("user", "user", "Add, list and remove users; set passwords and roles."),
+    "key": LazyCommand("key", "key", "Make, list and revoke API keys."),
     "acl": LazyCommand("acl", "acl", "Rules: who may publish, subscribe, consume and administer what."),
     "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
     "backup": LazyCommand("backup", "backup", "Copy a data directory while its broker goes on."),

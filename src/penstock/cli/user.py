@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import click
 
+from penstock.broker.auth.describing import UserDescription, describe_user
 from penstock.broker.auth.options import SCRAM_ITERATIONS
 from penstock.broker.auth.passwords import MAX_PASSWORD_BYTES, Passwords, check_password, random_password
 from penstock.broker.auth.store import Store, Stored, User, read_outside
@@ -37,13 +38,13 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 class UsersHeld(DirectoryInUse):
-    """The same, with what helps somebody who wants to change users or rules."""
+    """The same, with what helps somebody who wants to change users, keys or rules."""
 
     def __init__(self, directory: str, holder: str) -> None:
         PenstockError.__init__(
             self,
-            f"{directory} is held by {holder}, which keeps its users and rules: stop it and run this again, "
-            f"or write them into its configuration (auth.users, auth.acl) and send it SIGHUP",
+            f"{directory} is held by {holder}, which keeps its users, keys and rules: stop it and run this again, "
+            f"or write users and rules into its configuration (auth.users, auth.acl) and send it SIGHUP",
         )
         self.directory, self.holder = directory, holder
 
@@ -132,7 +133,9 @@ def user() -> None:
 @click.command()
 @click.argument("directory", metavar="DIR", type=DIRECTORY)
 @user_argument
-@click.option("--role", "roles", metavar="ROLE", multiple=True, help="May be repeated; `admin` may do everything.")
+@click.option(
+    "--role", "roles", metavar="ROLE", multiple=True, help="May be repeated; `penstock acl roles` lists built-in ones."
+)
 @click.option("--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, show_default=True, help="Where the user works.")
 @click.option("--no-password", is_flag=True, help="For logins by certificate or token only.")
 @password_options
@@ -146,12 +149,13 @@ def add(
     no_scram: bool,
     scram_iterations: int,
 ) -> None:
-    """Add a user. What it may do, rules say: see `penstock acl`.
+    """Add a user. What it may do, its roles and rules say: see `penstock acl`.
 
     \b
     Examples:
       penstock user add ./data alice --role staff
       penstock user add ./data root --role admin --generate
+      penstock user add ./data shop --role producer --generate
       echo secret | penstock user add ./data bob
     """
     if no_password and generate:
@@ -178,16 +182,7 @@ def list_users(directory: Path, output: str) -> None:
       penstock user list ./data -o json
     """
     found = sorted(stored_in(directory).users.values(), key=lambda user: user.name)
-    if output == "json":
-        print_json({"users": [_shown(user) for user in found]})
-    elif found:
-        rows = [
-            (user.name, user.namespace, " ".join(user.roles), " ".join(_logins(user)), time_text(user.changed_ms))
-            for user in found
-        ]
-        print_table(["user", "namespace", "roles", "login", "changed"], rows)
-    else:
-        click.echo("no users yet")
+    show_users([describe_user(user) for user in found], output)
 
 
 @click.command()
@@ -282,17 +277,14 @@ def _tell(password: bytes | None, generate: bool) -> None:
         click.echo(f"password: {password.decode()}")
 
 
-def _logins(user: User) -> list[str]:
-    found = ["password"] if user.password_hash is not None else []
-    return found + (["scram"] if user.scram is not None else [])
-
-
-def _shown(user: User) -> dict[str, object]:
-    return {
-        "name": user.name,
-        "namespace": user.namespace,
-        "roles": user.roles,
-        "login": _logins(user),
-        "created_ms": user.created_ms,
-        "changed_ms": user.changed_ms,
-    }
+def show_users(users: list[UserDescription], output: str) -> None:
+    if output == "json":
+        print_json({"users": users})
+    elif users:
+        rows = [
+            (user.name, user.namespace, " ".join(user.roles), " ".join(user.login), time_text(user.changed_ms))
+            for user in users
+        ]
+        print_table(["user", "namespace", "roles", "login", "changed"], rows)
+    else:
+        click.echo("no users yet")

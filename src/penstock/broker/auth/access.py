@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.auth.attempts import Attempt, Attempts, LoginMetrics
 from penstock.broker.auth.certificates import name_in
-from penstock.broker.auth.identity import ADMIN_ROLE, ANONYMOUS, Certificate, Credentials, Identity
+from penstock.broker.auth.explaining import AskedAction, Question, Verdict, find_subject
+from penstock.broker.auth.identity import ANONYMOUS, Certificate, Credentials, Identity
+from penstock.broker.auth.keys import KEY_USER_PREFIX, PresentedKey, key_user, matches, parse_key
 from penstock.broker.auth.options import AuthOptions
 from penstock.broker.auth.passwords import Passwords, Verified
 from penstock.broker.auth.permissions import (
@@ -20,10 +22,12 @@ from penstock.broker.auth.permissions import (
     PassingPermissions,
     Permissions,
     Verdicts,
+    verdicts_of,
 )
+from penstock.broker.auth.roles import ADMIN_ROLE
 from penstock.broker.auth.scram import ScramServer
 from penstock.broker.auth.store import User
-from penstock.broker.auth.users import Users
+from penstock.broker.auth.users import NoUsers, Users
 from penstock.core.clock import SystemClock
 from penstock.core.errors import BadCredentials, InvalidSetting, NotAuthorised, PenstockError
 from penstock.core.ports import Clock
@@ -99,6 +103,18 @@ class Access:
         self._attempts.succeeded()
         return identity
 
+    def login_key(self, text: str, peer: str, is_loopback: bool = False) -> Identity:
+        """With an API key alone. BadCredentials, TooManyAttempts; needs no waiting."""
+        presented = parse_key(text)
+        attempt = Attempt(peer, KEY_USER_PREFIX if presented is None else key_user(presented.id), is_loopback)
+        try:
+            identity = self._by_key(presented, attempt)
+        except PenstockError as error:
+            self._attempts.failed(attempt, error)
+            raise
+        self._attempts.succeeded()
+        return identity
+
     def scram(self, peer: str = "", *, is_loopback: bool = False) -> ScramLogin:
         """One exchange with a client at an IP address."""
         return ScramLogin(self.users, self._attempts, peer, is_loopback)
@@ -110,12 +126,23 @@ class Access:
             return Permissions(self._caches, find)
         return PassingPermissions(self._caches, find, self._clock, identity.expires_ms)
 
+    def may(self, user: str, action: AskedAction, topic: str, client_id: str = "") -> Verdict:
+        """Of a user by name, an API key as `key:<id>`, or `anonymous`: may it do this now, and what decides that?
+        NoSuchUser, NoSuchKey."""
+        subject = find_subject(user, self.users.find, self.users.find_key)
+        if user == ANONYMOUS and not self._options.allow_anonymous:
+            return Verdict(False, "nobody comes in without a name: auth.allow_anonymous is off")
+        rules = self.users.rules_about(subject.name, subject.roles, subject.namespace)
+        return Question(subject, action, topic, client_id).answer(rules, self._clock.now_ms())
+
     async def _login(self, credentials: Credentials, attempt: Attempt) -> Identity:
         if credentials.certificate_identity and credentials.certificate:
             return self._by_certificate(credentials.certificate)
         if credentials.username is None and credentials.password is None:
             return self._without_name()
         password = credentials.password or b""
+        if (presented := _presented_key(credentials.username, password)) is not None:
+            return self._by_key(presented, attempt)
         if self._tokens is not None and self._tokens.is_one(password):
             return self._by_token(self._tokens, password, credentials.username)
         return await self._by_password(attempt, password)
@@ -128,19 +155,35 @@ class Access:
     def _by_certificate(self, certificate: Certificate) -> Identity:
         """The authority vouches for the name; there need not be such a user."""
         name = name_in(certificate, self._options.certificate_name)
+        _refuse_name_of_key(name)
         return replace(_identity_of(self.users.find(name) or User(name)), how="certificate")
 
     def _by_token(self, tokens: Tokens, token: bytes, username: str | None) -> Identity:
         """Whoever signed it vouches for the name. Attempts are not counted: a signature cannot be guessed."""
         claimed = tokens.login(token, username)
+        _refuse_name_of_key(claimed.name)
         user = self.users.find(claimed.name) or User(claimed.name)
         return replace(
             _identity_of(user),
+            is_admin=ADMIN_ROLE in (*user.roles, *claimed.roles),
             how="jwt",
             namespace=claimed.namespace or user.namespace,
             expires_ms=claimed.expires_ms,
             rules=claimed.rules,
+            roles=claimed.roles,
         )
+
+    def _by_key(self, presented: PresentedKey | None, attempt: Attempt) -> Identity:
+        """A right one comes in whatever was guessed before: 256 bits are not found by trying, and whoever has read
+        the id of a key in a log cannot lock its owner out."""
+        key = None if presented is None else self.users.find_key(presented.id)
+        if presented is None or not matches(key, presented) or key is None:
+            self._attempts.check(attempt)
+            self._attempts.guessed_wrong(attempt)
+            raise BadCredentials("the API key is wrong, or was revoked")
+        if key.expires_ms is not None and key.expires_ms <= self._clock.now_ms():
+            raise BadCredentials("the API key has expired")
+        return Identity(key_user(key.id), key.namespace, ADMIN_ROLE in key.roles, "api-key", key.expires_ms)
 
     async def _by_password(self, attempt: Attempt, password: bytes) -> Identity:
         name = attempt.user
@@ -166,14 +209,21 @@ class Access:
         return is_right
 
     def _verdicts(self, identity: Identity, client_id: str) -> Verdicts:
+        roles = self._roles_of(identity)
+        if roles is None:
+            return NO_VERDICTS
+        rules = self.users.rules_about(identity.name, roles, identity.namespace)
+        return verdicts_of(roles, [*rules, *identity.rules], client_id, identity.name)
+
+    def _roles_of(self, identity: Identity) -> tuple[str, ...] | None:
+        """Those of now; None if the user or the key of the login is gone."""
+        if identity.how == "api-key":
+            key = self.users.find_key(identity.name.removeprefix(KEY_USER_PREFIX))
+            return None if key is None else key.roles
         user = self.users.find(identity.name)
         if user is None and identity.how in _NEEDS_A_USER:
-            return NO_VERDICTS
-        roles = () if user is None else user.roles
-        if ADMIN_ROLE in roles:
-            return ADMIN_VERDICTS
-        rules = self.users.rules_about(identity.name, roles, identity.namespace)
-        return Verdicts.of([*rules, *identity.rules], client_id, identity.name)
+            return None
+        return identity.roles if user is None else (*user.roles, *identity.roles)
 
 
 class ScramLogin:
@@ -218,15 +268,23 @@ class ScramLogin:
 
 
 class _OpenAccess(Access):
-    """Has no users: nothing is looked up."""
+    """Nothing is looked up: there are no users."""
 
     def __init__(self) -> None:
         clock = SystemClock()
+        self.users = NoUsers()
         self._clock, self._caches, self._attempts = clock, Caches(), Attempts(AuthOptions(), clock)
 
     async def login(self, credentials: Credentials) -> Identity:
         self._attempts.succeeded()
         return Identity(credentials.username or ANONYMOUS, is_admin=True, how="anonymous")
+
+    def login_key(self, text: str, peer: str, is_loopback: bool = False) -> Identity:
+        self._attempts.succeeded()
+        return Identity(ANONYMOUS, is_admin=True, how="anonymous")
+
+    def may(self, user: str, action: AskedAction, topic: str, client_id: str = "") -> Verdict:
+        return Verdict(True, "in development mode everyone may do everything")
 
     def scram(self, peer: str = "", *, is_loopback: bool = False) -> ScramLogin:
         raise NotAuthorised("in development mode there are no users: connect without an authentication method")
@@ -243,6 +301,18 @@ class _OpenAccess(Access):
 
 def _identity_of(user: User) -> Identity:
     return Identity(user.name, user.namespace, ADMIN_ROLE in user.roles)
+
+
+def _presented_key(username: str | None, password: bytes) -> PresentedKey | None:
+    """A key in the password field: without a name, or with that of the key, which no user has."""
+    presented = parse_key(password.decode("ascii", "replace"))
+    return presented if presented is not None and username in (None, "", key_user(presented.id)) else None
+
+
+def _refuse_name_of_key(name: str) -> None:
+    """Whoever vouches for names is not who makes keys: rules about a key are for its holder."""
+    if name.startswith(KEY_USER_PREFIX):
+        raise BadCredentials(f"names that begin with {KEY_USER_PREFIX} are those of API keys")
 
 
 def _tokens(options: AuthOptions) -> Tokens | None:

@@ -9,10 +9,8 @@ from typing import Literal
 from penstock.broker.auth.rules import Rule
 from penstock.queues.names import DEFAULT_NAMESPACE
 
-How = Literal["anonymous", "password", "certificate", "jwt", "scram"]
+How = Literal["anonymous", "password", "certificate", "jwt", "scram", "api-key"]
 ANONYMOUS = "anonymous"
-ADMIN_ROLE = "admin"
-"""who has it may do everything"""
 
 Certificate = Mapping[str, object]
 """as `ssl.SSLSocket.getpeercert()` gives it"""
@@ -46,3 +44,5 @@ class Identity:
     """wall time at which the login ends; the permissions end by themselves, the connection should be closed then"""
     rules: tuple[Rule, ...] = ()
     """that came with a token"""
+    roles: tuple[str, ...] = ()
+    """that came with a token, beside those that the user has"""

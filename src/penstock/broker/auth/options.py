@@ -31,6 +31,8 @@ class JwtOptions:
     """`aud` must be or contain this; without it a token with an audience is refused"""
     leeway_s: float = 10.0
     """how far the clocks of issuer and broker may differ"""
+    roles_claim: str | None = None
+    """the claim with a list of roles; without it a token has none, whatever its issuer calls `admin` for others"""
 
 
 @dataclass(frozen=True, slots=True)

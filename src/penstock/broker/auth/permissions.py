@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 from weakref import WeakSet
@@ -10,6 +10,7 @@ from weakref import WeakSet
 from penstock.broker.auth import addresses
 from penstock.broker.auth.addresses import Wanted
 from penstock.broker.auth.patterns import TopicSet, fill_allowing, fill_denying, has_placeholder, pattern_set
+from penstock.broker.auth.roles import ADMIN_ROLE, READ_ONLY_ROLE
 from penstock.broker.auth.rules import Action, Effect, Rule
 from penstock.core.ports import Clock
 
@@ -28,21 +29,23 @@ class Verdicts:
     """The rules about one client, its names filled in. A deny always wins; what nothing allows is denied."""
 
     is_admin: bool = False
+    may_read: bool = False
+    """look at what is shown of the broker, and browse queues that no rule denies"""
     allowed: dict[Action, tuple[TopicSet, ...]] = field(default_factory=dict)
     denied: dict[Action, tuple[TopicSet, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rules: Iterable[Rule], client_id: str, user: str) -> Verdicts:
+    def of(cls, rules: Iterable[Rule], client_id: str, user: str, *, may_read: bool = False) -> Verdicts:
         allowed: dict[Action, tuple[TopicSet, ...]] = {}
         denied: dict[Action, tuple[TopicSet, ...]] = {}
         for rule in rules:
-            filled = _fill(rule, client_id, user)
+            filled = filled_pattern(rule, client_id, user)
             if filled is not None:
                 side = allowed if rule.effect is Effect.ALLOW else denied
                 for action in Action:
                     if rule.is_about(action):
                         side[action] = (*side.get(action, ()), filled)
-        return cls(False, allowed, denied)
+        return cls(False, may_read, allowed, denied)
 
     def may(self, wanted: Wanted) -> bool:
         if self.is_admin:
@@ -50,18 +53,30 @@ class Verdicts:
         if wanted.action is None:
             return False
         allowed = self.allowed.get(wanted.action, ())
-        denied = self.denied.get(wanted.action, ())
-        return all(
-            topics.is_within(allowed) and not any(topics.overlaps(refused) for refused in denied)
-            for topics in wanted.topics
-        )
+        return all(topics.is_within(allowed) for topics in wanted.topics) and not self._denies(wanted)
+
+    def may_browse(self, wanted: Wanted) -> bool:
+        """`wanted` is what consuming would ask for."""
+        return self.may(wanted) or (self.may_read and not self._denies(wanted))
+
+    def _denies(self, wanted: Wanted) -> bool:
+        denied = () if wanted.action is None else self.denied.get(wanted.action, ())
+        return any(topics.overlaps(refused) for topics in wanted.topics for refused in denied)
 
 
 NO_VERDICTS = Verdicts()
-ADMIN_VERDICTS = Verdicts(is_admin=True)
+ADMIN_VERDICTS = Verdicts(is_admin=True, may_read=True)
 
 
-def _fill(rule: Rule, client_id: str, user: str) -> TopicSet | None:
+def verdicts_of(roles: Collection[str], rules: Iterable[Rule], client_id: str, user: str) -> Verdicts:
+    """Of who has these roles, by the rules about the user and the roles."""
+    if ADMIN_ROLE in roles:
+        return ADMIN_VERDICTS
+    return Verdicts.of(rules, client_id, user, may_read=READ_ONLY_ROLE in roles)
+
+
+def filled_pattern(rule: Rule, client_id: str, user: str) -> TopicSet | None:
+    """The topics that a rule is about for one client; None if for this one it allows nothing."""
     if not has_placeholder(rule.pattern):
         return pattern_set(rule.pattern)
     fill = fill_allowing if rule.effect is Effect.ALLOW else fill_denying
@@ -81,6 +96,16 @@ class Permissions:
         self._receive: dict[bytes, bool] = {}
         self._consume: dict[str, bool] = {}
         caches.live.add(self)
+
+    @property
+    def is_admin(self) -> bool:
+        """As of now, not as of the login."""
+        return self._now().is_admin
+
+    @property
+    def may_read(self) -> bool:
+        """Look at what is shown of the broker: roles admin and read-only, as of now."""
+        return self._now().may_read
 
     def may_publish(self, topic: bytes) -> bool:
         """Settlements (`$queue/orders/$ack`) are publishes that need the right to consume; where the path is longer
@@ -104,6 +129,11 @@ class Permissions:
             known = self._now().may(addresses.wanted_to_consume(queue))
             self._caches.keep(self._consume, queue, known)
         return known
+
+    def may_browse(self, queue: str) -> bool:
+        """Read messages of a queue and leave them there: who may consume it, and the role read-only unless a rule
+        denies it to consume."""
+        return self._now().may_browse(addresses.wanted_to_consume(queue))
 
     def forget(self) -> None:
         self._verdicts = None
@@ -132,6 +162,17 @@ class PassingPermissions(Permissions):
         super().__init__(caches, find)
         self._clock, self._expires_ms = clock, expires_ms
 
+    @property
+    def is_admin(self) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().is_admin
+
+    @property
+    def may_read(self) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_read
+
+    def may_browse(self, queue: str) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_browse(queue)
+
     def may_publish(self, topic: bytes) -> bool:
         return self._clock.now_ms() < self._expires_ms and super().may_publish(topic)
 
@@ -149,6 +190,17 @@ class AllPermissions(Permissions):
     """Of development mode."""
 
     __slots__ = ()
+
+    @property
+    def is_admin(self) -> bool:
+        return True
+
+    @property
+    def may_read(self) -> bool:
+        return True
+
+    def may_browse(self, queue: str) -> bool:
+        return True
 
     def may_publish(self, topic: bytes) -> bool:
         return True

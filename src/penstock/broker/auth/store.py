@@ -1,4 +1,4 @@
-"""Users and rules, as records in one compacted log. The newest of a key is the truth."""
+"""Users, API keys and rules, as records in one compacted log. The newest of a key is the truth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.queues.names import DEFAULT_NAMESPACE
 
 NAME: LogName = log_name("@auth")
 _SETTINGS = LogSettings(segment_bytes=4 << 20, compaction=Compaction(lag_s=60.0, tombstone_s=3600.0))
-_USER, _RULE, _SECRET = "user:", "rule:", "secret:"
+_USER, _RULE, _SECRET, _API_KEY = "user:", "rule:", "secret:", "key:"
 
 
 class User(msgspec.Struct, frozen=True):
@@ -43,14 +43,35 @@ class User(msgspec.Struct, frozen=True):
         return f"User({self.name!r}, roles={self.roles!r}, namespace={self.namespace!r})"
 
 
+class ApiKey(msgspec.Struct, frozen=True):
+    """A login by itself, with roles of its own. `hash` is the SHA-256 of its secret."""
+
+    id: str
+    hash: bytes
+    roles: tuple[str, ...] = ()
+    namespace: str = DEFAULT_NAMESPACE
+    description: str = ""
+    created_ms: int = 0
+    expires_ms: int | None = None
+
+    def __repr__(self) -> str:
+        """Without the hash: it is of no use to who reads a log."""
+        return f"ApiKey({self.id!r}, roles={self.roles!r}, namespace={self.namespace!r})"
+
+
 class Secret(msgspec.Struct, frozen=True):
     """From which salts of users are made that are not there."""
 
     value: bytes
 
 
-Record = User | Rule | Secret
-_KINDS: dict[str, type[User] | type[Rule] | type[Secret]] = {"user": User, "rule": Rule, "secret": Secret}
+Record = User | ApiKey | Rule | Secret
+_KINDS: dict[str, type[User] | type[ApiKey] | type[Rule] | type[Secret]] = {
+    "user": User,
+    "key": ApiKey,
+    "rule": Rule,
+    "secret": Secret,
+}
 
 
 @dataclass(slots=True)
@@ -58,16 +79,21 @@ class Stored:
     """What stands. Rules in the order in which they came."""
 
     users: dict[str, User] = field(default_factory=dict)
+    keys: dict[str, ApiKey] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)
     secret: Secret | None = None
 
     def apply(self, key: str, record: Record | None) -> None:
         if key.startswith(_USER):
             self.users.pop(key.removeprefix(_USER), None)
+        elif key.startswith(_API_KEY):
+            self.keys.pop(key.removeprefix(_API_KEY), None)
         elif record is None:
             self.rules.pop(key, None)
         if isinstance(record, User):
             self.users[record.name] = record
+        elif isinstance(record, ApiKey):
+            self.keys[record.id] = record
         elif isinstance(record, Rule):
             self.rules[key] = record
         elif isinstance(record, Secret):
@@ -87,6 +113,8 @@ def key_of(record: Record) -> str:
     """The same rule twice is one rule."""
     if isinstance(record, User):
         return _USER + record.name
+    if isinstance(record, ApiKey):
+        return _API_KEY + record.id
     return _RULE + msgspec.json.encode(record).decode() if isinstance(record, Rule) else _SECRET
 
 

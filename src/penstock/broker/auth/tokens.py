@@ -23,6 +23,7 @@ _TOKEN = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _BEGINNING = b"ey"
 _MAX_TOKEN_BYTES = 16 << 10
 _MAX_RULES = 100
+_MAX_ROLES = 100
 _MIN_SECRET_BYTES = 32
 _MIN_RSA_BITS = 2048
 
@@ -36,6 +37,7 @@ class Claimed(NamedTuple):
     namespace: str | None
     expires_ms: int
     rules: tuple[Rule, ...]
+    roles: tuple[str, ...]
 
 
 class Tokens:
@@ -88,7 +90,16 @@ class Tokens:
         namespace = _namespace(claims.get("namespace"))
         expires_ms = int((expiry + self._options.leeway_s) * 1000)
         rules = tuple(map(_rule, _written_rules(claims.get("acl"))))
-        return Claimed(user, namespace, expires_ms, rules)
+        return Claimed(user, namespace, expires_ms, rules, self._roles(claims))
+
+    def _roles(self, claims: Mapping[str, object]) -> tuple[str, ...]:
+        name = self._options.roles_claim
+        written = None if name is None else claims.get(name)
+        if written is None:
+            return ()
+        if not isinstance(written, list) or len(written) > _MAX_ROLES:
+            raise InvalidArgument(f"its {name} is not a list of at most {_MAX_ROLES} roles")
+        return tuple(map(_role, written))
 
 
 def _namespace(claim: object) -> str | None:
@@ -98,6 +109,13 @@ def _namespace(claim: object) -> str | None:
         raise InvalidArgument("its namespace is not text")
     check_namespace(claim)
     return claim
+
+
+def _role(written: object) -> str:
+    if not isinstance(written, str):
+        raise InvalidArgument("a role in it is not text")
+    check_name(written)
+    return written
 
 
 def _written_rules(claim: object) -> list[object]:

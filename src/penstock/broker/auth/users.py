@@ -1,4 +1,4 @@
-"""Users and rules as the broker has them: those of the directory, which change, and those of the configuration."""
+"""Users, API keys and rules as the broker has them: of the directory, which change, and of the configuration."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from penstock.broker.auth.identity import ADMIN_ROLE, ANONYMOUS
+from penstock.broker.auth.identity import ANONYMOUS
+from penstock.broker.auth.keys import KEY_USER_PREFIX, NoSuchKey, key_user, new_key
 from penstock.broker.auth.options import SCRAM_ITERATIONS, ConfiguredUser
 from penstock.broker.auth.passwords import Passwords, random_password
-from penstock.broker.auth.rules import Rule, RuleBook, check_name
+from penstock.broker.auth.roles import ADMIN_ROLE, book_of
+from penstock.broker.auth.rules import Rule, check_name
 from penstock.broker.auth.scram import ScramKeys, prepared, pretended_keys, scram_keys
-from penstock.broker.auth.store import Record, Secret, Store, Stored, User, key_of
+from penstock.broker.auth.store import ApiKey, Record, Secret, Store, Stored, User, key_of
+from penstock.core.clock import SystemClock
 from penstock.core.errors import InvalidArgument, NoSuchUser, UserExists
 from penstock.core.ports import Clock
 from penstock.log.shard import Shard
@@ -36,7 +39,7 @@ class Users:
         self._secret, self._scram_iterations = stored.secret.value, scram_iterations
         self._configured: dict[str, User] = {}
         self._configured_rules: tuple[Rule, ...] = ()
-        self._book = RuleBook()
+        self._book = book_of(())
         self._turn = asyncio.Lock()
         self.changed: Callable[[], None] = lambda: None
         """called after users or rules have changed"""
@@ -70,11 +73,20 @@ class Users:
         found = {**self._stored.users, **self._configured}
         return [found[name] for name in sorted(found)]
 
+    def find_key(self, key_id: str) -> ApiKey | None:
+        """Expired ones are there until they are removed."""
+        return self._stored.keys.get(key_id)
+
+    def keys(self) -> list[ApiKey]:
+        """The oldest first."""
+        return sorted(self._stored.keys.values(), key=lambda key: (key.created_ms, key.id))
+
     @property
     def rules(self) -> list[Rule]:
         return [*self._stored.rules.values(), *self._configured_rules]
 
     def rules_about(self, user: str, roles: Iterable[str], namespace: str) -> list[Rule]:
+        """With those that built-in roles stand for."""
         return self._book.about(user, roles, namespace)
 
     def scram_keys(self, name: str) -> ScramKeys:
@@ -125,8 +137,37 @@ class Users:
 
         def decide() -> Changes:
             user = self._own(name)
-            gone.update((key, rule) for key, rule in self._stored.rules.items() if rule.user == name)
+            gone.update(self._rules_of(name))
             return {key_of(user): None, **dict.fromkeys(gone)}
+
+        await self._change(decide)
+        return list(gone.values())
+
+    async def add_key(
+        self,
+        roles: Iterable[str] = (),
+        namespace: str = DEFAULT_NAMESPACE,
+        description: str = "",
+        *,
+        expires_ms: int | None = None,
+    ) -> tuple[ApiKey, str]:
+        """And its text, which is to be had this once: only a hash of its secret is kept. Without roles it may do what
+        rules about `key:<id>` or about everyone allow. InvalidArgument."""
+        check_namespace(namespace)
+        key, text = new_key(_roles(roles), namespace, description, self._clock.now_ms(), expires_ms)
+        await self._change(lambda: {key_of(key): key})
+        return key, text
+
+    async def remove_key(self, key_id: str) -> list[Rule]:
+        """Whoever is logged in with it may do nothing from now on. The rules about it go too, and are returned.
+        NoSuchKey."""
+        gone: dict[str, Rule] = {}
+
+        def decide() -> Changes:
+            if (key := self.find_key(key_id)) is None:
+                raise NoSuchKey(key_id)
+            gone.update(self._rules_of(key_user(key_id)))
+            return {key_of(key): None, **dict.fromkeys(gone)}
 
         await self._change(decide)
         return list(gone.values())
@@ -148,6 +189,9 @@ class Users:
         password = random_password()
         await self.add(FIRST_USER, password.encode(), [ADMIN_ROLE])
         return password
+
+    def _rules_of(self, user: str) -> dict[str, Rule]:
+        return {key: rule for key, rule in self._stored.rules.items() if rule.user == user}
 
     def _own(self, name: str) -> User:
         """InvalidArgument for one of the configuration."""
@@ -188,12 +232,41 @@ class Users:
             return True
 
     def _rebuild(self) -> None:
-        self._book = RuleBook.of(self.rules)
+        self._book = book_of(self.rules)
         self.changed()
+
+
+class NoUsers(Users):
+    """Of development mode: there are none, and none are made."""
+
+    def __init__(self) -> None:
+        self._stored, self._configured, self._configured_rules = Stored(), {}, ()
+        self._clock, self._book = SystemClock(), book_of(())
+        self.changed = lambda: None
+
+    async def bootstrap(self) -> None:
+        """Nobody needs to log in."""
+
+    async def _hashed(self, name: str, password: bytes, with_scram: bool) -> tuple[str, ScramKeys | None]:
+        raise _nothing_is_kept()
+
+    async def _change(self, decide: Callable[[], Changes]) -> bool:
+        if decide():
+            raise _nothing_is_kept()
+        return False
+
+
+def _nothing_is_kept() -> InvalidArgument:
+    return InvalidArgument(
+        "in development mode everyone may do everything, and no users, keys or rules are kept: "
+        "turn auth.development_mode off and start the server again"
+    )
 
 
 def check_user_name(name: str) -> None:
     check_name(name)
+    if name.startswith(KEY_USER_PREFIX):
+        raise InvalidArgument(f"{name!r}: names that begin with {KEY_USER_PREFIX} are those of API keys")
     if name == ANONYMOUS:
         raise InvalidArgument(f"{ANONYMOUS!r} is who logs in without a name: take another name")
 

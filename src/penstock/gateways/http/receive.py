@@ -116,7 +116,7 @@ ROUTES = (
         "Messages",
         "Receive messages of a group",
         "Waits for the first up to `wait`. Each message has a receipt to settle it with; one that is not settled "
-        "within `visibility` comes again. With Accept: application/octet-stream and max 1 the answer is the value itself.",
+        "within `visibility` comes again. With Accept: application/octet-stream and max 1 the answer is the value.",
         body=ReceiveBody,
         answers={200: Received, 204: None},
         answer_types=("application/json", "application/octet-stream"),

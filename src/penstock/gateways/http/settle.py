@@ -20,7 +20,7 @@ from penstock.gateways.http.routes import API, Handler, Route
 _MOST = 10_000
 _LONGEST_S = 12 * 3600.0
 
-Settle = Callable[[Place, array[int], array[int]], Awaitable[Settled]]
+Settle = Callable[[Place, "array[int]", "array[int]"], Awaitable[Settled]]
 """offsets, and which delivery of each is meant"""
 
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from penstock.gateways.http import health, publish, receive, settle
+from penstock.gateways.http import dead_letters, groups, health, publish, queues, receive, settle
 from penstock.gateways.http.routes import Route
 
-ROUTES: tuple[Route, ...] = (*publish.ROUTES, *receive.ROUTES, *settle.ROUTES, *health.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *publish.ROUTES,
+    *receive.ROUTES,
+    *settle.ROUTES,
+    *queues.ROUTES,
+    *groups.ROUTES,
+    *dead_letters.ROUTES,
+    *health.ROUTES,
+)

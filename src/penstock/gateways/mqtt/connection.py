@@ -51,6 +51,8 @@ logger = logging.getLogger("penstock.mqtt")
 _KIND = 0xF0
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 _PING_RESPONSE = b"\xd0\x00"
+_DISCONNECT_BYTES = 16
+"""of a packet without its reason string, at the most"""
 
 
 class Connection:
@@ -76,6 +78,8 @@ class Connection:
         """those to the client; the others are in `_aliases`"""
         self.keep_alive_s = 0.0
         self.heard_s = self.opened_s = monotonic()
+        self.received = 0
+        """messages that the client published"""
         self.said_goodbye = False
         """a DISCONNECT that wants no will came"""
         self.rates = gateway.limits.client(facts.is_loopback)
@@ -173,6 +177,7 @@ class Connection:
             self.session.version,
             is_first,
         )
+        self.received += arrived.columns.count
         wait_s = self.rates.messages.spend(arrived.columns.count)
         work = self.publishes.take(arrived)
         return work if not wait_s else _both(work, asyncio.sleep(wait_s))
@@ -242,7 +247,8 @@ class Connection:
     def disconnect(self, reason: ReasonCode, detail: str = "") -> None:
         """Tell the client why, as far as its version can, and close."""
         if self.is_open and self.version is Version.V5:
-            self.send(Disconnect(reason, Properties(reason_string=detail or None)))
+            is_fitting = len(detail.encode()) + _DISCONNECT_BYTES <= self.session.max_packet_bytes
+            self.send(Disconnect(reason, Properties(reason_string=detail if detail and is_fitting else None)))
         self.close()
 
     def fail(self, error: PacketError) -> None:

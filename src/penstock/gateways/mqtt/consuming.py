@@ -39,7 +39,7 @@ class QueueConsumer:
         settles_by_answer: bool,
         ends_group: bool = False,
     ) -> None:
-        self._connection, self._group, self._qos = connection, group, qos
+        self._connection, self._group, self.qos = connection, group, qos
         self._settles_by_answer, self._ends_group = settles_by_answer, ends_group
         broker = connection.gateway.broker
         self.member = broker.join(group, prefetch)
@@ -77,7 +77,7 @@ class QueueConsumer:
     async def _has_room(self) -> int:
         """How many the client may be sent now; waits until that is at least one."""
         sender = self._connection.sender
-        while (room := sender.room if self._qos else (0 if sender.is_behind else _ANY_NUMBER)) <= 0:
+        while (room := sender.room if self.qos else (0 if sender.is_behind else _ANY_NUMBER)) <= 0:
             self._room.clear()
             await self._room.wait()
         return room
@@ -91,7 +91,7 @@ class QueueConsumer:
 
     def _send(self, delivery: Delivery) -> None:
         """There must be room."""
-        packets, oversized = self._packets.encode(delivery, self._qos, self._connection.gateway.broker.now())
+        packets, oversized = self._packets.encode(delivery, self.qos, self._connection.gateway.broker.now())
         batch, limit_bytes = self.queue.settings.performance.batch_size, self._connection.outbox.limit_bytes
         self._at_once = max(1, min(batch, limit_bytes * len(delivery) // (len(packets.data) + 1)))
         places: Sequence[int] = range(len(delivery))
@@ -100,7 +100,7 @@ class QueueConsumer:
             gone = set(oversized)
             if not (places := [place for place in places if place not in gone]):
                 return
-        if not self._qos:
+        if not self.qos:
             self._connection.outbox.write(packets.data)
             self._connection.sender.sent += len(packets)
             self._ack(delivery, *_named(delivery, places))

@@ -18,8 +18,10 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.admin import Admin
 from penstock.gateways.mqtt.arrival import Arrivals
+from penstock.gateways.mqtt.bus import MqttBus
 from penstock.gateways.mqtt.complaints import Complaints
 from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.directory import MqttDirectory
 from penstock.gateways.mqtt.fanout import FanOut
 from penstock.gateways.mqtt.intake import Intake
 from penstock.gateways.mqtt.options import MqttOptions
@@ -70,10 +72,12 @@ class MqttGateway:
         self.fanout = FanOut(options.shared_strategy, broker.now)
         self._routers: dict[str, Router] = {"default": Router()}
         self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
+        self.bus = MqttBus(self.intake, options)
         self.settlements = Settlements(broker)
         self.admin = Admin(broker)
         self.publisher = broker.publisher()
         self.registry = Registry(self)
+        self.directory = MqttDirectory(self)
         self.system = SystemTopics(self)
         self.retained_messages = RetainedMessages(retained)
         self._complaints = Complaints(self.loop.time)

@@ -6,7 +6,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
+from typing import NamedTuple
 
 from penstock.broker.broker import Broker
 from penstock.broker.publisher import Publisher
@@ -29,6 +30,7 @@ from penstock.log.engine import Done
 from penstock.log.shard import Part
 
 _RETAIN = 0x01
+_NOBODY = frozenset[int]()
 REASONS = {
     ErrorCode.QUEUE_FULL: ReasonCode.QUOTA_EXCEEDED,
     ErrorCode.DISK_LOW: ReasonCode.QUOTA_EXCEEDED,
@@ -55,6 +57,14 @@ class Publication:
     """packet identifiers of QoS 2 that go into the frame"""
     parts: Sequence[Part] = ()
     """what else goes into it"""
+
+
+class Reach(NamedTuple):
+    """Whom a publish got to."""
+
+    plan: Plan
+    topics: frozenset[int]
+    """numbers of those that feed a queue, or that somebody without a session listens to"""
 
 
 class Intake:
@@ -95,11 +105,17 @@ class Intake:
             if not is_taken:
                 self._finish(accepted, has_retained)
                 return False
-        self._fanout.push(arrived, plan)
-        self.received += arrived.columns.count
+        self._push(publication, plan)
         if not (wanted or parts):
             done(None)
         return True
+
+    def _push(self, publication: Publication, plan: Plan) -> frozenset[int]:
+        """To those who are connected. The numbers of topics that others listen to."""
+        arrived, taps = publication.arrived, self._broker.taps
+        self._fanout.push(arrived, plan)
+        self.received += arrived.columns.count
+        return taps.push(publication.namespace, arrived.columns, arrived.topics) if taps.count else _NOBODY
 
     def _finish(
         self,
@@ -161,7 +177,7 @@ class Intake:
 
     # With waiting
 
-    async def publish(self, publication: Publication) -> None:
+    async def publish(self, publication: Publication) -> Reach:
         """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept."""
         arrived, namespace = publication.arrived, publication.namespace
         topics_of: dict[Queue, list[int]] = {}
@@ -169,7 +185,8 @@ class Intake:
             for queue in await self._broker.publishing.targets(topic, namespace):
                 topics_of.setdefault(queue, []).append(number)
         wanted = [(queue, _rows(arrived.columns, numbers)) for queue, numbers in topics_of.items()]
-        await self._publish_into(publication, wanted)
+        reach = await self._publish_into(publication, wanted)
+        return reach._replace(topics=reach.topics.union(chain.from_iterable(topics_of.values())))
 
     async def publish_directed(self, publication: Publication) -> None:
         """A single message that says more than its topic. Each queue takes it on its own, after all were asked whether
@@ -186,7 +203,7 @@ class Intake:
                 await publishing.put(queue, arrived.columns, publication.publisher, partition, producer)
         await self._publish_into(publication, [])
 
-    async def _publish_into(self, publication: Publication, wanted: Sequence[tuple[Queue, Columns]]) -> None:
+    async def _publish_into(self, publication: Publication, wanted: Sequence[tuple[Queue, Columns]]) -> Reach:
         arrived = publication.arrived
         has_retained = any(head & _RETAIN for head in set(arrived.heads))
         space = await self._retained.space(publication.namespace) if has_retained else None
@@ -198,8 +215,7 @@ class Intake:
                 await self._broker.publishing.publish_into(wanted, publication.publisher, parts)
         finally:
             self._finish(accepted, has_retained)
-        self._fanout.push(arrived, plan)
-        self.received += arrived.columns.count
+        return Reach(plan, self._push(publication, plan))
 
     async def redistribute(self, unfinished: Sequence[Unfinished]) -> None:
         """Messages of shared subscriptions that a member did not get: to other members, while there are any."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCRAM = "SCRAM-SHA-256"
 NEVER_S = 0xFFFFFFFF
 _MAX_CLIENT_ID_BYTES = 1024
-_KEEP_ALIVE_GRACE = 1.5
+KEEP_ALIVE_GRACE = 1.5
 _REFUSALS = {
     ErrorCode.BAD_CREDENTIALS: ReasonCode.BAD_USER_NAME_OR_PASSWORD,
     ErrorCode.NOT_AUTHORISED: ReasonCode.NOT_AUTHORIZED,
@@ -186,14 +186,14 @@ class Login:
         wanted, limit = packet.keep_alive_s, self._connection.gateway.options.max_keep_alive_s
         if limit is not None and (not wanted or wanted > limit) and packet.version is Version.V5:
             wanted = limit
-        self._connection.keep_alive_s = wanted * _KEEP_ALIVE_GRACE
+        self._connection.keep_alive_s = wanted * KEEP_ALIVE_GRACE
 
     def _agreed(self, packet: Connect, client_id: str, expiry_s: int, said: bytes | None) -> Properties:
         if packet.version is Version.V3_1_1:
             return Properties()
         options = self._connection.gateway.options
         asked_expiry = packet.properties.session_expiry_interval_s or 0
-        keep_alive_s = int(self._connection.keep_alive_s / _KEEP_ALIVE_GRACE)
+        keep_alive_s = int(self._connection.keep_alive_s / KEEP_ALIVE_GRACE)
         return Properties(
             session_expiry_interval_s=expiry_s if expiry_s != asked_expiry else None,
             assigned_client_identifier=client_id if not packet.client_id else None,

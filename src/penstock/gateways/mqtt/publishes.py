@@ -233,5 +233,12 @@ class Publishes:
         return refused
 
 
+def is_reserved(topic: bytes) -> bool:
+    """Whether nobody's message can have it: it is the broker's own, or asks the broker for something."""
+    return topic.startswith((*_MINE, b"$admin/")) or (
+        topic.startswith((b"$queue/", b"$dlq/")) and _settlement_in(topic)
+    )
+
+
 def _settlement_in(topic: bytes) -> bool:
     return topic.rpartition(b"/")[2] in (b"$ack", b"$nack", b"$reject")

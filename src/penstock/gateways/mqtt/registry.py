@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,13 @@ class Registry:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __iter__(self) -> Iterator[Session]:
+        """Those that there are now."""
+        return iter(list(self._sessions.values()))
+
+    def find(self, namespace: str, client_id: str) -> Session | None:
+        return self._sessions.get((namespace, client_id))
+
     def restore(self) -> None:
         """Sessions of before: they go on collecting."""
         for stored in self._gateway.sessions:
@@ -74,7 +81,7 @@ class Registry:
             existing = self._sessions.get(key)
             if existing is not None:
                 self._refuse_stranger(existing, identity, packet.version)
-                await self._put_out(existing)
+                await self._put_out(existing, ReasonCode.SESSION_TAKEN_OVER, "another client came with this client id")
                 existing = self._sessions.get(key)
             expiry_s = self._expiry(packet)
             if existing is not None and self._is_over(existing):
@@ -116,12 +123,21 @@ class Registry:
                 "the client id belongs to another user", ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, version
             )
 
-    async def _put_out(self, session: Session) -> None:
+    async def put_out(self, namespace: str, client_id: str, reason: ReasonCode, detail: str) -> bool:
+        """By an operator; False if the client is not connected. When it returns, its session knows that it is gone."""
+        key = namespace, client_id
+        async with self._turn(key):
+            session = self._sessions.get(key)
+            return session is not None and await self._put_out(session, reason, detail)
+
+    async def _put_out(self, session: Session, reason: ReasonCode, detail: str) -> bool:
         old = session.connection
-        if old is not None:
-            old.disconnect(ReasonCode.SESSION_TAKEN_OVER, "another client came with this client id")
-            old.deliveries.close()
-            await self._disconnect(session, old)
+        if old is None:
+            return False
+        old.disconnect(reason, detail)
+        old.deliveries.close()
+        await self._disconnect(session, old)
+        return True
 
     async def _go_on(
         self, session: Session, stored: StoredSession, packet: Connect, identity: Identity, expiry_s: int

@@ -51,8 +51,11 @@ class SystemTopics:
         topics = [topic for topic, _ in said]
         router = self._gateway.router(namespace)
         routes = [router.route(topic) for topic in topics]
-        if all(route.is_empty for route in routes):
+        taps = self._gateway.broker.taps
+        if not taps.count and all(route.is_empty for route in routes):
             return
         columns = Columns.of([value for _, value in said], topics=topics)
         arrived = Arrived(columns, topics, bytes([_HEAD]) * len(said), array("i", bytes(4 * len(said))), False)
         self._gateway.fanout.push(arrived, self._gateway.fanout.plan(arrived, routes, None))
+        if taps.count:
+            taps.push(namespace, columns, topics)

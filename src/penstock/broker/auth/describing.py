@@ -1,0 +1,41 @@
+"""Users and keys as they are shown: without anything that a login could be made from."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.broker.auth.keys import key_user
+from penstock.broker.auth.store import ApiKey, User
+
+
+class UserDescription(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str
+    roles: tuple[str, ...]
+    login: tuple[str, ...]
+    """`password`, `scram`; empty where only a certificate or a token is a login"""
+    created_ms: int
+    changed_ms: int
+
+
+class KeyDescription(msgspec.Struct, frozen=True):
+    id: str
+    user: str
+    """its name in rules"""
+    roles: tuple[str, ...]
+    namespace: str
+    description: str
+    created_ms: int
+    expires_ms: int | None
+
+
+def describe_user(user: User) -> UserDescription:
+    ways = ("password", user.password_hash), ("scram", user.scram)
+    login = tuple(way for way, kept in ways if kept is not None)
+    return UserDescription(user.name, user.namespace, user.roles, login, user.created_ms, user.changed_ms)
+
+
+def describe_key(key: ApiKey) -> KeyDescription:
+    return KeyDescription(
+        key.id, key_user(key.id), key.roles, key.namespace, key.description, key.created_ms, key.expires_ms
+    )

@@ -1,0 +1,63 @@
+"""Clients of every protocol as operators see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+
+
+class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A client that is connected, or whose session waits for it; then what a connection has is None."""
+
+    client_id: str
+    namespace: str
+    user: str
+    protocol: str | None
+    """`mqtt-5` or `mqtt-3.1.1`"""
+    listener: str | None
+    peer: str | None
+    is_connected: bool
+    connected_ms: int | None
+    """since when, wall time"""
+    keep_alive_s: int | None
+    """0 for none"""
+    session_expiry_s: int
+    """after the connection; 4294967295 for never"""
+    subscriptions: int
+    queued: int
+    """messages that wait for it, those of queues aside"""
+    in_flight: int
+    """sent to it and not finished"""
+    received: int
+    """messages that it published through this connection"""
+    sent: int
+    """messages that it was sent through this connection"""
+
+
+class SubscriptionDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """`share` is the name of a shared subscription; `queue` and `group` are those of one to a queue."""
+
+    client_id: str
+    namespace: str
+    filter: str
+    qos: int
+    share: str | None = None
+    queue: str | None = None
+    group: str | None = None
+
+
+class ClientDirectory(Protocol):
+    """Used from the loop; what an iterator gives is as it was when it was asked for."""
+
+    def clients(self) -> Iterator[ClientDescription]: ...
+
+    def client(self, namespace: str, client_id: str) -> ClientDescription | None: ...
+
+    async def disconnect(self, namespace: str, client_id: str, reason: str) -> bool:
+        """Told the reason as far as its protocol can, and cut off; its session stays. False if it is not
+        connected."""
+        ...
+
+    def subscriptions(self) -> Iterator[SubscriptionDescription]: ...

@@ -1,0 +1,191 @@
+"""Dead letters: looked at, sent again, dropped."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.broker.letters import Letter, Selection, dead_letter_queue_of, letters, waiting
+from penstock.broker.queue import Queue
+from penstock.broker.redrive import RedriveOptions, Report, drop, redrive
+from penstock.core.errors import InvalidArgument
+from penstock.gateways.http.bodies import Message
+from penstock.gateways.http.exchange import Exchange, Query
+from penstock.gateways.http.outgoing import message_of
+from penstock.gateways.http.problems import Refusal
+from penstock.gateways.http.queues import require_look
+from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
+from penstock.gateways.http.rights import Right
+from penstock.gateways.http.routes import API, Route
+from penstock.queues.deadletter import Reason
+
+_TAG = "Dead letters"
+_PATH = f"{API}/queues/{{queue}}/dlq"
+_MOST = 1000
+
+
+class DeadLetterQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 100
+    group: str | None = None
+    """only those that this group gave up on"""
+    reason: str | None = None
+
+
+class DeadLetterMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`source` is the id of the message that it was; nothing is known of one that somebody published here."""
+
+    message: Message
+    source: str | None = None
+    group: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+    deliveries: int | None = None
+
+
+class DeadLetterList(msgspec.Struct, frozen=True):
+    queue: str | None
+    """where they are; null before the first one came"""
+    waiting: int
+    items: list[DeadLetterMessage]
+
+
+class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which ones, all that is said must hold; nothing said: all of them."""
+
+    ids: list[str] = []
+    group: str | None = None
+    reason: str | None = None
+    to: str | None = None
+    """another queue than the one they came from"""
+    to_all_groups: bool = False
+    """else only the group that gave up on a message gets it"""
+    rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """letters a second"""
+    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class RetryReport(msgspec.Struct, frozen=True):
+    retried: int
+    left: dict[str, int]
+    """how many could not be sent, by the reason why"""
+    missing: list[str]
+    """ids that were not found"""
+
+
+async def list_letters(exchange: Exchange) -> Reply:
+    require_look(exchange, exchange.queue_name)
+    query = exchange.query(DeadLetterQuery)
+    found = _letters_of(exchange)
+    if found is None:
+        return json_reply(DeadLetterList(None, 0, []))
+    chosen = _selection([], query.group, query.reason)
+    items = [_told(found, letter) async for letter in letters(exchange.ports.broker, found, chosen, query.limit)]
+    return json_reply(DeadLetterList(found.name, waiting(found), items))
+
+
+async def retry_one(exchange: Exchange) -> Reply:
+    report = await _redriven(exchange, Retry(ids=[exchange.parameters["id"]]))
+    if report.missing:
+        raise _not_there(exchange)
+    if report.left:
+        detail = f"the dead letter stays where it is: {', '.join(report.left)}"
+        raise Refusal(409, "not-redriven", detail)
+    return json_reply(report)
+
+
+async def retry_some(exchange: Exchange) -> Reply:
+    return json_reply(await _redriven(exchange, await exchange.read(Retry)))
+
+
+async def drop_one(exchange: Exchange) -> Reply:
+    found = _letters_of(exchange)
+    chosen = _selection([exchange.parameters["id"]], None, None)
+    if found is None or not (await drop(exchange.ports.broker, found, chosen)).done:
+        raise _not_there(exchange)
+    return NO_CONTENT
+
+
+async def _redriven(exchange: Exchange, wanted: Retry) -> RetryReport:
+    broker, found = exchange.ports.broker, _letters_of(exchange)
+    if found is None:
+        return RetryReport(0, {}, list(wanted.ids))
+    options = RedriveOptions(
+        selection=_selection(wanted.ids, wanted.group, wanted.reason),
+        to=None if wanted.to is None else broker.queue(wanted.to, exchange.namespace),
+        is_to_all_groups=wanted.to_all_groups,
+        rate=wanted.rate,
+        limit=wanted.limit,
+    )
+    return _report(await redrive(broker, found, options))
+
+
+def _letters_of(exchange: Exchange) -> Queue | None:
+    return dead_letter_queue_of(exchange.ports.broker, exchange.queue_name, exchange.namespace)
+
+
+def _selection(ids: list[str], group: str | None, reason: str | None) -> Selection:
+    try:
+        reasons = frozenset(() if reason is None else (Reason(reason),))
+    except ValueError:
+        known = ", ".join(each.value for each in Reason)
+        raise InvalidArgument(f"{reason!r} is no reason of a dead letter: {known} are") from None
+    return Selection(frozenset(ids), frozenset(() if group is None else (group,)), reasons)
+
+
+def _told(queue: Queue, letter: Letter) -> DeadLetterMessage:
+    row, partition, facts = letter.message.row, letter.message.partition, letter.facts
+    message = message_of(queue.message_id_prefix(partition), queue.name, partition, row)
+    if facts is None:
+        return DeadLetterMessage(message)
+    return DeadLetterMessage(
+        message,
+        source=str(facts.source),
+        group=str(facts.group),
+        reason=facts.reason.value,
+        detail=facts.detail or None,
+        deliveries=facts.delivery_count,
+    )
+
+
+def _report(report: Report) -> RetryReport:
+    return RetryReport(report.done, dict(report.left), sorted(report.missing))
+
+
+def _not_there(exchange: Exchange) -> Refusal:
+    detail = f"no dead letter {exchange.parameters['id']!r} waits there: GET …/dlq lists those that do"
+    return Refusal(404, "not-found", detail)
+
+
+ROUTES = (
+    Route(
+        "GET",
+        _PATH,
+        list_letters,
+        Right.LOGIN,
+        _TAG,
+        "Dead letters of a queue",
+        query=DeadLetterQuery,
+        answers={200: DeadLetterList},
+    ),
+    Route(
+        "POST",
+        f"{_PATH}/retry",
+        retry_some,
+        Right.ADMIN,
+        _TAG,
+        "Send dead letters again",
+        body=Retry,
+        answers={200: RetryReport},
+    ),
+    Route(
+        "POST",
+        f"{_PATH}/{{id}}/retry",
+        retry_one,
+        Right.ADMIN,
+        _TAG,
+        "Send one dead letter again",
+        answers={200: RetryReport},
+    ),
+    Route("DELETE", f"{_PATH}/{{id}}", drop_one, Right.ADMIN, _TAG, "Drop a dead letter", answers={204: None}),
+)

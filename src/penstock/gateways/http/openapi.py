@@ -1,0 +1,172 @@
+"""The description of the API, made from the table of routes."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import get_args
+
+import msgspec
+
+from penstock.gateways.http.problems import Problem
+from penstock.gateways.http.rights import Right
+from penstock.gateways.http.routes import WEBSOCKET, Route
+from penstock.version import VERSION
+
+Json = dict[str, object]
+
+_PARAMETERS = {
+    "queue": "The queue's name, percent-encoded (`shop%2Forders`), or as `$queue$shop$orders`; `$dlq$orders` are the "
+    "dead letters of orders.",
+    "group": "The consumer group's name.",
+    "id": "The id, as lists have it.",
+    "topic": "The topic, percent-encoded.",
+    "name": "The name, percent-encoded.",
+}
+_SECURITY: Json = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A JSON Web Token or an API key"},
+    "basic": {"type": "http", "scheme": "basic"},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+_SAID = {
+    Right.PUBLIC: "Needs no login.",
+    Right.LOGIN: "Asks the rules about the queue or topic.",
+    Right.READ: "Needs the role read-only or admin.",
+    Right.ADMIN: "Needs the role admin.",
+}
+
+
+def document(routes: Sequence[Route]) -> Json:
+    """OpenAPI 3.1. WebSockets, for which it has no words, are listed in its description."""
+    spoken = [route for route in routes if route.method != WEBSOCKET]
+    schemas = _Schemas(spoken)
+    paths: dict[str, Json] = {}
+    for route in spoken:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Penstock", "version": VERSION, "description": _introduction(routes)},
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in spoken)],
+        "paths": paths,
+        "components": {"schemas": schemas.components, "securitySchemes": _SECURITY},
+        "security": [{name: []} for name in _SECURITY],
+    }
+
+
+class _Schemas:
+    """The JSON schemas of everything that routes take and give, by the kind they describe."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        kinds: dict[object, None] = {Problem: None}
+        for route in routes:
+            for kind in (route.body, *route.answers.values()):
+                kinds.update(dict.fromkeys(_alternatives(kind)))
+        schemas, components = msgspec.json.schema_components(
+            list(kinds), schema_hook=_anything, ref_template="#/components/schemas/{name}"
+        )
+        self._by_kind = dict(zip(kinds, schemas, strict=True))
+        self.components: Json = dict(components)
+
+    def of(self, kind: object) -> Json:
+        schemas = [dict(self._by_kind[each]) for each in _alternatives(kind)]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _anything(kind: type) -> Json:
+    """Of `object`."""
+    return {}
+
+
+def _alternatives(kind: object) -> list[object]:
+    if kind is None:
+        return []
+    return list(get_args(kind)) if isinstance(kind, types.UnionType) else [kind]
+
+
+def _operation(route: Route, schemas: _Schemas) -> Json:
+    operation: Json = {
+        "operationId": _operation_id(route),
+        "tags": [route.tag],
+        "summary": route.summary,
+        "description": " ".join(filter(None, (route.description, _SAID[route.right]))),
+        "responses": _responses(route, schemas),
+    }
+    if parameters := [*_path_parameters(route), *_query_parameters(route)]:
+        operation["parameters"] = parameters
+    if route.body is not None:
+        operation["requestBody"] = _request_body(route, schemas)
+    if route.right is Right.PUBLIC:
+        operation["security"] = []
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    parts = re.findall(r"[a-z0-9_]+", route.path.removeprefix("/api/v1").replace(".", "_"))
+    return "_".join([route.method.lower(), *parts])
+
+
+def _path_parameters(route: Route) -> list[Json]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": _PARAMETERS.get(name, ""),
+            "schema": {"type": "string", "minLength": 1},
+        }
+        for name in route.parameters
+    ]
+
+
+def _query_parameters(route: Route) -> list[Json]:
+    if route.query is None:
+        return []
+    components = msgspec.json.schema_components([route.query], ref_template="#/$defs/{name}")[1]
+    described = components[route.query.__name__]
+    required = described.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": _inlined(field, components)}
+        for name, field in described["properties"].items()
+    ]
+
+
+def _inlined(schema: object, components: Mapping[str, object]) -> object:
+    """Parameters of a query are plain: what they refer to is written out."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return _inlined(components[str(schema["$ref"]).rpartition("/")[2]], components)
+        return {name: _inlined(value, components) for name, value in schema.items()}
+    return [_inlined(value, components) for value in schema] if isinstance(schema, list) else schema
+
+
+def _request_body(route: Route, schemas: _Schemas) -> Json:
+    content = {
+        kind: {"schema": schemas.of(route.body) if kind == "application/json" else {"type": "string"}}
+        for kind in route.body_types
+    }
+    return {"required": True, "content": content}
+
+
+def _responses(route: Route, schemas: _Schemas) -> Json:
+    responses: Json = {}
+    for status, kind in route.answers.items():
+        content: Json = {}
+        if kind is not None:
+            content["application/json"] = {"schema": schemas.of(kind)}
+        if status == 200:
+            others = [each for each in route.answer_types if each != "application/json"]
+            content.update({each: {"schema": {"type": "string"}} for each in others})
+        responses[str(status)] = {"description": HTTPStatus(status).phrase, **({"content": content} if content else {})}
+    problem = {"application/problem+json": {"schema": schemas.of(Problem)}}
+    responses["default"] = {"description": "What went wrong, and what to do", "content": problem}
+    return responses
+
+
+def _introduction(routes: Iterable[Route]) -> str:
+    sockets = [
+        f"- `{route.path}`: {route.summary}. {route.description}" for route in routes if route.method == WEBSOCKET
+    ]
+    text = "Publish, receive, settle, browse and administer. Errors are problem documents (RFC 9457) with stable codes."
+    return text + ("\n\nWebSockets:\n" + "\n".join(sockets) if sockets else "")
