@@ -1,7 +1,8 @@
 """Penstock: a durable message broker for Python teams.
 
-`penstock.open()` and `penstock.open_async()` are the broker inside a process, `penstock.MqttClient` and
-`penstock.AsyncMqttClient` talk to a server; what they need is imported when they are first asked for."""
+`penstock.open()` and `penstock.open_async()` are the broker inside a process; `penstock.Client` and
+`penstock.aio.Client` talk to a server over HTTP, `penstock.MqttClient` and `penstock.AsyncMqttClient` over MQTT. What
+they need is imported when they are first asked for."""
 
 import sys
 from importlib import import_module
@@ -12,6 +13,7 @@ from penstock.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from penstock.broker.broker import BrokerOptions
+    from penstock.client.http.client import Client
     from penstock.client.mqtt.async_client import AsyncMqttClient
     from penstock.client.mqtt.client import MqttClient
     from penstock.client.mqtt.options import MqttOptions
@@ -32,6 +34,7 @@ __all__ = [
     "AsyncMessage",
     "AsyncMqttClient",
     "BrokerOptions",
+    "Client",
     "Columns",
     "Consumer",
     "Database",
@@ -54,6 +57,7 @@ _HOME = {
     "AsyncDatabase": "embedded.async_database",
     "AsyncMessage": "embedded.message",
     "BrokerOptions": "broker.broker",
+    "Client": "client.http.client",
     "Columns": "log.columns",
     "Consumer": "embedded.consumer",
     "Database": "embedded.database",

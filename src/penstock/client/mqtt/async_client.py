@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from penstock.client.backoff import backoff_s
 from penstock.client.errors import ConnectionLost
 from penstock.client.mqtt.connection import Connection, open_connection
 from penstock.client.mqtt.errors import MqttRefused
 from penstock.client.mqtt.message import Message
-from penstock.client.mqtt.options import MqttOptions, Reconnect
+from penstock.client.mqtt.options import MqttOptions
 from penstock.client.mqtt.outbox import Parcel, parcel_of
 from penstock.client.mqtt.session import Session
 from penstock.client.mqtt.settling import Verdict, settlement
@@ -271,7 +271,7 @@ class AsyncMqttClient:
             self._ended is None and policy is not None and _is_passing(lost) and self._attempts != policy.max_attempts
         ):
             logger.warning("connection lost server=%s reason=%s attempt=%d", self.options, lost, self._attempts)
-            await asyncio.sleep(_delay_s(policy, self._attempts))
+            await asyncio.sleep(backoff_s(policy.first_delay_s, policy.longest_delay_s, self._attempts))
             self._attempts += 1
             try:
                 connection = await open_connection(self.options, self._session.connect_packet(is_again=True))
@@ -296,11 +296,6 @@ class AsyncMqttClient:
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _delay_s(policy: Reconnect, attempt: int) -> float:
-    longest = min(policy.longest_delay_s, policy.first_delay_s * 2 ** min(attempt, 60))
-    return random.uniform(longest / 2, longest)
 
 
 def _is_passing(lost: PenstockError) -> bool:
