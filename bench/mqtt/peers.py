@@ -55,7 +55,8 @@ def start_penstock(directory: Path) -> Broker:
     ready, config = directory / "ready.json", directory / "penstock.yaml"
     config.write_text(_PENSTOCK)
     command = [_console_script(), "serve", "--dev", "-c", str(config), "--data", str(directory / "data")]
-    command += ["--set", "listeners.mqtt.port=0", "--set", "listeners.mqtt_ws=null", "--ready-file", str(ready)]
+    command += ["--set", "listeners.mqtt.port=0", "--set", "listeners.mqtt_ws=null"]
+    command += ["--set", "listeners.http=null", "--ready-file", str(ready)]
     server = Server("Penstock", command, directory)
     server.wait(ready.exists)
     listener = json.loads(ready.read_text())["listeners"]["mqtt"]

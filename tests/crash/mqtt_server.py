@@ -23,7 +23,7 @@ SNAPSHOT_RECORDS, UPKEEP_MS, KEEP_UP_S = 100, 150, 0.1
 SEGMENT_BYTES = 64 << 10
 CONFIGURATION = """
 auth: {development_mode: true}
-listeners: {mqtt_ws: null}
+listeners: {mqtt_ws: null, http: null}
 mqtt: {max_queued_messages: 1000000, max_queued_size: 1GiB, sys_interval: none}
 log: {level: info}
 storage:

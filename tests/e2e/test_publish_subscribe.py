@@ -178,7 +178,7 @@ async def work(options: MqttOptions) -> None:
 
 @pytest.mark.parametrize("path", [None, "/mqtt"], ids=["tcp", "websocket"])
 def test_a_program_settles_what_it_consumes(tmp_path: Path, path: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = ["listeners.mqtt.port=0", "listeners.mqtt_ws.port=0"]
+    settings = ["listeners.mqtt.port=0", "listeners.mqtt_ws.port=0", "listeners.http=null"]
     monkeypatch.setattr(servers, "_penstock_settings", lambda *_arguments: settings)
     with servers.penstock(tmp_path):
         listeners = json.loads((tmp_path / "ready.json").read_text())["listeners"]

@@ -43,7 +43,8 @@ class Serving:
     def start(self, *arguments: str) -> dict[str, int]:
         """The ports of its listeners."""
         self.ready_file.unlink(missing_ok=True)  # a killed one leaves it
-        ports = ("--set", "listeners.mqtt.port=0", "--set", "listeners.mqtt_ws.port=0")
+        names = ("mqtt", "mqtt_ws", "http")
+        ports = [word for name in names for word in ("--set", f"listeners.{name}.port=0")]
         command = [*COMMAND, "serve", "--data", str(self.place / "data"), "--ready-file", str(self.ready_file)]
         with (self.place / "said").open("ab") as said, (self.place / "lines").open("ab") as lines:
             self.process = subprocess.Popen(
@@ -287,7 +288,7 @@ def test_a_killed_server_starts_again_with_what_it_acknowledged(serving: Serving
 def test_a_directory_in_use_is_told_with_its_process(serving: Serving) -> None:
     serving.start("--dev")
     assert serving.process is not None
-    ports = ("--set", "listeners.mqtt.port=0", "--set", "listeners.mqtt_ws=null")
+    ports = ("--set", "listeners.mqtt.port=0", "--set", "listeners.mqtt_ws=null", "--set", "listeners.http=null")
     refused = penstock("serve", "--dev", "--data", serving.place / "data", *ports, expected=1)
     assert b"is held by process %d" % serving.process.pid in refused.stderr
 
@@ -322,7 +323,7 @@ def test_a_bad_configuration_ends_with_2_and_one_line(arguments: list[str], said
 
 def test_a_good_configuration_is_said_to_be_one(tmp_path: Path) -> None:
     ran = penstock("serve", "--check", "--dev", "--data", tmp_path / "data")
-    assert b"the configuration is good, listeners: mqtt, mqtt_ws" in ran.stdout
+    assert b"the configuration is good, listeners: mqtt, mqtt_ws, http" in ran.stdout
     assert b"insecure: development mode" in ran.stdout
     assert not (tmp_path / "data").exists()
 

@@ -45,7 +45,7 @@ def live_server(directory: Path, settings: Sequence[str] = ()) -> Iterator[LiveS
     directory.mkdir(exist_ok=True)
     ready, output = directory / "ready.json", directory / "output.txt"
     command = [*COMMAND, "serve", "--dev", "--data", str(directory / "data"), "--ready-file", str(ready)]
-    for setting in ("listeners.mqtt.port=0", "listeners.mqtt_ws.port=0", *settings):
+    for setting in ("listeners.mqtt.port=0", "listeners.mqtt_ws.port=0", "listeners.http.port=0", *settings):
         command += ["--set", setting]
     with (
         output.open("ab") as file,

@@ -29,8 +29,8 @@ from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Publish, Will
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.gateways.listener import ListenerFacts
+from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.gateways.mqtt.options import MqttOptions
 from penstock.log.options import ShardOptions
 

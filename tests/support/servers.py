@@ -134,6 +134,7 @@ def _penstock_settings(kind: Kind, port: int | None) -> list[str]:
     settings = [
         f"listeners.mqtt.port={port or 0}",
         "listeners.mqtt_ws=null",
+        "listeners.http=null",
         f"mqtt.receive_maximum={RECEIVE_MAXIMUM}",
         "mqtt.sys_interval=1s",
     ]

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.core.ports import Buffer
+from penstock.gateways.http.ports import Operations
 from penstock.gateways.listener import ListenerFacts
 from penstock.log.journal import JournalOptions
 from penstock.log.options import ShardOptions
 from penstock.server.config import Config, load
+from penstock.server.config_listeners import LISTENER_NAMES
 from penstock.server.process import Process
 from penstock.server.server import Server
 
@@ -25,7 +27,7 @@ SMALL = BrokerOptions(
 )
 STUCK = 4242
 """as mqtt.max_subscriptions: a process whose gateway is never drained"""
-LOCAL = ("listeners.mqtt.port=0", "listeners.mqtt_ws.port=0")
+LOCAL = ("listeners.mqtt.port=0", "listeners.mqtt_ws.port=0", "listeners.http.port=0")
 
 
 class Echo(asyncio.BufferedProtocol):
@@ -103,6 +105,14 @@ class EchoWorks:
     async def open(cls, config: Config) -> EchoWorks:
         return cls(await Broker.open(Path(config.data_dir), SMALL))
 
+    @property
+    def gateways(self) -> dict[str, EchoGateway]:
+        return dict.fromkeys(LISTENER_NAMES, self.gateway)
+
+    @property
+    def connection_count(self) -> int:
+        return self.gateway.connection_count
+
     async def bootstrap(self) -> str | None:
         return self.password
 
@@ -111,6 +121,9 @@ class EchoWorks:
 
     async def apply(self, config: Config) -> None:
         self.applied.append(config)
+
+    async def drain(self) -> None:
+        await self.gateway.drain()
 
     async def close(self) -> None:
         await self.gateway.close()
@@ -139,7 +152,7 @@ async def running(config: Config) -> AsyncIterator[tuple[Server, EchoWorks]]:
 def _main(config_file: str, ready_file: str) -> int:
     """A process of its own, with the echo behind it: `python -m tests.support.serving`."""
 
-    async def open_works(config: Config) -> EchoWorks:
+    async def open_works(config: Config, operations: Operations) -> EchoWorks:
         works = await EchoWorks.open(config)
         if config.mqtt.max_subscriptions == STUCK:
             works.gateway.drained.clear()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from penstock.broker import opening, snapshots
 from penstock.broker.alarms import Alarms
-from penstock.broker.alerts import Alerts
 from penstock.broker.configuration import Configuration
 from penstock.broker.consumer import Consumer
 from penstock.broker.dead_letters import DeadLetters
@@ -28,6 +27,8 @@ from penstock.broker.start import EARLIEST, Start
 from penstock.broker.taps import Taps
 from penstock.broker.transaction import Transaction
 from penstock.broker.unit import Unit
+from penstock.broker.webhooks.watch import Watch
+from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.core.clock import SystemClock
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.core.ports import Clock
@@ -59,13 +60,14 @@ class Broker:
         self.shard, self.clock, self.options = shard, clock, options
         self.alarms = Alarms(clock)
         self.ledger = Ledger(shard)
-        self.alerts = Alerts()
+        self.webhooks = Webhooks(self.now)
         self.taps = Taps()
         self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, self.now, options.max_auto_queues)
         self._numbers = count(1)
-        letters = DeadLetters(self.ledger, self.alerts, self.publisher(), self.declaring.dead_letters_of)
+        letters = DeadLetters(self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of)
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
         self.publishing = Publishing(shard, self.declaring, self.settling, self.now, options.auto_create)
+        self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -102,8 +104,9 @@ class Broker:
         self.alarms.close()
         if self._upkeep is not None:
             await asyncio.wait([self._upkeep])
+        await self._watch.finish()
         await self.settling.finish()
-        await self.alerts.close()
+        await self.webhooks.close()
         dirty = [
             unit
             for queue in self.declaring.queues.values()

@@ -6,13 +6,13 @@ import logging
 from array import array
 from collections.abc import Awaitable, Callable
 
-from penstock.broker.alerts import Alerts
 from penstock.broker.group import Group
 from penstock.broker.ledger import Ledger
 from penstock.broker.publisher import Publisher
 from penstock.broker.publishing import passing
 from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
+from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.log.batch import Row
 from penstock.log.shard import Part
 from penstock.queues.cursor import Cursor
@@ -29,9 +29,13 @@ class DeadLetters:
     """`queue_for` gives the dead-letter queue of that name, made if need be. Used from the loop."""
 
     def __init__(
-        self, ledger: Ledger, alerts: Alerts, publisher: Publisher, queue_for: Callable[[Queue, str], Awaitable[Queue]]
+        self,
+        ledger: Ledger,
+        webhooks: Webhooks,
+        publisher: Publisher,
+        queue_for: Callable[[Queue, str], Awaitable[Queue]],
     ) -> None:
-        self._ledger, self._alerts, self._publisher, self._queue_for = ledger, alerts, publisher, queue_for
+        self._ledger, self._webhooks, self._publisher, self._queue_for = ledger, webhooks, publisher, queue_for
 
     async def move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
         """A move never fails for a limit of the dead-letter queue. Where there is none, the messages are dropped and
@@ -79,7 +83,7 @@ class DeadLetters:
                 return
             await self._ledger.commit(parts, unit, group.number, settle)
         cursor.tally.dead_lettered += len(letters)
-        self._alerts.tell(group.queue, target.name, [facts for _, facts in letters])
+        self._webhooks.tell_dead_letters(group.queue, target.name, [facts for _, facts in letters])
 
     async def _parts(self, cursor: Cursor, target: Queue, letters: list[tuple[Row, DeadLetter]]) -> list[Part]:
         """Of those that are not settled otherwise once every partition is there."""

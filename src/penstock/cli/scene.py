@@ -87,6 +87,7 @@ class Scene:
 
     def _show_addresses(self, ports: dict[str, int]) -> None:
         self._stage.say(f"MQTT 3.1.1 and 5: {HOST}:{ports['mqtt']}   WebSocket: ws://{HOST}:{ports['mqtt_ws']}/mqtt")
+        self._stage.say(f"HTTP: http://{HOST}:{ports['http']}/docs   metrics: http://{HOST}:{ports['http']}/metrics")
         self._stage.say("in another terminal:")
         for line in invitations(ports["mqtt"]):
             click.echo(f"     {line}")

@@ -19,7 +19,8 @@ from penstock.core.errors import ErrorCode, PenstockError
 from penstock.server.ready import Ready
 
 HOST = "127.0.0.1"
-_USUAL_PORTS = {"mqtt": PORT, "mqtt_ws": WEBSOCKET_PORT}
+_HTTP_PORT = 8080
+_USUAL_PORTS = {"mqtt": PORT, "mqtt_ws": WEBSOCKET_PORT, "http": _HTTP_PORT}
 # The board shows what $SYS and $admin say. A demonstration need not leave the room that a server keeps free.
 _SETTINGS = ("mqtt.sys_interval=1s", "storage.disk_reserve=64MiB")
 _LOOK_S = 0.05

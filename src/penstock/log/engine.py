@@ -247,10 +247,15 @@ class Engine:
 
     def refuse_if_low(self) -> None:
         """DiskLow when a publish would eat into the reserve, counting what is staged and not yet written."""
-        free = self.keeper.free_bytes - self.usage.tail
-        if free < self._reserve:
+        if (low := self.low) is not None:
             self.metrics.publishes_refused_disk += 1
-            raise DiskLow(max(free, 0), self._reserve)
+            raise low
+
+    @property
+    def low(self) -> DiskLow | None:
+        """What a publish would be refused with now."""
+        free = self.keeper.free_bytes - self.usage.tail
+        return DiskLow(max(free, 0), self._reserve) if free < self._reserve else None
 
     def refuse_large(self, batches_bytes: int) -> None:
         """TooLarge where a frame with so many bytes of batches would have no room for small parts beside them."""

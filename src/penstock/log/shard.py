@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.core.clock import SystemClock
-from penstock.core.errors import Closed, JournalFailed, OffsetOutOfRange, PenstockError
+from penstock.core.errors import Closed, DiskLow, JournalFailed, OffsetOutOfRange, PenstockError
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Clock
 from penstock.core.types import Epoch, LogName, LogNumber, Offset, Purpose, TimestampMs
@@ -411,6 +411,20 @@ class Shard:
             raise self._engine.commit.failure
         if purpose is Purpose.PUBLISH:
             self._engine.refuse_if_low()
+
+    @property
+    def failure(self) -> JournalFailed | None:
+        """Why nothing is committed any more; None while it is."""
+        return self._engine.commit.failure
+
+    @property
+    def disk_low(self) -> DiskLow | None:
+        """Why publishes are refused, if they are; asking counts as no refusal."""
+        return self._engine.low
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     @property
     def _is_failed(self) -> bool:

@@ -12,6 +12,8 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.broker.webhooks.events import place_of as shown_place
+from penstock.broker.webhooks.webhooks import MAX_HOOKS
 from penstock.core.errors import InvalidArgument
 from penstock.core.types import Durability
 from penstock.queues.settings import parse_queue
@@ -23,6 +25,7 @@ from penstock.server.config_http import Http
 from penstock.server.config_listeners import LISTENER_NAMES, Listeners, check_path, contradiction
 from penstock.server.config_mqtt import Mqtt
 from penstock.server.config_storage import Storage
+from penstock.server.config_webhooks import Webhook
 from penstock.server.schema import Objects
 from penstock.server.written import BadConfiguration, Tree, from_environment, from_file, from_flags, over, place_of
 
@@ -61,6 +64,16 @@ def _check_template(written: dict[str, object]) -> None:
     Template(match, settings)
 
 
+def _without_secrets(written: object) -> object:
+    """Of the address for alerts, whatever it stands in, only where it leads."""
+    if not isinstance(written, Mapping):
+        return written
+    return {
+        key: f"{shown_place(value)}/…" if key == "alert_webhook" and isinstance(value, str) else _without_secrets(value)
+        for key, value in written.items()
+    }
+
+
 class Log(_Section, frozen=True, kw_only=True):
     level: Annotated[LogLevel, Choice(LogLevel)] = LogLevel.INFO
     """the least important lines that are written; SIGUSR1 turns debug on and off"""
@@ -73,7 +86,7 @@ class AutoQueues(_Section, frozen=True, kw_only=True):
     """publishing to or subscribing to `$queue/…` makes a queue that is not there"""
     max_auto_queues: Annotated[int, Count(0, 1_000_000)] = 10_000
     """how many there may be that were made so"""
-    templates: Annotated[tuple[dict[str, object], ...], Objects(_check_template)] = ()
+    templates: Annotated[tuple[dict[str, object], ...], Objects(_check_template, _without_secrets)] = ()
     """settings for queues whose name matches: `{match: orders-*, settings: {partitions: 4}}`; later ones go over
     earlier ones and over those stored in the data directory"""
 
@@ -104,7 +117,9 @@ class Config(_Section, frozen=True, kw_only=True):
     """queues that nobody declared"""
     storage: Storage = Storage()
     """the journal and the files behind it"""
-    queues: Annotated[tuple[dict[str, object], ...], Objects(_check_queue)] = ()
+    webhooks: tuple[Webhook, ...] = ()
+    """servers that are told what happens here"""
+    queues: Annotated[tuple[dict[str, object], ...], Objects(_check_queue, _without_secrets)] = ()
     """declared at start if they are not there; settings that differ are changed where that can be"""
 
 
@@ -125,4 +140,18 @@ def _check_together(config: Config, tree: Tree) -> None:
         if found is not None:
             path = f"listeners.{name}.{found[0]}"
             raise BadConfiguration(path, found[1], place=place_of(tree, path))
+    _check_webhooks(config, tree)
     config.storage.options()
+
+
+def _check_webhooks(config: Config, tree: Tree) -> None:
+    if len(config.webhooks) > MAX_HOOKS:
+        reason = f"there are {len(config.webhooks)}, and at most {MAX_HOOKS} can be: let one of them pass events on"
+        raise BadConfiguration("webhooks", reason, place=place_of(tree, "webhooks"))
+    seen: dict[str, int] = {}
+    for number, hook in enumerate(config.webhooks):
+        first = seen.setdefault(hook.url, number)
+        if first != number:
+            path = f"webhooks[{number}].url"
+            reason = f"is that of webhooks[{first}] too: write all events of an address in one"
+            raise BadConfiguration(path, reason, place=place_of(tree, path))

@@ -69,6 +69,8 @@ class Jwt(_Section, frozen=True, kw_only=True):
     """`aud` of a token must be or contain this; without it a token with an audience is refused"""
     leeway_ms: Annotated[int, Duration(0)] = 10_000
     """how far the clocks of issuer and server may differ"""
+    roles_claim: Annotated[str | None, Text(_check_text, or_none=True)] = None
+    """the claim with a list of roles; without it a token has none, whatever its issuer calls `admin` for others"""
 
     def options(self) -> JwtOptions:
         return JwtOptions(
@@ -79,6 +81,7 @@ class Jwt(_Section, frozen=True, kw_only=True):
             self.issuer,
             self.audience,
             self.leeway_ms / 1000,
+            self.roles_claim,
         )
 
 

@@ -31,9 +31,12 @@ class Declared:
 
     async def apply(self, config: Config) -> None:
         """Queues that are not there are declared; of others, the settings that are written are changed."""
-        self._put_templates(_default_durability(config.durability), _templates(config.broker.templates))
+        self.put_templates(config)
         for written in config.queues:
             await self._declare(written)
+
+    def put_templates(self, config: Config) -> None:
+        self._put_templates(_default_durability(config.durability), _templates(config.broker.templates))
 
     def _put_templates(self, first: dict[str, Template], last: dict[str, Template]) -> None:
         """Not written to the data directory: what is taken out of the configuration is gone."""

@@ -15,6 +15,7 @@ from penstock.queues.settings_text import Choice, Count, Duration, Factor, Flag,
 from penstock.server.config import Config
 from penstock.server.config_listeners import NotInThisVersion
 from penstock.server.config_storage import ReserveSize
+from penstock.server.config_webhooks import Address, Headers, Words
 from penstock.server.schema import Field, Kind, Objects, OneOf, Secret, Section, Sections, Setting, Texts, fields_of
 
 _UNITS = {1 << 40: "TiB", 1 << 30: "GiB", 1 << 20: "MiB", 1 << 10: "KiB"}
@@ -34,8 +35,9 @@ it stands and the nearest known one. `penstock serve --check` does only that. Du
 (`200ms`, `30s`, `1h30m`), sizes too (`64MiB`, `1GB`) or as bytes; `none` is no limit where it is allowed.
 
 SIGHUP reads file and environment again and changes `log`, `auth` (all but `development_mode`), `rate_limit`,
-`shutdown_timeout`, `durability`, `broker.templates`, `queues`, and of listeners certificates, `path` and
-`allowed_origins`. What needs a restart is named in the log.
+`webhooks`, `shutdown_timeout`, `durability`, `broker.templates`, `queues`, of `mqtt` for clients that connect from then
+on `max_session_expiry` and `max_keep_alive`, and of listeners certificates, `path` and `allowed_origins`. If any of it
+will not do, nothing changes. What needs a restart is named in the log.
 """
 
 
@@ -125,7 +127,10 @@ def _values_text(kind: Kind) -> str:
             return "list of objects"
         case Texts():
             return "list of texts"
-    return {Secret: "secret text", ReserveSize: "size, or `auto`", NotInThisVersion: "`null`"}.get(type(kind), "text")
+        case Words():
+            return "list of " + ", ".join(f"`{word}`" for word in kind.words)
+    others = {Secret: "secret text", ReserveSize: "size, or `auto`", NotInThisVersion: "`null`"}
+    return (others | {Headers: "object of texts", Address: "address, http or https"}).get(type(kind), "text")
 
 
 if __name__ == "__main__":

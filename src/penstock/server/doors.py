@@ -71,6 +71,10 @@ class Doors:
     def addresses(self) -> dict[str, tuple[str, int]]:
         return {name: listening.address for name, listening in self._listening.items()}
 
+    @property
+    def not_accepting(self) -> list[str]:
+        return [name for name in self._sockets if name not in self._listening or not self._listening[name].is_accepting]
+
     def open(self, config: Config, gateways: Gateways, may_connect: MayConnect) -> None:
         """From now on clients can connect; on listeners that are not loopback `may_connect` is asked first."""
         for name, listener in config.listeners.switched_on().items():

@@ -88,6 +88,7 @@ class Listening:
         self._handshakes: dict[asyncio.Task[None], None] = {}
         self._retries: dict[socket.socket, asyncio.TimerHandle] = {}
         self._told_at: dict[str, float] = {}
+        self._is_started = False
 
     def serve(self, make_protocol: MakeProtocol, context: ssl.SSLContext | None = None) -> None:
         """A protocol for each connection to come, behind TLS if there is a context."""
@@ -99,6 +100,11 @@ class Listening:
         name = self._sockets[0].getsockname()
         return str(name[0]), int(name[1])
 
+    @property
+    def is_accepting(self) -> bool:
+        """Started, not closed, and not waiting for descriptors."""
+        return self._is_started and not self._retries
+
     def start(self) -> None:
         """CannotListen if another process was quicker."""
         for sock in self._sockets:
@@ -107,9 +113,11 @@ class Listening:
             except OSError as error:
                 raise CannotListen(self.name, *self.address, error.strerror or str(error)) from None
             self._loop.add_reader(sock.fileno(), self._accept, sock)
+        self._is_started = True
 
     async def close(self) -> None:
         """No further connection is accepted, and handshakes under way end; those that have one stay."""
+        self._is_started = False
         for retry in self._retries.values():
             retry.cancel()
         for sock in self._sockets:

@@ -11,29 +11,42 @@ logger = logging.getLogger("penstock.server")
 
 
 class LogLines:
-    """apply() and toggle_debug() take effect at once."""
+    """apply(), set_level() and toggle_debug() take effect at once."""
 
     def __init__(self, log: Log) -> None:
-        self._log, self._is_debug = log, False
+        self._log, self._level, self._is_debug = log, log.level, False
         self._configure()
 
+    @property
+    def level(self) -> LogLevel:
+        """Of now."""
+        return LogLevel.DEBUG if self._is_debug else self._level
+
     def apply(self, log: Log) -> None:
-        """Debug lines that were turned on by hand stay on."""
+        """Debug lines that were turned on by hand stay on, and so does a level that was set, unless the one of the
+        configuration is another than before."""
+        if log.level is not self._log.level:
+            self._level = log.level
         self._log = log
+        self._configure()
+
+    def set_level(self, level: LogLevel) -> None:
+        """Until the configuration says another; a debug that was turned on by hand ends."""
+        logger.warning("log level changed before=%s after=%s", self.level.value, level.value)
+        self._level, self._is_debug = level, False
         self._configure()
 
     def toggle_debug(self) -> None:
         """Said while it can be read, whatever level is set."""
         if self._is_debug:
-            logger.warning("debug lines are turned off level=%s", self._log.level.value)
+            logger.warning("debug lines are turned off level=%s", self._level.value)
         self._is_debug = not self._is_debug
         self._configure()
         if self._is_debug:
             logger.warning("debug lines are turned on, the same signal turns them off")
 
     def _configure(self) -> None:
-        level = LogLevel.DEBUG if self._is_debug else self._log.level
-        configure_logs(level.value, "json" if self._log.format is LogFormat.JSON else "text")
+        configure_logs(self.level.value, "json" if self._log.format is LogFormat.JSON else "text")
         root = logging.getLogger()
         root.handlers[:] = logging.getLogger("penstock").handlers
         root.setLevel(logging.WARNING)

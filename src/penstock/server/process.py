@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import ipaddress
 import logging
@@ -10,19 +11,21 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from penstock.core.errors import PenstockError
+from penstock.gateways.http.ports import Operations
 from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.server.config import Config
 from penstock.server.config_listeners import WebSocketListener
 from penstock.server.context import Context, context_file, write_context
 from penstock.server.log_lines import LogLines
 from penstock.server.looping import loop_factory
+from penstock.server.operations import ServerOperations
 from penstock.server.ready import ReadyFile
-from penstock.server.server import OpenWorks, Server
+from penstock.server.server import Server, Works
 
 logger = logging.getLogger("penstock.server")
 
@@ -31,6 +34,7 @@ _GARBAGE_THRESHOLDS = 20_000, 20, 50
 OK, FAILED = 0, 1
 
 Say = Callable[[str], None]
+OpenWorks = Callable[[Config, Operations], Awaitable[Works]]
 
 
 class Process:
@@ -44,7 +48,7 @@ class Process:
         self._lines = LogLines(self._config.log)
         self._ready = None if ready_file is None else ReadyFile(ready_file)
         self._stopping: asyncio.Event
-        self._server: Server | None = None
+        self._operations: ServerOperations
         self._reloads: set[asyncio.Task[None]] = set()
 
     def run(self) -> int:
@@ -56,14 +60,17 @@ class Process:
 
     async def _live(self) -> int:
         self._stopping = asyncio.Event()
+        operations = self._operations = ServerOperations(self._load, self._lines)
         self._listen_to_signals()
-        self._server = await Server.start(self._config, self._open_works)
+        server = await Server.start(self._config, lambda config: self._open_works(config, operations))
+        operations.begin(server)
         _calm_garbage_collector()
         try:
-            self._tell_ready(self._server)
+            self._tell_ready(server)
             await self._stopping.wait()
         finally:
-            await self._stop(self._server)
+            operations.end()
+            await self._stop(server)
         return OK
 
     def _tell_ready(self, server: Server) -> None:
@@ -108,15 +115,9 @@ class Process:
         task.add_done_callback(self._reloads.discard)
 
     async def _reload_now(self) -> None:
-        if self._server is None or self._stopping.is_set():
-            logger.warning("not reloaded: the server is starting or stopping")
-            return
-        try:
-            wanted = self._load()
-            await self._server.reload(wanted)
-            self._lines.apply(wanted.log)
-        except PenstockError as error:
-            logger.error("not reloaded, everything stays as it was error=%s", error)
+        """The same as through any other door; what went wrong is counted and logged there."""
+        with contextlib.suppress(PenstockError):
+            await self._operations.reload()
 
     def _tell_first_password(self, server: Server) -> None:
         """Once, to standard output and to the commands of this user; no log has it."""

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
+from penstock.gateways.http.ports import Change
 from penstock.server.config import Config
 from penstock.server.config_listeners import LISTENER_NAMES, Listener, Listeners, WebSocketListener
 from penstock.server.schema import values_of
 
 _SHOWN_CHARACTERS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    path: str
-    before: str
-    after: str
-
-    def __str__(self) -> str:
-        return f"setting={self.path} before={self.before} after={self.after}"
+_ANOTHER = "(another secret)"
 
 
 def reloadable(running: Config, wanted: Config) -> Config:
@@ -33,19 +23,41 @@ def reloadable(running: Config, wanted: Config) -> Config:
         rate_limit=wanted.rate_limit,
         shutdown_timeout_ms=wanted.shutdown_timeout_ms,
         durability=wanted.durability,
+        # Agreed on with each client when it connects.
+        mqtt=msgspec.structs.replace(
+            running.mqtt,
+            max_session_expiry_ms=wanted.mqtt.max_session_expiry_ms,
+            max_keep_alive_ms=wanted.mqtt.max_keep_alive_ms,
+        ),
         broker=msgspec.structs.replace(running.broker, templates=wanted.broker.templates),
         queues=wanted.queues,
+        webhooks=wanted.webhooks,
         listeners=_listeners(running.listeners, wanted.listeners),
     )
 
 
-def changes_between(before: Config, after: Config) -> list[Change]:
-    """By path. Of secrets it shows that they are set, so one that became another is no change here."""
+def all_changes(running: Config, wanted: Config) -> list[Change]:
+    """Those that a reload brings, then those that need a restart."""
+    changed = reloadable(running, wanted)
+    return [*changes_between(running, changed), *changes_between(changed, wanted, needs_restart=True)]
+
+
+def changes_between(before: Config, after: Config, *, needs_restart: bool = False) -> list[Change]:
+    """By path. Of secrets it shows that they are set, and that one became another."""
     old, new = values_of(before), values_of(after)
-    paths = [*new, *(path for path in old if path not in new)]
-    return [
-        Change(path, _text(old.get(path)), _text(new.get(path))) for path in paths if old.get(path) != new.get(path)
-    ]
+    kept, given = values_of(before, reveal=True), values_of(after, reveal=True)
+    paths = [path for path in [*new, *(path for path in old if path not in new)] if kept.get(path) != given.get(path)]
+    return [_change(path, old.get(path), new.get(path), needs_restart) for path in paths]
+
+
+def text_of(change: Change) -> str:
+    """As a log line has it."""
+    return f"setting={change.path} before={change.before} after={change.after}"
+
+
+def _change(path: str, old: object, new: object, needs_restart: bool) -> Change:
+    before, after = _text(old), _text(new)
+    return Change(path, before, after if old != new else _ANOTHER, needs_restart)
 
 
 def _listeners(running: Listeners, wanted: Listeners) -> Listeners:

@@ -89,10 +89,12 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """A list of objects with settings of their own, which `check` knows; kept as they were written."""
+    """A list of objects with settings of their own, which `check` knows; kept as they were written. `show` takes out
+    what is a secret."""
 
     suffix: ClassVar[str] = ""
     check: Callable[[dict[str, object]], None]
+    show: Callable[[object], object] = lambda written: written
 
     def read(self, path: str, written: object) -> tuple[dict[str, object], ...]:
         if written is None:
@@ -104,7 +106,7 @@ class Objects:
         return tuple(written)
 
     def write(self, value: object) -> object:
-        return list(value) if isinstance(value, tuple) else []
+        return [self.show(item) for item in value] if isinstance(value, tuple) else []
 
     def _check(self, path: str, item: object) -> None:
         if not isinstance(item, dict):
@@ -174,24 +176,26 @@ def paths_of(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
             yield from paths_of(field.struct, f"{prefix}{key}.")
 
 
-def values_of(settings: msgspec.Struct, prefix: str = "") -> dict[str, object]:
-    """Every value by its path, as people write it; a section that is off is None."""
+def values_of(settings: msgspec.Struct, prefix: str = "", *, reveal: bool = False) -> dict[str, object]:
+    """Every value by its path, as people write it; a section that is off is None. With `reveal`, values as they are in
+    memory, secrets too: to be compared, never to be shown."""
     found: dict[str, object] = {}
     for key, field in fields_of(type(settings)).items():
         value = getattr(settings, field.attribute)
         if isinstance(field, Setting):
-            found[prefix + key] = field.kind.write(value)
+            found[prefix + key] = value if reveal else field.kind.write(value)
         elif isinstance(field, Section):
-            found |= {prefix + key: None} if value is None else values_of(value, f"{prefix}{key}.")
+            below = f"{prefix}{key}."
+            found |= {prefix + key: None} if value is None else values_of(value, below, reveal=reveal)
         else:
-            found |= _items(value, prefix + key)
+            found |= _items(value, prefix + key, reveal)
     return found
 
 
-def _items(items: tuple[msgspec.Struct, ...], path: str) -> dict[str, object]:
+def _items(items: tuple[msgspec.Struct, ...], path: str, reveal: bool) -> dict[str, object]:
     found: dict[str, object] = {}
     for number, item in enumerate(items):
-        found |= values_of(item, f"{path}[{number}].")
+        found |= values_of(item, f"{path}[{number}].", reveal=reveal)
     return found
 
 

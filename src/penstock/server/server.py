@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from penstock.broker.auth.tokens import Tokens
 from penstock.broker.broker import Broker
+from penstock.core.errors import Closed
+from penstock.gateways.http.ports import Change
 from penstock.server.config import Config
 from penstock.server.declared import Declared
 from penstock.server.doors import Doors, Gateways, contexts_of
-from penstock.server.reloading import changes_between, reloadable
+from penstock.server.reloading import all_changes, reloadable, text_of
 from penstock.server.weaknesses import weaknesses
 
 logger = logging.getLogger("penstock.server")
@@ -39,7 +41,7 @@ class Works(Protocol):
         ...
 
     async def apply(self, config: Config) -> None:
-        """Rules, users and limits of a configuration that was changed."""
+        """What of a changed configuration concerns them: all of it, or nothing if it raises."""
         ...
 
     async def drain(self) -> None:
@@ -70,6 +72,7 @@ class Server:
         self._doors = doors
         self._declared = Declared(works.broker)
         self._one_at_a_time = asyncio.Lock()
+        self._is_stopping = False
 
     @classmethod
     async def start(cls, config: Config, open_works: OpenWorks) -> Server:
@@ -96,6 +99,7 @@ class Server:
     async def stop(self) -> None:
         """Nobody new is let in, what was taken is committed and answered, then everything is closed."""
         logger.info("stopping connections=%d", self.works.connection_count)
+        self._is_stopping = True
         async with self._one_at_a_time:
             await self._doors.close()
             try:
@@ -104,18 +108,40 @@ class Server:
                 await self.works.close()
         logger.info("stopped")
 
-    async def reload(self, wanted: Config) -> None:
-        """What can change does; the rest is named. BadConfiguration for certificates that will not do: nothing changes
-        then."""
+    async def check(self, wanted: Config) -> None:
+        """Raises what reload() would, as far as that can be known; nothing changes."""
+        check_files(reloadable(self.config, wanted))
+
+    async def reload(self, wanted: Config) -> list[Change]:
+        """What can change does; the rest is named. BadConfiguration for certificates and keys that will not do, and
+        what a queue cannot be declared with: nothing changes then, but for queues that were declared before it. Closed
+        once it stops."""
         async with self._one_at_a_time:
+            if self._is_stopping:
+                raise Closed("the server is stopping: its next start reads the configuration")
             changed = reloadable(self.config, wanted)
+            check_files(changed)
             contexts = contexts_of(changed.listeners)
-            await self.works.apply(changed)
+            await self._apply(changed)
             self._doors.apply(changed, self.works.gateways, contexts)
-            before, self.config = self.config, changed
-            _tell_changes(before, changed, wanted)
-            await self._declared.apply(changed)
+            changes, self.config = all_changes(self.config, wanted), changed
+            _tell(changes)
             logger.info("configuration reloaded certificates=%d", len(contexts))
+            return changes
+
+    async def _apply(self, changed: Config) -> None:
+        """Queues first, because they are all that can fail once everything was checked."""
+        try:
+            await self._declared.apply(changed)
+            await self.works.apply(changed)
+        except BaseException:
+            self._declared.put_templates(self.config)
+            raise
+
+    @property
+    def not_accepting(self) -> list[str]:
+        """Names of listeners that do not accept connections now."""
+        return self._doors.not_accepting
 
     async def _begin(self) -> None:
         await self._declared.apply(self.config)
@@ -131,8 +157,9 @@ class Server:
             logger.warning("insecure: %s", weakness)
 
 
-def _tell_changes(before: Config, changed: Config, wanted: Config) -> None:
-    for change in changes_between(before, changed):
-        logger.info("reloaded %s", change)
-    for change in changes_between(changed, wanted):
-        logger.warning("not reloaded, it needs a restart %s", change)
+def _tell(changes: Iterable[Change]) -> None:
+    for change in changes:
+        if change.needs_restart:
+            logger.warning("not reloaded, it needs a restart %s", text_of(change))
+        else:
+            logger.info("reloaded %s", text_of(change))

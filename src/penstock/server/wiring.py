@@ -13,7 +13,7 @@ from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.sessions import Sessions
 from penstock.gateways.http.gateway import HttpGateway
-from penstock.gateways.http.ports import Ports
+from penstock.gateways.http.ports import Operations, Ports
 from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.server.config import Config
 from penstock.server.config_listeners import LISTENER_NAMES
@@ -23,17 +23,8 @@ from penstock.server.doors import Gateways
 class ServerWorks:
     """`server.Works`: broker, logins, limits, sessions and retained messages, and the gateways on top."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        access: Access,
-        limits: RateLimits,
-        retained: Retained,
-        mqtt: MqttGateway,
-        http: HttpGateway,
-    ) -> None:
-        self.broker, self.mqtt, self.http = broker, mqtt, http
-        self._access, self._limits, self._retained = access, limits, retained
+    def __init__(self, mqtt: MqttGateway, http: HttpGateway, ports: Ports) -> None:
+        self.broker, self.mqtt, self.http, self.ports = ports.broker, mqtt, http, ports
 
     @property
     def gateways(self) -> Gateways:
@@ -44,15 +35,18 @@ class ServerWorks:
         return self.mqtt.connection_count + self.http.connection_count
 
     async def bootstrap(self) -> str | None:
-        return await self._access.users.bootstrap()
+        return await self.ports.access.users.bootstrap()
 
     def may_connect(self, peer: str) -> bool:
-        return self._limits.admit(peer, is_loopback=False)
+        return self.ports.limits.admit(peer, is_loopback=False)
 
     async def apply(self, config: Config) -> None:
-        self._access.reload(config.auth.options())
-        self._limits.change(config.rate_limit.options())
+        # The only one that can refuse comes first.
+        self.ports.access.reload(config.auth.options())
+        self.ports.limits.change(config.rate_limit.options())
+        self.mqtt.options = config.mqtt.options()
         self.http.apply(config.http.options(config.auth.development_mode))
+        self.broker.webhooks.apply([hook.options() for hook in config.webhooks])
 
     async def drain(self) -> None:
         await asyncio.gather(self.mqtt.drain(), self.http.drain())
@@ -62,12 +56,12 @@ class ServerWorks:
             await self.http.close()
             await self.mqtt.close()
         finally:
-            self._retained.close()
-            self._access.close()
+            self.ports.retained.close()
+            self.ports.access.close()
             await self.broker.close()
 
 
-async def open_works(config: Config) -> ServerWorks:
+async def open_works(config: Config, operations: Operations) -> ServerWorks:
     """DirectoryInUse if another process has the data; what it raises leaves nothing open."""
     async with AsyncExitStack() as opened:
         broker = await Broker.open(Path(config.data_dir), broker_options(config))
@@ -80,11 +74,28 @@ async def open_works(config: Config) -> ServerWorks:
         retained = await Retained.open(broker.shard, broker.now, config.durability)
         opened.callback(retained.close)
         mqtt = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options())
+        broker.webhooks.apply([hook.options() for hook in config.webhooks])
         mqtt.start()
-        ports = Ports(broker, access, limits, operations)
+        ports = _ports(mqtt, operations)
         http = HttpGateway(ports, config.http.options(config.auth.development_mode))
         opened.pop_all()
-        return ServerWorks(broker, access, limits, retained, mqtt, http)
+        return ServerWorks(mqtt, http, ports)
+
+
+def _ports(gateway: MqttGateway, operations: Operations) -> Ports:
+    broker = gateway.broker
+    return Ports(
+        broker=broker,
+        access=gateway.access,
+        limits=gateway.limits,
+        retained=gateway.retained,
+        sessions=gateway.sessions,
+        topics=gateway.bus,
+        taps=broker.taps,
+        clients=gateway.directory,
+        operations=operations,
+        webhooks=broker.webhooks,
+    )
 
 
 def broker_options(config: Config) -> BrokerOptions:

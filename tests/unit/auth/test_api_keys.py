@@ -20,7 +20,7 @@ from penstock.broker.auth.keys import NoSuchKey, parse_key
 from penstock.broker.auth.options import AuthOptions, ConfiguredUser, JwtOptions
 from penstock.broker.auth.rules import Action, Effect, rule
 from penstock.broker.auth.store import Store, read_outside
-from penstock.core.errors import BadCredentials, InvalidArgument, TooManyAttempts
+from penstock.core.errors import BadCredentials, DirectoryFormat, InvalidArgument, TooManyAttempts
 from penstock.core.types import Purpose
 from penstock.log.columns import Columns
 from penstock.log.shard import Shard
@@ -280,6 +280,18 @@ def test_a_directory_from_before_there_were_keys_opens_and_takes_some(tmp_path: 
             assert access.users.keys() == [key]
             assert [user.name for user in access.users.all()] == ["alice"]
             assert len(access.users.rules) == 1
+
+    run(main())
+
+
+def test_what_only_a_newer_version_knows_stops_the_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await Shard.open(tmp_path, SMALL, FakeClock()) as shard:
+            log = (await Store.open(shard))._log
+            await shard.append(log, Columns.of([b"{}"], keys=[b"vault:x"]), Purpose.SETTLE)
+        with pytest.raises(DirectoryFormat, match="'vault'"):
+            async with door(tmp_path):
+                pass
 
     run(main())
 

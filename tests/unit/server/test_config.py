@@ -69,11 +69,12 @@ def test_sizes_and_durations_are_written_as_people_do(tmp_path: Path) -> None:
 
 
 def test_null_switches_a_listener_off_and_naming_one_switches_it_on(tmp_path: Path) -> None:
-    config = _load("listeners: {mqtt_ws: null, mqtts: {tls: {certificate: c, key: k}}}", tmp_path)
+    config = _load("listeners: {mqtt_ws: null, http: null, mqtts: {tls: {certificate: c, key: k}}}", tmp_path)
     assert list(config.listeners.switched_on()) == ["mqtt", "mqtts"]
     assert list(_load("listeners: {mqtt: null}", tmp_path, "listeners.mqtt.port=5").listeners.switched_on()) == [
         "mqtt",
         "mqtt_ws",
+        "http",
     ]
 
 
@@ -127,7 +128,7 @@ def test_a_section_whose_lines_are_commented_out_is_all_defaults(tmp_path: Path)
         ("zzz: 1", "penstock.yaml:1: zzz: no such setting: the known ones are data_dir"),
         ("log:\n  level: loud", "penstock.yaml:2: log.level: 'loud' is not one of debug, info"),
         ("log: {level: info}\nlog: {level: info}", "penstock.yaml:2: log: is there twice, first at penstock.yaml:1"),
-        ("listeners: {http: {}}", "listeners.http: this listener is not in this version"),
+        ("listeners: {amqp: {}}", "listeners.amqp: this listener is not in this version"),
         ("mqtt: 5", "mqtt: 5 is not an object with settings in it"),
         ("- 1", "is not a mapping"),
         ("a: [", "not YAML"),
@@ -146,7 +147,7 @@ def test_a_section_whose_lines_are_commented_out_is_all_defaults(tmp_path: Path)
         ("auth: {jwt: {algorithm: none}}", "auth.jwt.algorithm: 'none' is not one of HS256, RS256, ES256"),
         ("storage: {journal_size: 5MiB}", "has no room for three files"),
         ("shutdown_timeout: 30", "30 is not a duration"),
-        ("listeners: {mqtt: null, mqtt_ws: null}", "listeners: none is switched on"),
+        ("listeners: {mqtt: null, mqtt_ws: null, http: null}", "listeners: none is switched on"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place_and_what_to_do(text: str, said: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class Served:
         self.process: subprocess.Popen[bytes] | None = None
 
     def configure(self, **settings: object) -> None:
-        listeners = {"mqtt": {"port": 0}, "mqtt_ws": None}
+        listeners = {"mqtt": {"port": 0}, "mqtt_ws": None, "http": None}
         written = {"data_dir": str(self.place / "data"), "listeners": listeners, **settings}
         (self.place / "penstock.yaml").write_text(json.dumps(written))
 

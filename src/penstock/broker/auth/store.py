@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.broker.auth.rules import Rule
 from penstock.broker.auth.scram import ScramKeys
-from penstock.core.errors import NoSuchLog
+from penstock.core.errors import DirectoryFormat, NoSuchLog
 from penstock.core.ports import Buffer
 from penstock.core.types import LogName, Purpose
 from penstock.log.batch import Batch
@@ -104,9 +104,19 @@ class Stored:
             for row in Batch.parse(data):
                 if row.key is not None:
                     key = row.key.decode()
-                    kind = _KINDS[key.partition(":")[0]]
-                    self.apply(key, msgspec.json.decode(row.value, type=kind) if row.value else None)
+                    self.apply(key, msgspec.json.decode(row.value, type=_kind(key)) if row.value else None)
         return self
+
+
+def _kind(key: str) -> type[User] | type[ApiKey] | type[Rule] | type[Secret]:
+    """To pass over what a newer version wrote could be to pass over a rule that denies."""
+    kind = key.partition(":")[0]
+    if kind not in _KINDS:
+        raise DirectoryFormat(
+            f"the log {NAME} has a record of the kind {kind[:40]!r}, which this Penstock does not know: "
+            f"use the version that wrote it, or a newer one"
+        )
+    return _KINDS[kind]
 
 
 def key_of(record: Record) -> str:

@@ -76,7 +76,7 @@ class _Schemas:
 
 def _anything(kind: type) -> Json:
     """Of `object`."""
-    return {}
+    return {"description": "anything"}
 
 
 def _alternatives(kind: object) -> list[object]:

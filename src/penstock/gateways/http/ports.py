@@ -1,29 +1,122 @@
-"""What the gateway needs of the rest of a server."""
+"""What this gateway needs of layers that it must not import: they give it these."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
 from penstock.broker.broker import Broker
+from penstock.broker.bus import TopicPublisher
+from penstock.broker.clients import ClientDirectory
+from penstock.broker.retained.retained import Retained
+from penstock.broker.sessions.sessions import Sessions
+from penstock.broker.taps import Taps
+from penstock.broker.webhooks.webhooks import Webhooks
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One setting of the configuration, as people write it. Secrets are not shown, only that they changed."""
+
+    path: str
+    before: str
+    after: str
+    needs_restart: bool = False
+
+
+class ReloadReport(msgspec.Struct, frozen=True):
+    """What was written anew and counts now, and what waits for a restart."""
+
+    reloaded_ms: int
+    applied: list[Change]
+    waiting: list[Change]
+
+
+class BackupReport(msgspec.Struct, frozen=True):
+    target: str
+    files: int
+    bytes: int
+    linked_bytes: int
+    """of `bytes`, what takes no room of its own"""
+    logs: int
+
+
+@dataclass(slots=True)
+class ReloadMetrics:
+    """Since the start. Times are wall time, 0 for never."""
+
+    reloads: int = 0
+    """that succeeded"""
+    failures: int = 0
+    last_ms: int = 0
+    last_failure_ms: int = 0
 
 
 class Operations(Protocol):
-    """The server as its operators see it."""
+    """What operators ask of the server as a whole. Used from the loop."""
 
     @property
     def version(self) -> str: ...
 
+    @property
+    def started_ms(self) -> int: ...
+
+    @property
+    def reload_metrics(self) -> ReloadMetrics: ...
+
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host and port of each listener."""
+        ...
+
     def problems(self) -> list[str]:
-        """Why it is not ready; empty when every listener accepts and every shard commits."""
+        """Why it is not ready, a sentence each; none if every listener accepts and every shard commits."""
+        ...
+
+    def warnings(self) -> list[str]:
+        """What an operator should look at though it is ready."""
+        ...
+
+    def config(self) -> dict[str, object]:
+        """Every value by its path, as people write it; `(secret)` in place of secrets."""
+        ...
+
+    async def check_reload(self) -> list[Change]:
+        """What reload() would change, and what it would not. Raises as it does; nothing changes."""
+        ...
+
+    async def reload(self) -> ReloadReport:
+        """Read the configuration again, and apply what can change while clients are connected. InvalidSetting, and
+        everything stays as it was, if any of it will not do; Closed while the server starts or stops."""
+        ...
+
+    @property
+    def log_level(self) -> str: ...
+
+    @log_level.setter
+    def log_level(self, level: str) -> None:
+        """Until the configuration says another. InvalidArgument for what is no level."""
+        ...
+
+    async def backup(self, target: str) -> BackupReport:
+        """Copy the data directory, live, to a directory of this machine that is empty or absent; one at a time.
+        InvalidArgument for a place that will not do."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
+    """Everything that a request may need."""
+
     broker: Broker
     access: Access
     limits: RateLimits
+    retained: Retained
+    sessions: Sessions
+    topics: TopicPublisher
+    taps: Taps
+    clients: ClientDirectory
     operations: Operations
+    webhooks: Webhooks

@@ -288,17 +288,21 @@ class Connection:
         """The transport is closed."""
         self._is_lost = True
         self._room.set()
-        was_open = hasattr(self, "session")
         self.order.close()
         self._follow_order()
         self.gateway.closed(self)
-        if was_open:
+        if self.is_known:
             self.deliveries.close()
             self.gateway.registry.disconnected(self)
 
     @property
+    def is_known(self) -> bool:
+        """Whether the client was let in."""
+        return hasattr(self, "session")
+
+    @property
     def name(self) -> str:
-        return self.session.client_id if hasattr(self, "session") else self.peer
+        return self.session.client_id if self.is_known else self.peer
 
 
 def _both(

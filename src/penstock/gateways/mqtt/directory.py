@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.mqtt")
 
-_PROTOCOLS = {Version.V5: "mqtt-5", Version.V3_1_1: "mqtt-3.1.1"}
+PROTOCOLS = {Version.V5: "mqtt-5", Version.V3_1_1: "mqtt-3.1.1"}
 _QOS = 3
 # Of what an operator says to a client.
 _REASON_CHARACTERS = 100
@@ -83,7 +83,7 @@ class MqttDirectory:
             client_id=session.client_id,
             namespace=session.namespace,
             user=connection.identity.name,
-            protocol=_PROTOCOLS[session.version],
+            protocol=PROTOCOLS[session.version],
             listener=connection.facts.name,
             peer=connection.peer,
             is_connected=True,

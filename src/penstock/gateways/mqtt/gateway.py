@@ -12,6 +12,7 @@ from penstock.broker.auth.limits import RateLimits
 from penstock.broker.broker import Broker
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.sessions import Sessions
+from penstock.broker.webhooks.events import Event
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.reasons import ReasonCode
@@ -21,7 +22,7 @@ from penstock.gateways.mqtt.arrival import Arrivals
 from penstock.gateways.mqtt.bus import MqttBus
 from penstock.gateways.mqtt.complaints import Complaints
 from penstock.gateways.mqtt.connection import Connection
-from penstock.gateways.mqtt.directory import MqttDirectory
+from penstock.gateways.mqtt.directory import PROTOCOLS, MqttDirectory
 from penstock.gateways.mqtt.fanout import FanOut
 from penstock.gateways.mqtt.intake import Intake
 from penstock.gateways.mqtt.options import MqttOptions
@@ -136,6 +137,9 @@ class MqttGateway:
         if connection in self._connections:
             del self._connections[connection]
             self._dropped += connection.dropped
+            if connection.is_known and self.broker.webhooks.wants(Event.DISCONNECTED):
+                facts = {**_facts(connection), "connected_s": round(monotonic() - connection.opened_s, 3)}
+                self.broker.webhooks.tell(Event.DISCONNECTED, facts)
 
     @property
     def dropped(self) -> int:
@@ -145,6 +149,8 @@ class MqttGateway:
 
     def logged_in(self, connection: Connection) -> None:
         logger.debug("client connected client=%s peer=%s", connection.name, connection.peer)
+        if self.broker.webhooks.wants(Event.CONNECTED):
+            self.broker.webhooks.tell(Event.CONNECTED, _facts(connection))
 
     def refuse_if_closing(self, version: Version) -> None:
         if self.is_closing:
@@ -251,3 +257,16 @@ class MqttGateway:
         while self._tasks:
             await asyncio.wait(list(self._tasks))
         await self.sessions.close()
+
+
+def _facts(connection: Connection) -> dict[str, object]:
+    """What a webhook is told of a client."""
+    session = connection.session
+    return {
+        "client_id": session.client_id,
+        "namespace": session.namespace,
+        "user": connection.identity.name,
+        "protocol": PROTOCOLS[session.version],
+        "listener": connection.facts.name,
+        "peer": connection.peer,
+    }

@@ -1,0 +1,1 @@
+"""Webhooks: what happens in the broker, told to servers of others."""

@@ -1,0 +1,183 @@
+"""Topics: publishing to them, and what is retained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.broker.stored import StoredBatch
+from penstock.gateways.http.bodies import Message, OutgoingMessage, columns_of
+from penstock.gateways.http.exchange import Exchange, Query, decoded
+from penstock.gateways.http.outgoing import message_of
+from penstock.gateways.http.problems import Refusal
+from penstock.gateways.http.publish_raw import raw_message
+from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
+from penstock.gateways.http.rights import Right
+from penstock.gateways.http.routes import API, Route
+from penstock.log.columns import Columns
+
+_TAG = "Topics"
+_MOST_RETAINED = 1000
+
+
+class TopicMessage(OutgoingMessage, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    qos: Annotated[int, msgspec.Meta(ge=0, le=2)] = 1
+    retain: bool = False
+    """later subscribers get it too; an empty one removes what is retained"""
+
+
+class TopicPublish(TopicMessage, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One message, or `messages`, each with its topic."""
+
+    messages: list[TopicMessage] | UnsetType = UNSET
+
+
+class TopicReport(msgspec.Struct, frozen=True):
+    accepted: int
+    matched: int
+    """messages that reached a subscriber or a queue"""
+
+
+class RetainedQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    filter: str = "#"
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_RETAINED)] = 100
+
+
+class RetainedMessages(msgspec.Struct, frozen=True):
+    """In no order; `total` is how many there are, whatever the filter."""
+
+    total: int
+    items: list[Message]
+
+
+async def publish_to_topic(exchange: Exchange) -> Reply:
+    """The topic is that of the path."""
+    topic = exchange.parameters["topic"]
+    if exchange.content_type == "application/json":
+        messages = _messages(decoded(await exchange.body(), TopicPublish))
+    else:
+        raw = raw_message(exchange, await exchange.body())
+        messages = [TopicMessage(**{name: getattr(raw, name) for name in OutgoingMessage.__struct_fields__})]
+    return await _publish(exchange, [msgspec.structs.replace(each, topic=topic) for each in messages])
+
+
+async def publish(exchange: Exchange) -> Reply:
+    """Each message has its topic."""
+    messages = _messages(await exchange.read(TopicPublish))
+    for number, message in enumerate(messages):
+        if message.topic is None:
+            field = f"messages[{number}].topic"
+            raise Refusal(400, "malformed-body", f"{field} is missing", field)
+    return await _publish(exchange, messages)
+
+
+async def _publish(exchange: Exchange, messages: Sequence[TopicMessage]) -> Reply:
+    for topic in {message.topic or "" for message in messages}:
+        exchange.require_publish(topic)
+    exchange.take_rate(len(messages))
+    matched = 0
+    for (qos, retain), some in _alike(messages):
+        matched += await exchange.ports.topics.publish(
+            _columns(some),
+            qos=qos,
+            retain=retain,
+            publisher=exchange.connection.publisher,
+            namespace=exchange.namespace,
+        )
+    return json_reply(TopicReport(len(messages), matched))
+
+
+def _messages(body: TopicPublish) -> Sequence[TopicMessage]:
+    messages: Sequence[TopicMessage] = [body] if body.messages is UNSET else body.messages
+    if not messages:
+        raise Refusal(400, "malformed-body", "messages: there is none to publish", "messages")
+    if any(message.partition is not None for message in messages):
+        raise Refusal(400, "malformed-body", "partition: only queues have partitions", "partition")
+    return messages
+
+
+def _columns(messages: Sequence[TopicMessage]) -> Columns:
+    return columns_of(messages)
+
+
+def _alike(messages: Sequence[TopicMessage]) -> list[tuple[tuple[int, bool], list[TopicMessage]]]:
+    found: dict[tuple[int, bool], list[TopicMessage]] = {}
+    for message in messages:
+        found.setdefault((message.qos, message.retain), []).append(message)
+    return list(found.items())
+
+
+async def list_retained(exchange: Exchange) -> Reply:
+    query = exchange.query(RetainedQuery)
+    space = exchange.ports.retained.spaces.get(exchange.namespace)
+    if space is None:
+        return json_reply(RetainedMessages(0, []))
+    found = await space.matched(query.filter.encode(), query.limit)
+    items: list[Message] = []
+    async for stored, numbers in space.read(found):
+        items += _retained(stored, numbers)
+    return json_reply(RetainedMessages(space.count, items))
+
+
+def _retained(stored: StoredBatch, numbers: Sequence[int]) -> list[Message]:
+    return [message_of("@retained:", "", 0, row) for row in stored.messages(numbers)]
+
+
+async def remove_retained(exchange: Exchange) -> Reply:
+    """As an empty retained message does."""
+    topic = exchange.parameters["topic"]
+    space = exchange.ports.retained.spaces.get(exchange.namespace)
+    if space is None or space.find(topic.encode()) < 0:
+        raise Refusal(404, "not-found", f"nothing is retained under {topic!r}")
+    columns = Columns.of([b""], topics=[topic.encode()])
+    publisher = exchange.connection.publisher
+    await exchange.ports.topics.publish(columns, qos=1, retain=True, publisher=publisher, namespace=exchange.namespace)
+    return NO_CONTENT
+
+
+ROUTES = (
+    Route(
+        "POST",
+        f"{API}/topics/{{topic}}/messages",
+        publish_to_topic,
+        Right.LOGIN,
+        _TAG,
+        "Publish to a topic",
+        "To subscribers of every protocol, to bound queues, and with retain to those who come later.",
+        body=TopicPublish,
+        body_types=("application/json", "application/octet-stream"),
+        answers={200: TopicReport},
+    ),
+    Route(
+        "POST",
+        f"{API}/publish",
+        publish,
+        Right.LOGIN,
+        _TAG,
+        "Publish to topics",
+        body=TopicPublish,
+        answers={200: TopicReport},
+    ),
+    Route(
+        "GET",
+        f"{API}/retained",
+        list_retained,
+        Right.READ,
+        _TAG,
+        "Retained messages",
+        query=RetainedQuery,
+        answers={200: RetainedMessages},
+    ),
+    Route(
+        "DELETE",
+        f"{API}/retained/{{topic}}",
+        remove_retained,
+        Right.ADMIN,
+        _TAG,
+        "Remove a retained message",
+        answers={204: None},
+    ),
+)

@@ -1,0 +1,242 @@
+"""Users, API keys and rules."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.broker.auth.explaining import AskedAction, Verdict
+from penstock.broker.auth.rules import Rule, rule_of
+from penstock.broker.auth.store import ApiKey, User
+from penstock.core.errors import NoSuchUser
+from penstock.gateways.http.durations import Span, seconds_of
+from penstock.gateways.http.exchange import Exchange
+from penstock.gateways.http.pages import PageQuery, page
+from penstock.gateways.http.problems import Refusal
+from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
+from penstock.gateways.http.rights import Right
+from penstock.gateways.http.routes import API, Route
+
+_TAG = "Users and rules"
+_LONGEST_KEY_S = 10 * 365 * 24 * 3600.0
+
+
+class UserDescription(msgspec.Struct, frozen=True):
+    name: str
+    roles: list[str]
+    namespace: str
+    has_password: bool
+    created_ms: int
+    changed_ms: int
+
+
+class Users(msgspec.Struct, frozen=True):
+    items: list[UserDescription]
+    next: str | None
+
+
+class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    password: str | None = None
+    """without one the user logs in by certificate or token"""
+    roles: list[str] = []
+    namespace: str = "default"
+
+
+class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    password: str | None = None
+    roles: list[str] | None = None
+
+
+class KeyDescription(msgspec.Struct, frozen=True):
+    id: str
+    roles: list[str]
+    namespace: str
+    description: str
+    created_ms: int
+    expires_ms: int | None
+
+
+class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    roles: list[str] = []
+    namespace: str = "default"
+    description: str = ""
+    expires_in: Span | None = None
+
+
+class CreatedKey(msgspec.Struct, frozen=True):
+    """`key` is shown this once."""
+
+    key: str
+    description: KeyDescription
+
+
+class Keys(msgspec.Struct, frozen=True):
+    items: list[KeyDescription]
+    next: str | None
+
+
+class Rules(msgspec.Struct, frozen=True):
+    items: list[Rule]
+
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """May U do A on T?"""
+
+    user: str
+    action: AskedAction
+    topic: str
+    client_id: str = ""
+
+
+async def list_users(exchange: Exchange) -> Reply:
+    part, following = page(exchange.ports.access.users.all(), lambda user: user.name, exchange.query(PageQuery))
+    return json_reply(Users([_told(user) for user in part], following))
+
+
+async def add_user(exchange: Exchange) -> Reply:
+    body = await exchange.read(NewUser)
+    password = None if body.password is None else body.password.encode()
+    user = await exchange.ports.access.users.add(body.name, password, body.roles, body.namespace)
+    return json_reply(_told(user), 201)
+
+
+async def describe(exchange: Exchange) -> Reply:
+    return json_reply(_told(_user(exchange)))
+
+
+async def change_user(exchange: Exchange) -> Reply:
+    body, users, name = await exchange.read(UserChange), exchange.ports.access.users, exchange.parameters["name"]
+    _user(exchange)
+    if body.password is not None:
+        await users.set_password(name, body.password.encode())
+    if body.roles is not None:
+        await users.set_roles(name, body.roles)
+    return json_reply(_told(_user(exchange)))
+
+
+async def remove_user(exchange: Exchange) -> Reply:
+    await exchange.ports.access.users.remove(exchange.parameters["name"])
+    return NO_CONTENT
+
+
+async def list_keys(exchange: Exchange) -> Reply:
+    keys = sorted(exchange.ports.access.users.keys(), key=lambda key: key.id)
+    part, following = page(keys, lambda key: key.id, exchange.query(PageQuery))
+    return json_reply(Keys([_key(key) for key in part], following))
+
+
+async def add_key(exchange: Exchange) -> Reply:
+    body = await exchange.read(NewKey)
+    expires_ms = None
+    if body.expires_in is not None:
+        left_s = seconds_of(body.expires_in, "expires_in", _LONGEST_KEY_S)
+        expires_ms = exchange.ports.broker.now() + round(1000 * left_s)
+    key, text = await exchange.ports.access.users.add_key(
+        body.roles, body.namespace, body.description, expires_ms=expires_ms
+    )
+    return json_reply(CreatedKey(text, _key(key)), 201, [(b"cache-control", b"no-store")])
+
+
+async def remove_key(exchange: Exchange) -> Reply:
+    await exchange.ports.access.users.remove_key(exchange.parameters["id"])
+    return NO_CONTENT
+
+
+async def list_rules(exchange: Exchange) -> Reply:
+    return json_reply(Rules(exchange.ports.access.users.rules))
+
+
+async def add_rule(exchange: Exchange) -> Reply:
+    rule = rule_of(await exchange.read(dict[str, object]))
+    is_new = await exchange.ports.access.users.add_rule(rule)
+    return json_reply(rule, 201 if is_new else 200)
+
+
+async def remove_rule(exchange: Exchange) -> Reply:
+    rule = rule_of(await exchange.read(dict[str, object]))
+    if not await exchange.ports.access.users.remove_rule(rule):
+        raise Refusal(404, "not-found", f"there is no rule {str(rule)!r}: GET {API}/acl lists them")
+    return NO_CONTENT
+
+
+async def check(exchange: Exchange) -> Reply:
+    asked = await exchange.read(Question)
+    return json_reply(exchange.ports.access.may(asked.user, asked.action, asked.topic, asked.client_id))
+
+
+def _user(exchange: Exchange) -> User:
+    name = exchange.parameters["name"]
+    found = exchange.ports.access.users.find(name)
+    if found is None:
+        raise NoSuchUser(name)
+    return found
+
+
+def _told(user: User) -> UserDescription:
+    has_password = user.password_hash is not None
+    return UserDescription(user.name, list(user.roles), user.namespace, has_password, user.created_ms, user.changed_ms)
+
+
+def _key(key: ApiKey) -> KeyDescription:
+    return KeyDescription(key.id, list(key.roles), key.namespace, key.description, key.created_ms, key.expires_ms)
+
+
+_RULE_HINT = "A rule is like {effect: allow, action: publish, pattern: a/#, user: u}, or with a role, or for everyone."
+
+ROUTES = (
+    Route("GET", f"{API}/users", list_users, Right.ADMIN, _TAG, "List users", query=PageQuery, answers={200: Users}),
+    Route(
+        "POST", f"{API}/users", add_user, Right.ADMIN, _TAG, "Add a user", body=NewUser, answers={201: UserDescription}
+    ),
+    Route(
+        "GET", f"{API}/users/{{name}}", describe, Right.ADMIN, _TAG, "Describe a user", answers={200: UserDescription}
+    ),
+    Route(
+        "PATCH",
+        f"{API}/users/{{name}}",
+        change_user,
+        Right.ADMIN,
+        _TAG,
+        "Change password or roles",
+        body=UserChange,
+        answers={200: UserDescription},
+    ),
+    Route(
+        "DELETE",
+        f"{API}/users/{{name}}",
+        remove_user,
+        Right.ADMIN,
+        _TAG,
+        "Remove a user, and the rules about it",
+        answers={204: None},
+    ),
+    Route("GET", f"{API}/keys", list_keys, Right.ADMIN, _TAG, "List API keys", query=PageQuery, answers={200: Keys}),
+    Route("POST", f"{API}/keys", add_key, Right.ADMIN, _TAG, "Make an API key", body=NewKey, answers={201: CreatedKey}),
+    Route("DELETE", f"{API}/keys/{{id}}", remove_key, Right.ADMIN, _TAG, "Revoke an API key", answers={204: None}),
+    Route("GET", f"{API}/acl", list_rules, Right.ADMIN, _TAG, "List rules", answers={200: Rules}),
+    Route(
+        "POST",
+        f"{API}/acl",
+        add_rule,
+        Right.ADMIN,
+        _TAG,
+        "Add a rule",
+        _RULE_HINT,
+        body=dict[str, object],
+        answers={201: Rule, 200: Rule},
+    ),
+    Route(
+        "DELETE",
+        f"{API}/acl",
+        remove_rule,
+        Right.ADMIN,
+        _TAG,
+        "Remove a rule",
+        _RULE_HINT,
+        body=dict[str, object],
+        answers={204: None},
+    ),
+    Route(
+        "POST", f"{API}/acl/check", check, Right.ADMIN, _TAG, "May U do A on T?", body=Question, answers={200: Verdict}
+    ),
+)

@@ -1,0 +1,112 @@
+"""What can be set of webhooks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from penstock.broker.webhooks.events import Event, Hook, check_url, place_of
+from penstock.core.errors import InvalidArgument, InvalidSetting
+from penstock.queues.settings_text import Count, Duration, shown
+from penstock.server.schema import OneOf, Secret
+
+_DEFAULTS = Hook("")
+_MANY = 1 << 40
+_ALL = tuple(event.value for event in Event)
+_MIN_SECRET = 16
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+_VALUE = re.compile(r"[ -~\t]{0,4000}")
+# What is signed with, and what says how long the body is, is not for others to write.
+_OURS = ("content-type", "content-length", "host", "transfer-encoding", "connection")
+
+
+class Address:
+    """Where something is sent to. Only scheme and host of it are ever shown: the rest may be a secret."""
+
+    suffix: ClassVar[str] = ""
+
+    def read(self, path: str, written: object) -> str:
+        try:
+            check_url(written if isinstance(written, str) else "")
+        except InvalidArgument as error:
+            raise InvalidSetting(path, str(error)) from None
+        return str(written)
+
+    def write(self, value: object) -> object:
+        return f"{place_of(str(value))}/…"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A list of these words; null is all of them."""
+
+    suffix: ClassVar[str] = ""
+    words: tuple[str, ...]
+
+    def read(self, path: str, written: object) -> tuple[str, ...]:
+        if written is None:
+            return self.words
+        if not isinstance(written, list) or not written:
+            raise InvalidSetting(path, f'{shown(written)} is not a list: write it like ["{self.words[0]}"]')
+        one = OneOf(self.words)
+        return tuple(dict.fromkeys(one.read(f"{path}[{i}]", item) for i, item in enumerate(written)))
+
+    def write(self, value: object) -> object:
+        return list(value) if isinstance(value, tuple) else []
+
+
+class Headers:
+    """Names and values, of which values are never shown."""
+
+    suffix: ClassVar[str] = ""
+
+    def read(self, path: str, written: object) -> tuple[tuple[str, str], ...]:
+        if written is None:
+            return ()
+        if not isinstance(written, Mapping):
+            raise InvalidSetting(path, "is not an object: write it like {Authorization: Bearer …}")
+        return tuple(_header(path, name, value) for name, value in written.items())
+
+    def write(self, value: object) -> object:
+        return {name: "(secret)" for name, _ in value} if isinstance(value, tuple) else {}
+
+
+def _header(path: str, name: object, value: object) -> tuple[str, str]:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise InvalidSetting(path, f"{shown(name)} is not the name of a header")
+    if name.lower() in _OURS or name.lower().startswith("penstock-"):
+        raise InvalidSetting(f"{path}.{name}", "is written by the server itself: leave it out")
+    if not isinstance(value, str) or _VALUE.fullmatch(value) is None:
+        raise InvalidSetting(f"{path}.{name}", "is not text that a header can have: write printable ASCII in quotes")
+    return name, value
+
+
+def _check_secret(text: str) -> None:
+    if len(text) < _MIN_SECRET or not text.isprintable():
+        raise InvalidArgument(f"is too short, or has characters that cannot be seen: write at least {_MIN_SECRET}")
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    url: Annotated[str, Address()]
+    """what is told is sent here, as POST of JSON; each address once"""
+    events: Annotated[tuple[str, ...], Words(_ALL)] = _ALL
+    """what it is told of"""
+    secret: Annotated[str | None, Secret(_check_secret)] = None
+    """signs what is sent: `Penstock-Signature: v1=` and the HMAC-SHA256 of `Penstock-Timestamp`, a dot and the body"""
+    headers: Annotated[tuple[tuple[str, str], ...], Headers()] = ()
+    """sent along: `{Authorization: Bearer …}`"""
+    timeout_ms: Annotated[int, Duration()] = round(_DEFAULTS.timeout_s * 1000)
+    """so long an answer is waited for"""
+    retries: Annotated[int, Count(0, 20)] = _DEFAULTS.retries
+    """tries after the first, 1 s, 4 s, 16 s … later; up to 1000 events wait meanwhile, further ones are dropped"""
+    lag_threshold: Annotated[int, Count(1, _MANY)] = _DEFAULTS.lag_threshold
+    """the event `lag` is for groups with more messages that they have not settled"""
+
+    def options(self) -> Hook:
+        events = frozenset(Event(word) for word in self.events)
+        timeout_s = self.timeout_ms / 1000
+        return Hook(self.url, events, self.secret, self.headers, timeout_s, self.retries, self.lag_threshold)
