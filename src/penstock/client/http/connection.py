@@ -12,8 +12,8 @@ from httptools import HttpParserError, HttpResponseParser
 from penstock.client.errors import ConnectionLost
 from penstock.client.http.options import HttpOptions
 
-_MAX_HEADERS = 256
-_MAX_HEADER_BYTES = 64 << 10
+# Of headers, or whatever else is no body: the parser keeps it.
+_MAX_HEAD_BYTES = 64 << 10
 # What waits of a stream before reading pauses.
 _STREAM_BUFFER_BYTES = 256 << 10
 
@@ -46,7 +46,7 @@ class HttpConnection(asyncio.Protocol):
         self._changed: asyncio.Future[None] | None = None
         self._response: Response | None = None
         self._headers: dict[str, str] = {}
-        self._header_bytes = 0
+        self._head_bytes = 0
         self._size_bytes = 0
         self._is_streaming = self._is_asked = self._has_head = self._is_complete = False
         self._ended: str | None = None
@@ -137,7 +137,10 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
             return
         try:
+            self._head_bytes += len(data)
             self._parser.feed_data(data)
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                raise HttpParserError(f"over {_MAX_HEAD_BYTES} bytes of headers")
         except HttpParserError as error:
             self._end(f"what came is not HTTP ({error})")
             self._transport.abort()
@@ -151,15 +154,13 @@ class HttpConnection(asyncio.Protocol):
     # httptools
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > _MAX_HEADER_BYTES or len(self._headers) >= _MAX_HEADERS:
-            raise HttpParserError("the headers are too long")
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_message_begin(self) -> None:
-        self._headers, self._header_bytes = {}, 0
+        self._headers = {}
 
     def on_headers_complete(self) -> None:
+        self._head_bytes = 0
         status = self._parser.get_status_code()
         if status >= 200:
             self._response = Response(status, self._headers)
@@ -167,6 +168,7 @@ class HttpConnection(asyncio.Protocol):
             self._keeps_alive = self._parser.should_keep_alive()
 
     def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
         self._size_bytes += len(body)
         self._chunks.append(body)
         if self._is_streaming:
@@ -176,6 +178,7 @@ class HttpConnection(asyncio.Protocol):
             raise HttpParserError(f"the answer is over {self._max_answer_bytes} bytes")
 
     def on_message_complete(self) -> None:
+        self._head_bytes = 0
         self._is_complete = self._has_head
 
 
