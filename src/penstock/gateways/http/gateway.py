@@ -42,6 +42,7 @@ class HttpGateway:
     def apply(self, options: HttpOptions) -> None:
         """For requests and connections to come."""
         self._options = options
+        self._config.timeout_keep_alive = round(options.keep_alive_s)
         self.app.apply(options)
 
     def protocol(self, listener: ListenerFacts) -> asyncio.Protocol:
