@@ -210,6 +210,51 @@ def test_messages_reach_topics(client: penstock.Client, queue: str) -> None:
     client.delete_retained("nobody/listens")
 
 
+def test_a_queue_is_browsed_page_by_page_without_consuming(client: penstock.Client, url: str, queue: str) -> None:
+    client.create_queue(queue, {"partitions": 1})
+    client.publish_many(queue, range(10))
+    assert [message.json() for message in client.browse(queue, page=3)] == list(range(10))
+    some = client.browse(queue, from_="offset:2", until="offset:5", partition=0)
+    assert [message.offset for message in some] == [2, 3, 4]
+    assert client.queue(queue).messages == 10
+
+    async def main() -> list[int]:
+        async with AsyncClient(url) as client:
+            return [message.json() async for message in client.browse(queue, page=4)]
+
+    assert run(main()) == list(range(10))
+
+
+def test_events_of_a_queue_come_as_they_are_published_and_go_on_where_they_were(
+    client: penstock.Client, queue: str
+) -> None:
+    client.create_queue(queue, {"partitions": 1})
+    client.publish_many(queue, ["old", "older"])
+    events = client.events(queue, from_="earliest")
+    first = next(events)
+    assert (first.kind, first.message.text) == ("message", "old")
+    assert next(events).message.text == "older"
+    client.publish(queue, "new")
+    assert next(events).message.text == "new"
+    events.close()
+    resumed = client.events(queue, last_event_id=first.id)
+    assert next(resumed).message.text == "older"
+    client.delete_queue(queue)
+    assert [event.kind for event in resumed][-1] == "end"
+
+
+def test_events_of_topics_are_live(client: penstock.Client) -> None:
+    found: list[str] = []
+    events = client.topic_events("live/#")
+    reading = threading.Thread(target=lambda: found.append(next(events).message.text))
+    reading.start()
+    while reading.is_alive():
+        client.publish_topic("live/1", "x")
+        reading.join(0.05)
+    assert found == ["x"]
+    events.close()
+
+
 def test_queues_and_groups_are_looked_after(client: penstock.Client, queue: str) -> None:
     assert client.create_queue(queue, {"partitions": 2}).settings["partitions"] == 2
     assert queue in [each.name for each in client.queues()]

@@ -112,7 +112,7 @@ class Requests:
         except (Lost, TimeoutError) as error:
             raise self._lost(ask, str(error) or "no answer in time") from None
         finally:
-            connection.close()
+            self._pool.drop(connection)
 
     async def _send(self, ask: Ask[T]) -> Response:
         retries, attempt = self.options.retries, 0
