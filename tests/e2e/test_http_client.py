@@ -9,15 +9,18 @@ from itertools import count, islice
 from pathlib import Path
 
 import pytest
+from tests.support.cli import penstock as run_command
 from tests.support.live_server import live_server
 from tests.support.loop import run
 
 import penstock
 from penstock.aio import Client as AsyncClient
 from penstock.client.http.errors import HttpRefused
+from penstock.client.http.options import Retries
 from penstock.core.errors import Closed, ErrorCode, TooLarge
 
 _numbers = count()
+_PASSWORD = "correct horse battery"
 
 
 @pytest.fixture(scope="module")
@@ -304,3 +307,44 @@ def test_acknowledged_messages_outlive_the_server(tmp_path: Path) -> None:
     (tmp_path / "ready.json").unlink(missing_ok=True)
     with live_server(tmp_path) as server, penstock.Client(f"http://127.0.0.1:{server.ports['http']}") as client:
         assert next(client.consume("orders")).text == "kept"
+
+
+def test_what_a_killed_server_had_or_had_not_stored_is_there_once_when_it_is_back(tmp_path: Path) -> None:
+    retries = Retries(attempts=100, first_delay_s=0.05, longest_delay_s=0.2)
+    with live_server(tmp_path) as server:
+        port = server.ports["http"]
+        client = penstock.Client(f"http://127.0.0.1:{port}", retries=retries)
+        client.create_queue("orders", {"partitions": 1})
+        producer = client.producer("orders", batch_messages=10)
+        futures = [producer.send(number) for number in range(2000)]
+        futures[100].result(30)
+        server.process.kill()
+    (tmp_path / "ready.json").unlink(missing_ok=True)
+    with live_server(tmp_path, [f"listeners.http.port={port}"]), client:
+        producer.close()
+        assert [future.result().offset for future in futures] == list(range(2000))
+        assert [message.json() for message in client.browse("orders", page=1000)] == list(range(2000))
+
+
+def test_logins_by_name_and_by_key_do_what_their_roles_may(tmp_path: Path) -> None:
+    run_command("user", "add", tmp_path / "data", "root", "--role", "admin", given=f"{_PASSWORD}\n".encode())
+    with live_server(tmp_path, is_dev=False) as server:
+        url = f"http://127.0.0.1:{server.ports['http']}"
+        with penstock.Client(url, username="root", password=_PASSWORD) as admin:
+            admin.create_user("ann", _PASSWORD, roles=["producer"])
+            key = admin.create_key(roles=["read-only"], description="dashboard").key
+            assert [user.name for user in admin.users()] == ["ann", "root"]
+            [known] = admin.keys()
+            assert known.description == "dashboard"
+            assert admin.check_rule("ann", "publish", "$queue/orders")
+            assert admin.rules() == []
+        with penstock.Client(url, username="ann", password=_PASSWORD) as ann:
+            ann.publish("orders", "x")
+            with pytest.raises(HttpRefused, match="403"):
+                next(ann.consume("orders"))
+        with penstock.Client(url, api_key=key) as dashboard:
+            assert [queue.name for queue in dashboard.queues()] == ["orders"]
+            with pytest.raises(HttpRefused, match="403"):
+                dashboard.purge("orders")
+        with penstock.Client(url, token="psk_no_such") as nobody, pytest.raises(HttpRefused, match="401"):
+            nobody.queues()

@@ -40,7 +40,7 @@ class Ask(Generic[T]):
     """bytes: the body as it is; NoneType: nothing is expected"""
     query: Mapping[str, object] = field(default_factory=dict)
     """None is left out"""
-    body: bytes | None = None
+    body: bytes | None = field(default=None, repr=False)
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     is_repeatable: bool = False
