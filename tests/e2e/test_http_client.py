@@ -258,6 +258,15 @@ def test_events_of_topics_are_live(client: penstock.Client) -> None:
     events.close()
 
 
+def test_an_admin_works_in_another_namespace(client: penstock.Client, url: str, queue: str) -> None:
+    with penstock.Client(url, namespace="other") as other:
+        other.publish(queue, "x")
+        with other.consume(queue, auto_commit=0) as messages:
+            assert next(messages).text == "x"
+        assert other.queue(queue).namespace == "other"
+    assert queue not in [each.name for each in client.queues()]
+
+
 def test_queues_and_groups_are_looked_after(client: penstock.Client, queue: str) -> None:
     assert client.create_queue(queue, {"partitions": 2}).settings["partitions"] == 2
     assert queue in [each.name for each in client.queues()]

@@ -53,12 +53,22 @@ class AsyncClient(AdminCalls):
         username: str | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | TlsFiles | None = None,
+        namespace: str | None = None,
         timeout_s: float = 30.0,
         retries: Retries = Retries(),  # noqa: B008  # a frozen value
         max_connections: int = 32,
     ) -> None:
         self.options = HttpOptions(
-            url, token, api_key, username, password, tls, timeout_s, retries=retries, max_connections=max_connections
+            url=url,
+            token=token,
+            api_key=api_key,
+            username=username,
+            password=password,
+            tls=tls,
+            namespace=namespace,
+            timeout_s=timeout_s,
+            retries=retries,
+            max_connections=max_connections,
         )
         self.requests = Requests(self.options)
         self._producers: WeakSet[AsyncProducer] = WeakSet()

@@ -44,6 +44,7 @@ class Client(AdminCalls):
         username: str | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | TlsFiles | None = None,
+        namespace: str | None = None,
         timeout_s: float = 30.0,
         retries: Retries = Retries(),  # noqa: B008  # a frozen value
         max_connections: int = 32,
@@ -55,6 +56,7 @@ class Client(AdminCalls):
             username=username,
             password=password,
             tls=tls,
+            namespace=namespace,
             timeout_s=timeout_s,
             retries=retries,
             max_connections=max_connections,

@@ -60,6 +60,8 @@ class HttpOptions:
     password: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | TlsFiles | None = None
     """None trusts what the system trusts"""
+    namespace: str | None = None
+    """to work in another than that of the login, which admins may"""
     timeout_s: float = 30.0
     """for one try of a request, beside what the server was asked to wait"""
     connect_timeout_s: float = 10.0

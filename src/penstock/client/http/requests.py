@@ -51,9 +51,9 @@ class Ask(Generic[T]):
     def may_repeat(self) -> bool:
         return self.is_repeatable or self.method in _SAFE_METHODS
 
-    @property
-    def target(self) -> str:
-        pairs = {name: _written(value) for name, value in self.query.items() if value is not None}
+    def target(self, namespace: str | None) -> str:
+        asked = {**self.query, "namespace": namespace}
+        pairs = {name: _written(value) for name, value in asked.items() if value is not None}
         return f"{self.path}?{urlencode(pairs)}" if pairs else self.path
 
 
@@ -169,7 +169,8 @@ class Requests:
         return response
 
     def _bytes(self, ask: Ask[T]) -> bytes:
-        lines = [f"{ask.method} {self._base_path}{ask.target} HTTP/1.1\r\n".encode(), self._head]
+        target = f"{self._base_path}{ask.target(self.options.namespace)}"
+        lines = [f"{ask.method} {target} HTTP/1.1\r\n".encode(), self._head]
         lines += [header_line(name, value) for name, value in ask.headers.items()]
         if ask.body is not None:
             lines.append(header_line("Content-Type", ask.content_type))
