@@ -169,6 +169,18 @@ class Settling:
             await self._ledger.flush_soon(unit)
         return Settled(count, len(offsets) - count)
 
+    def release(
+        self, group: Group, unit: Unit, offsets: array[int], deliveries: array[int] | None, consumer: int
+    ) -> Settled:
+        """Not looked at: anybody's again at once, and nothing counts against them."""
+        cursor = group.cursor(unit)
+        held = cursor.held(offsets, deliveries, consumer)
+        if held:
+            cursor.give_back_some(held, consumer, group.now())
+            self._after(group, unit, cursor, consumer)
+            group.notify(unit.partition)
+        return Settled(len(held), len(offsets) - len(held))
+
     def restart_clock(self, group: Group, unit: Unit, consumer: int) -> None:
         """Whoever holds messages there is still at work: their time begins anew, as it does with every settlement."""
         member = group.consumers.get(consumer)
