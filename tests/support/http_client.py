@@ -55,7 +55,9 @@ class HttpClient:
         if context is None:
             self._connection = http.client.HTTPConnection(*address, timeout=_PATIENCE_S)
         else:
-            self._connection = http.client.HTTPSConnection("localhost", address[1], timeout=_PATIENCE_S, context=context)
+            self._connection = http.client.HTTPSConnection(
+                "localhost", address[1], timeout=_PATIENCE_S, context=context
+            )
 
     def request(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None, **more: str

@@ -40,7 +40,12 @@ class RunningServer(LoopThread):
     def __init__(self, place: Path, settings: Mapping[str, object]) -> None:
         super().__init__()
         self.place = place
-        self._settings: dict[str, object] = {"auth": {"development_mode": True}, **settings}
+        place.mkdir(exist_ok=True)
+        self._settings: dict[str, object] = {
+            "auth": {"development_mode": True},
+            "log": {"level": "warning"},
+            **settings,
+        }
         self._clients: list[HttpClient | RawClient | MqttClient] = []
         try:
             self.wait(self._start())
@@ -136,6 +141,12 @@ class RunningServer(LoopThread):
     def declare(self, name: str = "q", **settings: object) -> Queue:
         """With one partition unless they say otherwise."""
         return self.wait(self.broker.declare({"name": name, "partitions": 1} | settings))
+
+    def forget(self) -> None:
+        """Clients and queues of a test."""
+        self._close_clients()
+        for queue in self.call(lambda: list(self.broker.queues)):
+            self.wait(self.broker.declaring.delete(queue))
 
     def key(self, *roles: str, expires_ms: int | None = None) -> str:
         """A new API key."""

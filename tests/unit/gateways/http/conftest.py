@@ -1,5 +1,5 @@
-"""A server for each test that asks for one. Its files are in memory where that can be had: nothing here is about
-syncs."""
+"""A server in development mode for the tests of a module, which clean up by name. Its files are in memory where that can
+be had: nothing here is about syncs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,25 @@ _MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def place() -> Iterator[Path]:
+    """For a server of one test."""
     with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory:
         yield Path(directory)
 
 
-@pytest.fixture
-def server(place: Path) -> Iterator[RunningServer]:
-    with running_server(place) as made:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[RunningServer]:
+    with (
+        tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory,
+        running_server(Path(directory)) as made,
+    ):
         yield made
+
+
+@pytest.fixture
+def server(shared: RunningServer) -> Iterator[RunningServer]:
+    """Without queues, when the test begins."""
+    yield shared
+    shared.forget()
 
 
 @pytest.fixture
