@@ -383,6 +383,7 @@ def _refuse_deleted_group(group: Group) -> None:
 def _dismiss(group: Group) -> None:
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
+    group.wake_pullers()
 
 
 def _address(path: str) -> bytes:
