@@ -10,9 +10,13 @@ from typing import NamedTuple
 
 from penstock.broker.broker import Broker
 from penstock.broker.group import Group
+from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument
 from penstock.queues.names import parse_receipt_handle
+
+
+_NUMBER_DIGITS = 18  # int() itself refuses thousands of them
 
 
 class Place(NamedTuple):
@@ -44,13 +48,18 @@ class Receipts:
         """What follows the count of deliveries."""
         return f"~{self._word}-{group.number}"
 
-    def find(self, receipts: Iterable[str]) -> tuple[dict[Place, Named], dict[str, str]]:
-        """Where they lead, and what is wrong with those that lead nowhere: `malformed`, `stale` or `gone`."""
+    def find(
+        self, receipts: Iterable[str], namespace: str, only: Queue | None = None
+    ) -> tuple[dict[Place, Named], dict[str, str]]:
+        """Where they lead in the namespace, and what is wrong with those that lead nowhere: `malformed`, `stale` or
+        `gone`. `only` that queue is looked at: whoever has seen one receipt could spell those of others."""
         found: dict[Place, Named] = {}
         wrong: dict[str, str] = {}
         for receipt in receipts:
             try:
                 place, offset, count = self._place(receipt)
+                if place.group.queue.namespace != namespace or only not in (None, place.group.queue):
+                    raise LookupError("gone")
             except InvalidArgument:
                 wrong[receipt] = "malformed"
             except LookupError as error:
@@ -65,7 +74,7 @@ class Receipts:
     def _place(self, receipt: str) -> tuple[Place, int, int]:
         handle = parse_receipt_handle(receipt)
         word, _, number = handle.nonce.partition("-")
-        if not number.isdecimal():
+        if not (number.isascii() and number.isdecimal() and len(number) <= _NUMBER_DIGITS):
             raise InvalidArgument("no number of a group")
         queue = self._broker.declaring.by_incarnation.get(handle.message.incarnation)
         if queue is None or queue.name != handle.message.queue:
