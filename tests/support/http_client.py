@@ -59,11 +59,9 @@ class HttpClient:
                 "localhost", address[1], timeout=_PATIENCE_S, context=context
             )
 
-    def request(
-        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None, **more: str
-    ) -> Answer:
-        """`body`: bytes as they are, anything else as JSON. `more` are headers too, underscores for hyphens."""
-        sent = self.headers | dict(headers or {}) | {name.replace("_", "-"): value for name, value in more.items()}
+    def request(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Answer:
+        """`body`: bytes as they are, anything else as JSON. In headers underscores stand for hyphens."""
+        sent = self.headers | {name.replace("_", "-"): value for name, value in (headers or {}).items()}
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         if data is not None and "content-type" not in {name.lower() for name in sent}:
             sent["Content-Type"] = JSON
@@ -74,19 +72,19 @@ class HttpClient:
             return Answer(response.status, found, response.read())
 
     def get(self, path: str, **headers: str) -> Answer:
-        return self.request("GET", path, **headers)
+        return self.request("GET", path, None, headers)
 
     def post(self, path: str, body: object = None, **headers: str) -> Answer:
-        return self.request("POST", path, body, **headers)
+        return self.request("POST", path, body, headers)
 
     def put(self, path: str, body: object = None, **headers: str) -> Answer:
-        return self.request("PUT", path, body, **headers)
+        return self.request("PUT", path, body, headers)
 
     def patch(self, path: str, body: object = None) -> Answer:
         return self.request("PATCH", path, body)
 
     def delete(self, path: str, body: object = None, **headers: str) -> Answer:
-        return self.request("DELETE", path, body, **headers)
+        return self.request("DELETE", path, body, headers)
 
     def publish(self, queue: str, *texts: str, **fields: object) -> list[dict[str, Any]]:
         """The results."""

@@ -1,5 +1,5 @@
-"""A server in development mode for the tests of a module, which clean up by name. Its files are in memory where that can
-be had: nothing here is about syncs."""
+"""A server in development mode for all tests of a module, emptied after each. Its files are in memory where that can be
+had: nothing here is about syncs."""
 
 from __future__ import annotations
 
