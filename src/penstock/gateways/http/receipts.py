@@ -15,7 +15,6 @@ from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument
 from penstock.queues.names import parse_receipt_handle
 
-
 _NUMBER_DIGITS = 18  # int() itself refuses thousands of them
 
 
