@@ -10,6 +10,7 @@ from typing import get_args
 
 import msgspec
 
+from penstock.gateways.http.exchange import Query
 from penstock.gateways.http.problems import Problem
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import WEBSOCKET, Route
@@ -121,10 +122,11 @@ def _path_parameters(route: Route) -> list[Json]:
 
 
 def _query_parameters(route: Route) -> list[Json]:
-    if route.query is None:
+    if route.right is Right.PUBLIC:
         return []
-    components = msgspec.json.schema_components([route.query], ref_template="#/$defs/{name}")[1]
-    described = components[route.query.__name__]
+    kind = route.query or Query
+    components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")[1]
+    described = components[kind.__name__]
     required = described.get("required", [])
     return [
         {"name": name, "in": "query", "required": name in required, "schema": _inlined(field, components)}
