@@ -148,7 +148,16 @@ def _request_body(route: Route, schemas: _Schemas) -> Json:
         kind: {"schema": schemas.of(route.body) if kind == "application/json" else {"type": "string"}}
         for kind in route.body_types
     }
-    return {"required": True, "content": content}
+    return {"required": not _may_be_left_out(route), "content": content}
+
+
+def _may_be_left_out(route: Route) -> bool:
+    """No body is an empty object, which will do where nothing is needed."""
+    try:
+        fields = msgspec.structs.fields(route.body) if route.body is not None else ()
+    except TypeError:
+        return False
+    return route.body_types == ("application/json",) and not any(field.required for field in fields)
 
 
 def _responses(route: Route, schemas: _Schemas) -> Json:
