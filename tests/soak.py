@@ -28,6 +28,7 @@ from tests.stress.mqtt_stalled import put_out, stall
 from tests.stress.threads import stress
 from tests.support.cli import ENVIRONMENT
 from tests.support.faults import REPOSITORY, why_no_mounts
+from tests.support.http_fuzz import fuzz
 from tests.support.live_server import live_server
 
 # A history is checked whole after each crash, so a directory that has seen this many gives way to a new one.
@@ -41,6 +42,7 @@ QUEUE_STEPS = 800
 STRESS_S = 20.0
 # The queue of the worker that does not read holds 100,000 messages.
 STALLED_S = 120.0
+HTTP_FUZZ_S = 600.0
 # No piece of a part takes nearly as long; one that does has hung.
 GRACE_S = 600.0
 
@@ -176,6 +178,17 @@ def mqtt_million(budget: Budget) -> str:
     return f"{messages} messages through one queue over MQTT"
 
 
+def http_fuzz(budget: Budget) -> str:
+    found: list[str] = []
+    with live_server(budget.place / "server", ["storage.disk_reserve=0", "log.level=warning"]) as server:
+        url = f"http://127.0.0.1:{server.ports['http']}"
+        while not (found and budget.is_over):
+            seconds = max(10, round(min(HTTP_FUZZ_S, budget.seconds)))
+            found.append(fuzz(url, budget.place, seconds, budget.seed + len(found)))
+            budget.report(found[-1])
+    return f"schemathesis over the whole HTTP API: {'; '.join(found)}"
+
+
 def million(budget: Budget) -> str:
     for compression in ("none", "lz4", "zstd"):
         directory = budget.place / compression
@@ -212,6 +225,7 @@ PARTS = [
     Part("mqtt-connections", 0.05, mqtt_connections),
     Part("mqtt-stalled", 0.02, mqtt_stalled),
     Part("mqtt-million", 0.05, mqtt_million),
+    Part("http-fuzz", 0.05, http_fuzz),
 ]
 
 

@@ -389,6 +389,7 @@ def _dismiss(group: Group) -> None:
             group.queue.past.add(cursor.tally)
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
+    group.wake_pullers()
 
 
 def _address(path: str) -> bytes:

@@ -15,6 +15,7 @@ from penstock.broker.delivery import Delivery, Taking
 from penstock.broker.hold import Hold
 from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
+from penstock.core.errors import NoSuchGroup
 from penstock.queues.bindings import filter_mask
 from penstock.queues.cursor import Cursor, Limits
 from penstock.queues.deadletter import Reason
@@ -190,11 +191,15 @@ class Group:
                 owner = owner_of(partition)
                 if owner is not None and (found := consumers.get(owner)) is not None:
                     found.notify(partition)
+        self.wake_pullers()
+
+    def wake_pullers(self) -> None:
         for event in self._pullers:
             event.set()
 
     async def pull(self, number: int, limit: int, wait_s: float, lease_ms: int) -> list[Delivery]:
-        """Messages of any partition, each with a lease of its own, for one who is no member."""
+        """Messages of any partition, each with a lease of its own, for one who is no member. NoSuchGroup if it was
+        deleted, meanwhile too."""
         if wait_s <= 0:
             return await self._pull_once(number, limit, lease_ms)
         event, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -219,6 +224,8 @@ class Group:
             self.queue.listening.pop(self, None)
 
     async def _pull_once(self, number: int, limit: int, lease_ms: int) -> list[Delivery]:
+        if self.queue.groups.get(self.key) is not self:
+            raise NoSuchGroup(self.queue.name, self.name)
         found: list[Delivery] = []
         self.last_used_ms = now = self.now()
         try:

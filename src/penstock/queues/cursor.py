@@ -149,19 +149,24 @@ class Cursor:
 
     def held(self, offsets: array[int], deliveries: array[int] | None, consumer: int) -> array[int]:
         """Those of which that delivery is current; the others are counted as stale."""
-        current = array("q")
-        for i, offset in enumerate(offsets):
-            entry = self.window.entry(offset)
-            if (
-                entry is not None
-                and offset not in self.leaving
-                and entry.state in HELD
-                and consumer in (ANY_CONSUMER, entry.consumer)
-                and (deliveries is None or deliveries[i] in (_LATEST, entry.deliveries))
-            ):
-                current.append(offset)
+        pairs = enumerate(offsets)
+        current = array(
+            "q",
+            [o for i, o in pairs if self.is_current(o, _LATEST if deliveries is None else deliveries[i], consumer)],
+        )
         self.tally.stale += len(offsets) - len(current)
         return current
+
+    def is_current(self, offset: int, delivery: int, consumer: int) -> bool:
+        """Whether the consumer holds it by that delivery, which is the count it came with."""
+        entry = self.window.entry(offset)
+        return (
+            entry is not None
+            and offset not in self.leaving
+            and entry.state in HELD
+            and consumer in (ANY_CONSUMER, entry.consumer)
+            and delivery in (_LATEST, entry.deliveries)
+        )
 
     def set_aside(self, offsets: array[int]) -> None:
         """What is held is on its way to the dead letters, until settle()."""

@@ -8,7 +8,7 @@ import re
 import secrets
 
 from penstock.core.errors import NotAuthorised, PenstockError
-from penstock.gateways.http.exchange import CONNECTION, Disconnected, Exchange, Receive, Scope, Send
+from penstock.gateways.http.exchange import CONNECTION, Disconnected, Exchange, Query, Receive, Scope, Send
 from penstock.gateways.http.login import Caller, Logins
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.origins import Strangers
@@ -64,6 +64,9 @@ class App:
         caller = await self._logins.caller(*credentials, scope["state"][CONNECTION])
         exchange.let_in(caller)
         _require(exchange.route.right, caller)
+        if scope["query_string"] and exchange.route.query is None and exchange.route.right is not Right.PUBLIC:
+            # What is not understood must not be passed over: it could say that nothing is to be changed.
+            exchange.query(Query)
         reply = await exchange.route.handler(exchange)
         if reply is not None:
             await exchange.reply(reply)
@@ -89,6 +92,8 @@ class App:
 
 def _require(right: Right, caller: Caller) -> None:
     permissions, name = caller.permissions, caller.identity.name
+    if right is not Right.PUBLIC and not caller.is_admitted:
+        raise NotAuthorised("this needs a login: send a token, an API key, or a name and a password")
     if right is Right.READ and not permissions.may_read:
         raise NotAuthorised(f"{name} may not look at this: it needs the role read-only or admin")
     if right is Right.ADMIN and not permissions.is_admin:

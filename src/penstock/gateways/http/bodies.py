@@ -9,6 +9,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.http.problems import Refusal
+from penstock.kernels.topics import check_topic
 from penstock.log.columns import Columns
 from penstock.queues.properties import Envelope, pack, unpack
 
@@ -58,6 +59,13 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """how often it was handed out, this time included"""
 
 
+def refuse_both(body: OutgoingMessage) -> None:
+    """Of a body with `messages`, which is no message itself: Refusal if it looks like one, rather than pass over it."""
+    for name in OutgoingMessage.__struct_fields__:
+        if getattr(body, name) is not UNSET and getattr(body, name) is not None:
+            raise _malformed(name, "a body with `messages` has nothing of a message beside them")
+
+
 def columns_of(messages: Sequence[OutgoingMessage], field: str = "messages") -> Columns:
     """Refusal names the message and the field."""
     values = [_value(message, field, number) for number, message in enumerate(messages)]
@@ -67,7 +75,9 @@ def columns_of(messages: Sequence[OutgoingMessage], field: str = "messages") -> 
     return Columns.of(
         values,
         keys=[_key(message, field, number) for number, message in enumerate(messages)] if has_key else None,
-        topics=[(message.topic or "").encode() for message in messages] if has_topic else None,
+        topics=[_topic(message.topic, f"{field}[{number}].topic") for number, message in enumerate(messages)]
+        if has_topic
+        else None,
         properties=envelopes if any(envelopes) else None,
     )
 
@@ -96,10 +106,23 @@ def _key(message: OutgoingMessage, field: str, number: int) -> bytes:
     return message.key_base64
 
 
+def _topic(topic: str | None, field: str) -> bytes:
+    """Consumers of other protocols are given it as one: what they could not read would end them all."""
+    if topic is None:
+        return b""
+    try:
+        name = _utf8(topic, field)
+        check_topic(name)
+    except InvalidArgument as error:
+        raise _malformed(field, str(error)) from None
+    return name
+
+
 def _properties(message: OutgoingMessage, field: str, number: int) -> bytes:
     headers = message.headers
     if not headers and message.content_type is None and message.reply_to is None and message.correlation_id is None:
         return b""
+    _topic(message.reply_to, f"{field}[{number}].reply_to")
     pairs = headers.items() if isinstance(headers, dict) else headers or ()
     correlation = message.correlation_id
     try:

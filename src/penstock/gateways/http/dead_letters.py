@@ -9,12 +9,11 @@ import msgspec
 from penstock.broker.letters import Letter, Selection, dead_letter_queue_of, letters, waiting
 from penstock.broker.queue import Queue
 from penstock.broker.redrive import RedriveOptions, Report, drop, redrive
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, NotAuthorised
 from penstock.gateways.http.bodies import Message
 from penstock.gateways.http.exchange import Exchange, Query
 from penstock.gateways.http.outgoing import message_of
 from penstock.gateways.http.problems import Refusal
-from penstock.gateways.http.queues import require_look
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
@@ -74,7 +73,9 @@ class RetryReport(msgspec.Struct, frozen=True):
 
 
 async def list_letters(exchange: Exchange) -> Reply:
-    require_look(exchange, exchange.queue_name)
+    """To whom messages of the queue may be shown: who publishes to it may know that it is there, no more."""
+    if not exchange.permissions.may_browse(exchange.queue_name):
+        raise NotAuthorised(f"{exchange.identity.name} may not look at messages of queue {exchange.queue_name!r}")
     query = exchange.query(DeadLetterQuery)
     found = _letters_of(exchange)
     if found is None:

@@ -145,14 +145,14 @@ class Exchange:
         if not message.get("more_body"):
             only: bytes = message.get("body", b"")
             return only if len(only) <= limit else self._too_large(limit)
-        parts, size = [message["body"]], len(message["body"])
+        # One piece of memory, however small the parts in which it comes.
+        whole = bytearray(message["body"])
         while message.get("more_body"):
             message = await self._next()
-            size += len(message["body"])
-            if size > limit:
+            if len(whole) + len(message["body"]) > limit:
                 self._too_large(limit)
-            parts.append(message["body"])
-        return b"".join(parts)
+            whole += message["body"]
+        return bytes(whole)
 
     async def chunk(self) -> bytes | None:
         """What of the body has come, for those who take it as it comes; None at its end. May be empty."""

@@ -18,8 +18,8 @@ from penstock.core.ports import Clock
 from penstock.gateways.listener import ListenerFacts
 
 KEY_PREFIX = "psk_"
-# A login costs from some microseconds (a key) to 20 ms (a password); a change of users or rules counts at once all the
-# same, as permissions follow them.
+# A login costs from some microseconds (a key) to 20 ms (a password). A change of users, keys or rules counts at once:
+# everything is forgotten then.
 _REMEMBERED_S = 30.0
 _REMEMBERED = 4096
 
@@ -32,6 +32,8 @@ class Caller:
     identity: Identity
     permissions: Permissions
     is_anonymous: bool
+    is_admitted: bool = True
+    """False: said nothing where everybody must, and may do what is public"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +53,32 @@ class Logins:
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access, self._clock = access, clock
         self._known: OrderedDict[Place, tuple[float, Caller]] = OrderedDict()
+        self._version = access.version
 
     async def caller(self, authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> Caller:
         """BadCredentials, TooManyAttempts. Who says nothing is anonymous, and may do what is public."""
         place = _place(authorization, key, facts)
         now_s = self._clock.monotonic()
+        if self._version != self._access.version:
+            self._version = self._access.version
+            self._known.clear()
         known = self._known.get(place)
         if known is not None and known[0] > now_s:
             return known[1]
+        version = self._version
         caller = await self._login(authorization, key, facts)
-        self._known[place] = now_s + _REMEMBERED_S, caller
+        if version == self._access.version:
+            self._remember(place, now_s, caller)
+        return caller
+
+    def _remember(self, place: Place, now_s: float, caller: Caller) -> None:
+        expires_ms, left_s = caller.identity.expires_ms, _REMEMBERED_S
+        if expires_ms is not None:
+            left_s = min(left_s, (expires_ms - self._clock.now_ms()) / 1000)
+        self._known[place] = now_s + left_s, caller
         self._known.move_to_end(place)
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
-        return caller
 
     async def _login(self, authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> Caller:
         listener = facts.listener
@@ -84,11 +98,11 @@ class Logins:
         try:
             identity = await self._access.login(_credentials(None, None, facts))
         except NotAuthorised:
-            identity = Identity(ANONYMOUS, how="anonymous")
+            return self._caller(Identity(ANONYMOUS, how="anonymous"), is_anonymous=True, is_admitted=False)
         return self._caller(identity, is_anonymous=True)
 
-    def _caller(self, identity: Identity, is_anonymous: bool) -> Caller:
-        return Caller(identity, self._access.permissions(identity, identity.name), is_anonymous)
+    def _caller(self, identity: Identity, is_anonymous: bool, is_admitted: bool = True) -> Caller:
+        return Caller(identity, self._access.permissions(identity, identity.name), is_anonymous, is_admitted)
 
 
 def _credentials(username: str | None, password: bytes | None, facts: ConnectionFacts) -> Credentials:

@@ -10,6 +10,7 @@ from typing import get_args
 
 import msgspec
 
+from penstock.gateways.http.exchange import Query
 from penstock.gateways.http.problems import Problem
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import WEBSOCKET, Route
@@ -121,10 +122,11 @@ def _path_parameters(route: Route) -> list[Json]:
 
 
 def _query_parameters(route: Route) -> list[Json]:
-    if route.query is None:
+    if route.right is Right.PUBLIC:
         return []
-    components = msgspec.json.schema_components([route.query], ref_template="#/$defs/{name}")[1]
-    described = components[route.query.__name__]
+    kind = route.query or Query
+    components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")[1]
+    described = components[kind.__name__]
     required = described.get("required", [])
     return [
         {"name": name, "in": "query", "required": name in required, "schema": _inlined(field, components)}
@@ -146,7 +148,16 @@ def _request_body(route: Route, schemas: _Schemas) -> Json:
         kind: {"schema": schemas.of(route.body) if kind == "application/json" else {"type": "string"}}
         for kind in route.body_types
     }
-    return {"required": True, "content": content}
+    return {"required": not _may_be_left_out(route), "content": content}
+
+
+def _may_be_left_out(route: Route) -> bool:
+    """No body is an empty object, which will do where nothing is needed."""
+    try:
+        fields = msgspec.structs.fields(route.body) if route.body is not None else ()
+    except TypeError:
+        return False
+    return route.body_types == ("application/json",) and not any(field.required for field in fields)
 
 
 def _responses(route: Route, schemas: _Schemas) -> Json:

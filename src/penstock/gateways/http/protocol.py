@@ -37,7 +37,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.access_log = False
         self._options, self._listener, self._rates, self._publisher = options, listener, rates, publisher
         self._counters = counters
-        self._head_bytes = 0
+        self._head_bytes = self._chunk_bytes = 0
         self._is_in_head = True
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -69,21 +69,30 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._counters.received_bytes += len(data)
+        self._chunk_bytes = len(data)
         if self._is_in_head:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._is_in_head and self._head_bytes > self._options.max_head_bytes and not self.transport.is_closing():
-            self._refuse(431, "headers-too-large", f"over {self._options.max_head_bytes} bytes of headers")
+        if self._is_in_head and self._head_bytes > self._options.max_head_bytes:
+            self._refuse_head()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._is_in_head = True
+        # What came with the end of another request is counted too: no harm, as the real size is looked at before a
+        # head that is complete is refused.
+        self._is_in_head, self._head_bytes = True, self._chunk_bytes
         self._expect(self._options.head_timeout_s)
 
     def on_headers_complete(self) -> None:
+        if self._head_bytes > self._options.max_head_bytes and self._head_size() > self._options.max_head_bytes:
+            self._refuse_head()
+            raise ValueError("the head is too large")
         self._is_in_head, self._head_bytes = False, 0
         self._expect(self._options.stall_timeout_s)
         super().on_headers_complete()
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
 
     def on_body(self, body: bytes) -> None:
         self._expect(self._options.stall_timeout_s)
@@ -112,13 +121,21 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self._is_in_head and not self._head_bytes and self.cycle is None:
             self.transport.close()
-        elif not self.flow.read_paused:
+        elif self.flow.read_paused:
+            self._expect(self._options.stall_timeout_s)
+        else:
             self._refuse(408, "timeout", "the request did not come in time")
 
+    def _refuse_head(self) -> None:
+        self._refuse(431, "headers-too-large", f"over {self._options.max_head_bytes} bytes of headers")
+
     def _refuse(self, status: int, code: str, detail: str) -> None:
-        """Without an application: there is no request to speak of."""
+        """Without an application: there is no request to speak of. While one before it is not answered, nothing is
+        said, as that would be taken for its answer."""
+        if self.transport.is_closing():
+            return
         self._counters.errors[code] += 1
-        if self.cycle is None or self.cycle.response_complete or self._is_in_head:
+        if self.cycle is None or self.cycle.response_complete:
             reply = problem_reply(Refusal(status, code, detail, closes=True), "")
             lines = [STATUS_LINE[status], b"content-length: %d\r\n" % len(reply.body)]
             lines += [b"content-type: ", reply.content_type, b"\r\nconnection: close\r\n\r\n", reply.body]

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from penstock.broker.publishing import ProducerCall, Published
 from penstock.broker.queue import Placed, Queue
 from penstock.core.errors import NoSuchQueue
-from penstock.gateways.http.bodies import OutgoingMessage, columns_of
+from penstock.gateways.http.bodies import OutgoingMessage, columns_of, refuse_both
 from penstock.gateways.http.exchange import Exchange, Query, decoded
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.publish_lines import LinesReport, publish_lines
@@ -71,13 +71,13 @@ async def publish(exchange: Exchange) -> Reply:
     exchange.require_publish(name if is_dead_letter_queue(name) else f"$queue/{name}")
     queue = await _queue(exchange, name)
     acks = exchange.query(PublishQuery).acks if exchange.scope["query_string"] else "all"
+    messages: Sequence[OutgoingMessage]
     kind = exchange.content_type
     if kind == _LINES:
         return await publish_lines(exchange, queue)
     if kind == "application/json":
         body = decoded(await exchange.body(), PublishBody)
-        messages: Sequence[OutgoingMessage] = [body] if body.messages is UNSET else body.messages
-        said = body.producer
+        messages, said = _messages(body), body.producer
     else:
         messages, said = [raw_message(exchange, await exchange.body())], None
     exchange.take_rate(len(messages))
@@ -128,6 +128,13 @@ async def _queue(exchange: Exchange, name: str) -> Queue:
         if not broker.options.auto_create:
             raise
     return await broker.declaring.ensure(name, exchange.namespace)
+
+
+def _messages(body: PublishBody) -> Sequence[OutgoingMessage]:
+    if body.messages is UNSET:
+        return [body]
+    refuse_both(body)
+    return body.messages
 
 
 def _partition(messages: Sequence[OutgoingMessage]) -> int | None:

@@ -28,7 +28,7 @@ class LineError(msgspec.Struct, frozen=True):
 
 
 class LinesReport(msgspec.Struct, frozen=True):
-    """`lines` were read; what an error at the end says of the stream, it says of all lines behind `lines`."""
+    """Of `lines` that were read, those that are not blank were accepted or failed."""
 
     lines: int
     accepted: int
@@ -36,7 +36,7 @@ class LinesReport(msgspec.Struct, frozen=True):
     errors: list[LineError]
     """the first hundred"""
     stopped: Problem | None = None
-    """why the rest of the stream was not read"""
+    """why the rest of the stream was not read, and why lines failed that are not among the errors"""
 
 
 @dataclass(slots=True)
@@ -49,22 +49,38 @@ class _Lines:
     errors: list[LineError] = field(default_factory=list)
 
     async def take(self, lines: Sequence[bytes]) -> None:
-        """Those that can be read, in one commit."""
+        """Those that can be read, in one commit for each partition that they name."""
         messages: list[OutgoingMessage] = []
         for line in lines:
             self.read += 1
             if not line.strip():
                 continue
             try:
-                messages.append(_message(line))
+                messages.append(self._message(line))
             except Refusal as refusal:
                 self._note(refusal)
-        for partition, some in _by_partition(messages):
-            self.exchange.take_rate(len(some))
-            broker, publisher = self.exchange.ports.broker, self.exchange.connection.publisher
-            await broker.publishing.put(self.queue, columns_of(some), publisher, partition)
-            self.accepted += len(some)
-            self.exchange.state.counters.received += len(some)
+        left = len(messages)
+        try:
+            for partition, some in _by_partition(messages):
+                await self._put(partition, some)
+                left -= len(some)
+        finally:
+            self.failed += left
+
+    async def _put(self, partition: int | None, messages: Sequence[OutgoingMessage]) -> None:
+        self.exchange.take_rate(len(messages))
+        broker, publisher = self.exchange.ports.broker, self.exchange.connection.publisher
+        await broker.publishing.put(self.queue, columns_of(messages), publisher, partition)
+        self.accepted += len(messages)
+        self.exchange.state.counters.received += len(messages)
+
+    def _message(self, line: bytes) -> OutgoingMessage:
+        """Refusal for what would be refused with all others of its commit."""
+        message, count = _decoded(line), self.queue.settings.partitions
+        if message.partition is not None and not 0 <= message.partition < count:
+            detail = f"queue {self.queue.name!r} has no partition {message.partition}, it has {count}"
+            raise Refusal(400, "invalid-argument", detail, "partition")
+        return message
 
     def report(self, stopped: Problem | None = None) -> LinesReport:
         return LinesReport(self.read, self.accepted, self.failed, self.errors, stopped)
@@ -85,28 +101,30 @@ async def publish_lines(exchange: Exchange, queue: Queue) -> Reply:
             raise
         return json_reply(lines.report(problem_of(error, exchange.request_id)), 207, [(b"connection", b"close")])
     if lines.failed and not lines.accepted:
+        first = lines.errors[0]
         return problem_reply(
-            Refusal(400, "malformed-body", f"no line was taken; line 1 of those: {lines.errors[0].error.detail}"),
+            Refusal(400, "malformed-body", f"no line was taken; line {first.line}: {first.error.detail}"),
             exchange.request_id,
         )
     return json_reply(lines.report(), 207 if lines.failed else 200)
 
 
 async def _read(exchange: Exchange, lines: _Lines) -> None:
-    rest, limit = b"", exchange.options.max_body_bytes
+    rest, limit = bytearray(), exchange.options.max_body_bytes
     while (chunk := await exchange.chunk()) is not None:
-        *whole, rest = (rest + chunk).split(b"\n")
+        rest += chunk
+        if b"\n" in chunk:
+            *whole, last = bytes(rest).split(b"\n")
+            rest = bytearray(last)
+            for at in range(0, len(whole), _BATCH_LINES):
+                await lines.take(whole[at : at + _BATCH_LINES])
         if len(rest) > limit:
-            raise Refusal(
-                413, "body-too-large", f"line {lines.read + len(whole) + 1} is over {limit} bytes", closes=True
-            )
-        for at in range(0, len(whole), _BATCH_LINES):
-            await lines.take(whole[at : at + _BATCH_LINES])
+            raise Refusal(413, "body-too-large", f"line {lines.read + 1} is over {limit} bytes", closes=True)
     if rest:
-        await lines.take([rest])
+        await lines.take([bytes(rest)])
 
 
-def _message(line: bytes) -> OutgoingMessage:
+def _decoded(line: bytes) -> OutgoingMessage:
     """With its value found to be one: Refusal."""
     try:
         message = _decoder.decode(line)

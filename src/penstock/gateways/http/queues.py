@@ -263,7 +263,7 @@ ROUTES = (
         body=Settings,
         answers={201: QueueDescription},
     ),
-    Route("GET", _PATH, describe, Right.LOGIN, _TAG, "Describe a queue", query=Query, answers={200: QueueDescription}),
+    Route("GET", _PATH, describe, Right.LOGIN, _TAG, "Describe a queue", answers={200: QueueDescription}),
     Route("DELETE", _PATH, delete_queue, Right.ADMIN, _TAG, "Delete a queue", query=DryRunQuery, answers={204: None}),
     Route("GET", f"{_PATH}/config", show_config, Right.LOGIN, _TAG, "A queue's settings", answers={200: Settings}),
     Route(

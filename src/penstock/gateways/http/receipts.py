@@ -10,9 +10,12 @@ from typing import NamedTuple
 
 from penstock.broker.broker import Broker
 from penstock.broker.group import Group
+from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument
 from penstock.queues.names import parse_receipt_handle
+
+_NUMBER_DIGITS = 18  # int() itself refuses thousands of them
 
 
 class Place(NamedTuple):
@@ -46,13 +49,18 @@ class Receipts:
         """What follows the count of deliveries, to one who pulls or to a member."""
         return f"~{self._word}-{group.number}" if member is None else f"~{self._word}-{group.number}-{member}"
 
-    def find(self, receipts: Iterable[str]) -> tuple[dict[Place, Named], dict[str, str]]:
-        """Where they lead, and what is wrong with those that lead nowhere: `malformed`, `stale` or `gone`."""
+    def find(
+        self, receipts: Iterable[str], namespace: str, only: Queue | None = None
+    ) -> tuple[dict[Place, Named], dict[str, str]]:
+        """Where they lead in the namespace, and what is wrong with those that lead nowhere: `malformed`, `stale` or
+        `gone`. `only` that queue is looked at: whoever has seen one receipt could spell those of others."""
         found: dict[Place, Named] = {}
         wrong: dict[str, str] = {}
         for receipt in receipts:
             try:
                 place, offset, count = self._place(receipt)
+                if place.group.queue.namespace != namespace or only not in (None, place.group.queue):
+                    raise LookupError("gone")
             except InvalidArgument:
                 wrong[receipt] = "malformed"
             except LookupError as error:
@@ -67,7 +75,7 @@ class Receipts:
     def _place(self, receipt: str) -> tuple[Place, int, int]:
         handle = parse_receipt_handle(receipt)
         word, *numbers = handle.nonce.split("-")
-        if not 1 <= len(numbers) <= 2 or not all(number.isdecimal() for number in numbers):
+        if not 1 <= len(numbers) <= 2 or not all(_is_number(number) for number in numbers):
             raise InvalidArgument("no number of a group")
         queue = self._broker.declaring.by_incarnation.get(handle.message.incarnation)
         if queue is None or queue.name != handle.message.queue:
@@ -88,3 +96,7 @@ class Receipts:
         if found is None:
             raise LookupError("stale")
         return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _NUMBER_DIGITS

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.broker.queue import Queue
 from penstock.broker.settling import Settled
 from penstock.gateways.http.durations import Span, seconds_of
 from penstock.gateways.http.exchange import Exchange
@@ -47,7 +48,7 @@ class ExtendBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class SettledReceipt(msgspec.Struct, frozen=True):
     receipt: str
     status: str
-    """settled; stale: the delivery is not current any more; gone: queue or group is; malformed"""
+    """settled; stale: the delivery is not current any more; gone: there is no such queue or group here; malformed"""
 
 
 class SettleReport(msgspec.Struct, frozen=True):
@@ -132,7 +133,8 @@ def _reply(report: SettleReport) -> Reply:
 
 async def _settle(exchange: Exchange, receipts: Sequence[str], settle: Settle) -> SettleReport:
     wanted = list(dict.fromkeys(receipts))
-    found, statuses = exchange.state.receipts.find(wanted)
+    queue = _queue(exchange)
+    found, statuses = exchange.state.receipts.find(wanted, exchange.namespace, queue)
     for place in found:
         exchange.require_consume(place.group.queue.name)
     settled = await asyncio.gather(*(_settle_at(place, named, settle) for place, named in found.items()))
@@ -146,10 +148,21 @@ async def _settle(exchange: Exchange, receipts: Sequence[str], settle: Settle) -
 async def _settle_at(place: Place, named: Named, settle: Settle) -> dict[str, str]:
     """The status of each receipt. Which are current is looked at in the turn in which they are settled."""
     cursor = place.group.cursor(place.unit)
-    held = set(cursor.held(named.offsets, named.deliveries, place.consumer))
+    pairs = zip(named.offsets, named.deliveries, strict=True)
+    current = [cursor.is_current(offset, delivery, place.consumer) for offset, delivery in pairs]
     await settle(place, named.offsets, named.deliveries)
-    pairs = zip(named.receipts, named.offsets, strict=True)
-    return {receipt: "settled" if offset in held else "stale" for receipt, offset in pairs}
+    return {
+        receipt: "settled" if is_current else "stale"
+        for receipt, is_current in zip(named.receipts, current, strict=True)
+    }
+
+
+def _queue(exchange: Exchange) -> Queue | None:
+    """That of the path, if it has one."""
+    if "queue" not in exchange.parameters:
+        return None
+    exchange.require_consume(exchange.queue_name)
+    return exchange.queue()
 
 
 def _routes(verb: str, handler: Handler, body: type, summary: str) -> tuple[Route, Route]:

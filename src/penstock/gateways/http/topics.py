@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from penstock.broker.stored import StoredBatch
-from penstock.gateways.http.bodies import Message, OutgoingMessage, columns_of
+from penstock.gateways.http.bodies import Message, OutgoingMessage, columns_of, refuse_both
 from penstock.gateways.http.exchange import Exchange, Query, decoded
 from penstock.gateways.http.outgoing import message_of
 from penstock.gateways.http.problems import Refusal
@@ -92,7 +92,10 @@ async def _publish(exchange: Exchange, messages: Sequence[TopicMessage]) -> Repl
 
 
 def _messages(body: TopicPublish) -> Sequence[TopicMessage]:
-    messages: Sequence[TopicMessage] = [body] if body.messages is UNSET else body.messages
+    messages: Sequence[TopicMessage] = [body]
+    if body.messages is not UNSET:
+        refuse_both(body)
+        messages = body.messages
     if not messages:
         raise Refusal(400, "malformed-body", "messages: there is none to publish", "messages")
     if any(message.partition is not None for message in messages):
@@ -124,7 +127,9 @@ async def list_retained(exchange: Exchange) -> Reply:
 
 
 def _retained(stored: StoredBatch, numbers: Sequence[int]) -> list[Message]:
-    return [message_of("@retained:", "", 0, row) for row in stored.messages(numbers)]
+    """Their key is the topic, by which they are stored."""
+    rows = [row._replace(key=None) for row in stored.messages(numbers)]
+    return [message_of("@retained:", "", 0, row) for row in rows]
 
 
 async def remove_retained(exchange: Exchange) -> Reply:

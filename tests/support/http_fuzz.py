@@ -1,0 +1,51 @@
+"""schemathesis against a server: everything that its description allows, and much that it does not."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support import http_fuzz_hooks
+from tests.support.cli import ENVIRONMENT
+
+_REPOSITORY = Path(__file__).parents[2]
+_GRACE_S = 120.0
+_CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "negative_data_rejection",
+    "unsupported_method",
+    "allow_header_conformance",
+)
+# Streams of events never end.
+_ENDLESS = "/events$"
+
+
+def fuzz(url: str, place: Path, seconds: int, seed: int, options: Sequence[str] = ()) -> str:
+    """How many cases it was, in its words. AssertionError, with what it found, if the server or its description is
+    wrong. `place` is a directory that backups may fill."""
+    command = [str(Path(sys.executable).with_name("st")), "run", f"{url}/openapi.json", "--max-time", str(seconds)]
+    command += ["--checks", ",".join(_CHECKS), "--phases", "coverage,fuzzing", "--continue-on-failure", "--no-color"]
+    command += ["--seed", str(seed), "--request-timeout", "30", "--warnings", "off", "--suppress-health-check", "all"]
+    path = os.pathsep.join([str(_REPOSITORY), ENVIRONMENT["PYTHONPATH"]])
+    hooks = {"SCHEMATHESIS_HOOKS": http_fuzz_hooks.__name__, http_fuzz_hooks.PLACE: str(place), "PYTHONPATH": path}
+    ran = subprocess.run(
+        [*command, "--exclude-path-regex", _ENDLESS, *options],
+        env={**ENVIRONMENT, **hooks},
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=seconds + _GRACE_S,
+    )
+    assert ran.returncode == 0, ran.stdout[-20_000:]
+    counted = re.search(r"(\d+) generated", ran.stdout)
+    assert counted is not None, ran.stdout[-5000:]
+    return f"{counted[1]} requests, seed {seed}"

@@ -1,0 +1,52 @@
+"""An event loop in a thread of its own, for tests that talk to what runs in it through blocking clients."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+PATIENCE_S = 30.0
+
+
+class LoopThread:
+    """From its making to close()."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="loop of a test")
+        self._thread.start()
+
+    def wait(self, work: Awaitable[T]) -> T:
+        """What comes of it, on the loop."""
+
+        async def run() -> T:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """In a turn of the loop."""
+
+        async def run() -> T:
+            return function()
+
+        return self.wait(run())
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Turns of the loop until it holds."""
+
+        async def run() -> None:
+            while not is_so():  # noqa: ASYNC110 - what is waited for tells nobody
+                await asyncio.sleep(0.002)
+
+        self.wait(run())
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()

@@ -1,0 +1,119 @@
+"""The API as it describes itself: OpenAPI 3.1, and a Postman collection made from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from tests.support.http_client import HttpClient
+
+from penstock.gateways.http.rights import Right
+from penstock.gateways.http.routes import WEBSOCKET
+from penstock.gateways.http.table import ROUTES
+
+SPOKEN = [route for route in ROUTES if route.method != WEBSOCKET]
+
+
+@pytest.fixture
+def document(http: HttpClient) -> dict[str, Any]:
+    found: dict[str, Any] = http.get("/openapi.json").json
+    return found
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def everything(part: object) -> Iterator[dict[str, Any]]:
+    """Every object in the document."""
+    if isinstance(part, dict):
+        yield part
+        part = list(part.values())
+    if isinstance(part, list):
+        for each in part:
+            yield from everything(each)
+
+
+def test_every_route_is_described_once(document: dict[str, Any]) -> None:
+    found = [(method.upper(), path) for path, method, _ in operations(document)]
+    assert sorted(found) == sorted((route.method, route.path) for route in SPOKEN)
+    ids = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_document_has_what_openapi_asks_for(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1.") and document["info"]["title"] and document["info"]["version"]
+    tags = {tag["name"] for tag in document["tags"]}
+    for path, _, operation in operations(document):
+        assert set(operation["tags"]) <= tags and operation["summary"]
+        assert all(response["description"] for response in operation["responses"].values())
+        named = {each["name"] for each in operation.get("parameters", []) if each["in"] == "path"}
+        assert named == set(re.findall(r"\{(\w+)\}", path))
+        assert all(each["required"] for each in operation.get("parameters", []) if each["in"] == "path")
+        keys = [(each["in"], each["name"]) for each in operation.get("parameters", [])]
+        assert len(set(keys)) == len(keys)
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    references = [part["$ref"] for part in everything(document) if "$ref" in part]
+    assert references
+    for reference in references:
+        place: Any = document
+        for step in reference.removeprefix("#/").split("/"):
+            place = place[step]
+
+
+def test_every_schema_is_one(document: dict[str, Any]) -> None:
+    for part in everything(document["paths"]):
+        if isinstance(part.get("schema"), dict):
+            assert jsonschema_rs.meta.is_valid(part["schema"])
+    for name, schema in document["components"]["schemas"].items():
+        assert jsonschema_rs.meta.is_valid(schema), name
+
+
+def test_every_problem_has_its_schema(document: dict[str, Any]) -> None:
+    for _, _, operation in operations(document):
+        assert "application/problem+json" in operation["responses"]["default"]["content"]
+
+
+def test_only_public_routes_need_no_login(document: dict[str, Any]) -> None:
+    without = {path for path, _, operation in operations(document) if operation.get("security") == []}
+    assert without == {route.path for route in SPOKEN if route.right is Right.PUBLIC}
+    assert {name for each in document["security"] for name in each} == set(document["components"]["securitySchemes"])
+
+
+def test_a_real_answer_is_as_described(http: HttpClient, document: dict[str, Any]) -> None:
+    for path in ("overview", "queues", "log/level", "config", "cluster/nodes"):
+        schema = document["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]["content"]["application/json"][
+            "schema"
+        ]
+        whole = {**schema, "components": document["components"]}
+        assert jsonschema_rs.validator_for(whole).is_valid(http.get(path).json), path
+
+
+def test_the_postman_collection_has_every_request(http: HttpClient) -> None:
+    collection = http.get("/postman.json").json
+    assert collection["info"]["schema"] == "https://schema.getpostman.com/json/collection/v2.1.0/collection.json"
+    requests = [item["request"] for folder in collection["item"] for item in folder["item"]]
+    found = sorted((each["method"], each["url"]["raw"].removeprefix("{{baseUrl}}")) for each in requests)
+    assert found == sorted((route.method, re.sub(r"\{(\w+)\}", r":\1", route.path)) for route in SPOKEN)
+    variables = {each["key"] for each in collection["variable"]}
+    assert set(re.findall(r"\{\{(\w+)\}\}", json.dumps(collection))) <= variables
+    for request in requests:
+        assert {each["key"] for each in request["url"]["variable"]} == {
+            part[1:] for part in request["url"]["path"] if part.startswith(":")
+        }
+        if "body" in request:
+            json.loads(request["body"]["raw"])
+
+
+def test_the_page_loads_nothing_from_elsewhere(http: HttpClient) -> None:
+    page = http.get("/docs")
+    assert page.content_type == "text/html" and "default-src 'none'" in page.headers["content-security-policy"]
+    assert not re.search(rb"""(src|href)=["'](https?:)?//""", page.body)
