@@ -12,7 +12,7 @@ from penstock.broker.redrive import RedriveOptions, Report, drop, redrive
 from penstock.core.errors import InvalidArgument, NotAuthorised
 from penstock.gateways.http.bodies import Message
 from penstock.gateways.http.exchange import Exchange, Query
-from penstock.gateways.http.outgoing import message_of
+from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
@@ -81,7 +81,13 @@ async def list_letters(exchange: Exchange) -> Reply:
     if found is None:
         return json_reply(DeadLetterList(None, 0, []))
     chosen = _selection([], query.group, query.reason)
-    items = [_told(found, letter) async for letter in letters(exchange.ports.broker, found, chosen, query.limit)]
+    items: list[DeadLetterMessage] = []
+    size = 0
+    async for letter in letters(exchange.ports.broker, found, chosen, query.limit):
+        items.append(_told(found, letter))
+        size += len(letter.message.row.value)
+        if size >= ANSWER_BYTES:
+            break
     return json_reply(DeadLetterList(found.name, waiting(found), items))
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock.gateways.http.bodies import Message, correlation_text, either, unpacked
 from penstock.log.batch import Row
 from penstock.queues.properties import Envelope
 
 _NO_ENVELOPE = Envelope()
+ANSWER_BYTES = 16 << 20
+"""values of that size together end a list, whatever its limit"""
+
+
+def size_of(messages: Iterable[Message]) -> int:
+    """Of their values."""
+    return sum([len(message.text or message.base64 or b"") for message in messages])
 
 
 def message_of(

@@ -13,13 +13,15 @@ from penstock.broker.start import EARLIEST, Start
 from penstock.gateways.http.bodies import Message
 from penstock.gateways.http.durations import Span, seconds_of
 from penstock.gateways.http.exchange import Exchange
-from penstock.gateways.http.outgoing import message_of
+from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of, size_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
 
 _MOST = 1000
+# Large messages are what memory is about: a thousand of 1 MiB would be one answer of 1.4 GiB.
+_STEP_BYTES = 64 << 20
 _LONGEST_WAIT_S = 30.0
 _LONGEST_LEASE_S = 12 * 3600.0
 _OCTETS = b"application/octet-stream"
@@ -56,15 +58,26 @@ async def receive(exchange: Exchange) -> Reply:
     broker, queue = exchange.ports.broker, exchange.queue()
     start = EARLIEST if body.start == "earliest" else Start.parse(body.start)
     group = await broker.group(queue, body.group, start)
-    pulling = broker.pull(group, exchange.state.receipts.session, body.max, wait_s, lease_ms)
+    session, step = exchange.state.receipts.session, _step(queue)
+    pulling = broker.pull(group, session, min(body.max, step), wait_s, lease_ms)
     found = await (pulling if not wait_s else exchange.while_connected(pulling, group.take_back))
     exchange.state.counters.sent += sum([len(delivery) for delivery in found])
     if is_raw:
         return _raw(exchange, queue, found)
     suffix, is_base64 = exchange.state.receipts.suffix(group), body.encoding == "base64"
-    return json_reply(
-        Received([each for delivery in found for each in messages_of(queue, delivery, suffix, is_base64)])
-    )
+    messages: list[Message] = []
+    while found:
+        messages += [each for delivery in found for each in messages_of(queue, delivery, suffix, is_base64)]
+        left = body.max - len(messages)
+        if left <= 0 or size_of(messages) >= ANSWER_BYTES:
+            break
+        found = await broker.pull(group, session, min(left, step), 0, lease_ms)
+    return json_reply(Received(messages))
+
+
+def _step(queue: Queue) -> int:
+    """How many messages are taken at once, before their size is looked at."""
+    return max(1, _STEP_BYTES // queue.settings.limits.max_message_size_bytes)
 
 
 def messages_of(queue: Queue, delivery: Delivery, suffix: str, is_base64: bool) -> list[Message]:
@@ -117,7 +130,8 @@ ROUTES = (
         "Messages",
         "Receive messages of a group",
         "Waits for the first up to `wait`. Each message has a receipt to settle it with; one that is not settled "
-        "within `visibility` comes again. With Accept: application/octet-stream and max 1 the answer is the value.",
+        "within `visibility` comes again. Of large messages there are fewer than `max` at a time. With Accept: "
+        "application/octet-stream and max 1 the answer is the value.",
         body=ReceiveBody,
         answers={200: Received, 204: None},
         answer_types=("application/json", "application/octet-stream"),

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from penstock.broker.stored import StoredBatch
 from penstock.gateways.http.bodies import Message, OutgoingMessage, columns_of, refuse_both
 from penstock.gateways.http.exchange import Exchange, Query, decoded
-from penstock.gateways.http.outgoing import message_of
+from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of, size_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.publish_raw import raw_message
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
@@ -123,6 +123,8 @@ async def list_retained(exchange: Exchange) -> Reply:
     items: list[Message] = []
     async for stored, numbers in space.read(found):
         items += _retained(stored, numbers)
+        if size_of(items) >= ANSWER_BYTES:
+            break
     return json_reply(RetainedMessages(space.count, items))
 
 

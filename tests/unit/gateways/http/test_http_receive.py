@@ -99,6 +99,13 @@ def test_not_more_than_asked_for(http: HttpClient) -> None:
     assert [len(http.receive("q", max=5)), len(http.receive("q")), len(http.receive("q"))] == [5, 7, 0]
 
 
+def test_large_messages_come_a_few_at_a_time(server: RunningServer, http: HttpClient) -> None:
+    server.declare("large", limits={"max_message_size": "15MiB"})
+    for _ in range(14):
+        assert http.post("queues/large/messages", bytes(3 << 19), content_type="image/png").status == 200
+    assert [len(http.receive("large", max=1000)) for _ in range(3)] == [12, 2, 0]
+
+
 def test_values_come_as_text_or_as_asked_for(http: HttpClient) -> None:
     http.publish("q", "x")
     [message] = http.receive("q", group="a", encoding="base64")
