@@ -55,7 +55,7 @@ test: lint test-pure peers  ## everything: lint, uncompiled kernels, then all te
 	$(PY) -m pytest
 
 peers: $(TOOLS_STAMP)  ## programs that tests hold Penstock against, from Debian's packages; tests say which are absent
-	-$(PY) scripts/install_peers.py mosquitto chromium node
+	-$(PY) scripts/install_peers.py mosquitto promtool chromium node
 
 test-pure: $(DEV_STAMP)  ## the tests of kernels, batches and log on uncompiled kernels
 	PENSTOCK_PURE=1 $(PY) -m pytest -m 'not faults' $(PURE_TESTS)

@@ -37,6 +37,12 @@ def test_the_commands_of_the_readme_end_well(reader: Reader) -> None:
     assert run_page(ROOT / "README.md", reader) >= 1
 
 
+def test_curl_does_what_the_page_says(reader: Reader) -> None:
+    if not reader.can_run("curl"):
+        pytest.skip("curl is not installed")
+    assert run_page(ROOT / "docs" / "howto" / "http.md", reader) >= 18
+
+
 def test_mosquitto_s_clients_do_what_the_page_says(reader: Reader) -> None:
     if not reader.can_run("mosquitto_pub mosquitto_sub"):
         pytest.skip("mosquitto_pub and mosquitto_sub are not installed")

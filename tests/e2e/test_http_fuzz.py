@@ -11,7 +11,7 @@ import pytest
 from tests.support.http_client import HttpClient
 from tests.support.http_fuzz import fuzz
 from tests.support.http_fuzz_hooks import QUEUE
-from tests.support.http_gateway import running_server
+from tests.support.http_server import running_server
 from tests.support.live_server import live_server
 
 _SECRET = "0123456789abcdef0123456789abcdef"
@@ -39,4 +39,4 @@ def test_users_keys_and_rules_keep_to_it_too(tmp_path: Path) -> None:
         host, port = server.address
         options = ["--include-tag", "Users and rules", "--header", login]
         fuzz(f"http://{host}:{port}", tmp_path, 15, 1, options)
-        assert server.works.http.app.state.failures == 0
+        assert server.works.http.app.state.counters.failures == 0

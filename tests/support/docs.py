@@ -16,6 +16,8 @@ from tests.support.cli import COMMAND, ENVIRONMENT
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _HOST = "127.0.0.1"
+_HTTP = f"{_HOST}:8080"
+"""where pages say that HTTP is"""
 _DEADLINE_S = 60.0
 _MOSQUITTO = ("mosquitto_pub", "mosquitto_sub")
 
@@ -40,7 +42,7 @@ class Reader:
         binaries, config = place / "bin", place / "config" / "penstock"
         binaries.mkdir()
         config.mkdir(parents=True)
-        self.port = _free_port()
+        self.port, self._http_port = _free_port(), _free_port()
         context = {"host": _HOST, "port": self.port, "username": "reader", "password": "any will do"}
         (config / "context.json").write_text(json.dumps(context))
         self._server: subprocess.Popen[bytes] | None = None
@@ -55,17 +57,18 @@ class Reader:
             "XDG_CONFIG_HOME": str(config.parent),
             "PENSTOCK_LISTENERS__MQTT__PORT": str(self.port),
             "PENSTOCK_LISTENERS__MQTT_WS__PORT": "0",
+            "PENSTOCK_LISTENERS__HTTP__PORT": str(self._http_port),
         }
 
     def can_run(self, command: str) -> bool:
         """False for programs that are not installed here."""
-        return all(shutil.which(name) is not None for name in _MOSQUITTO if name in command)
+        return all(shutil.which(name) is not None for name in (*_MOSQUITTO, "curl") if name in command)
 
     def type(self, command: str) -> subprocess.CompletedProcess[bytes]:
         if command.startswith("penstock serve") and "--check" not in command:
             return self._serve(command)
         return subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command],
+            ["bash", "-o", "pipefail", "-c", command.replace(_HTTP, f"{_HOST}:{self._http_port}")],
             cwd=self._place,
             env=self._environment,
             capture_output=True,

@@ -1,181 +1,269 @@
-"""A server with all that belongs to it on free ports of loopback, in a thread: tests talk to it over HTTP and MQTT, and
-reach into its loop where they must."""
+"""The HTTP gateway on a free loopback port, over a real broker in a directory, on a loop in a thread: tests send it
+requests through blocking clients, and reach into its loop where they must."""
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import json
-import logging
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
-from tests.support.http_client import Address, HttpClient, RawClient
-from tests.support.loop_thread import LoopThread
-from tests.support.mqtt_client import MqttClient
+from tests.support.access import SCRAM_ITERATIONS, cheap_passwords
+from tests.support.broker import LARGE
+from tests.support.clock import FakeClock
+from tests.support.event_reader import EventReader
+from tests.support.operations import FakeOperations
+from websockets.sync.client import ClientConnection, connect
 
-from penstock.broker.broker import Broker
+from penstock.broker.auth.access import Access
+from penstock.broker.auth.limits import RateLimits
+from penstock.broker.auth.options import AuthOptions, RateLimitOptions
+from penstock.broker.auth.users import Users
+from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.queue import Queue
-from penstock.codecs.mqtt.kinds import Version
-from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
-from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.server.config import Config, load
-from penstock.server.log_lines import LogLines
-from penstock.server.operations import ServerOperations
-from penstock.server.server import Server
-from penstock.server.wiring import ServerWorks, open_works
+from penstock.broker.retained.retained import Retained
+from penstock.broker.sessions.sessions import Sessions
+from penstock.gateways.http.gateway import HttpGateway
+from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.ports import Ports
+from penstock.gateways.listener import ListenerFacts
+from penstock.gateways.mqtt.gateway import MqttGateway
+from penstock.gateways.mqtt.options import MqttOptions
+from penstock.log.columns import Columns
+from penstock.log.options import ShardOptions
 
-_SMALL = {"journal_file_size": "4MiB", "journal_size": "16MiB", "disk_reserve": 0}
-_LISTENERS = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0}, "http": {"port": 0}}
-ROLES = ("producer", "consumer", "read-only", "admin")
+T = TypeVar("T")
+API = "/api/v1"
+DEADLINE_S = 20.0
 
 
-class RunningServer(LoopThread):
-    """`works` and what is below it belong to the loop: use `call` and `wait`. In development mode unless the settings
-    say otherwise."""
+@dataclass(frozen=True, slots=True)
+class HttpSetup:
+    options: HttpOptions = field(default_factory=HttpOptions)
+    auth: AuthOptions | None = None
+    """None: everyone may do everything"""
+    rates: RateLimitOptions = field(default_factory=RateLimitOptions)
+    shard: ShardOptions = LARGE
+    port: int = 0
+    heartbeat_s: float | None = None
+    """of event streams, where a test cannot wait for the product's"""
 
-    server: Server
-    works: ServerWorks
-    operations: ServerOperations
 
-    def __init__(self, place: Path, settings: Mapping[str, object]) -> None:
-        super().__init__()
-        self.place = place
-        place.mkdir(exist_ok=True)
-        self._settings: dict[str, object] = {
-            "auth": {"development_mode": True},
-            "log": {"level": "warning"},
-            **settings,
-        }
-        self._clients: list[HttpClient | RawClient | MqttClient] = []
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class RunningHttp:
+    """`gateway` and what is below it belong to the loop of the thread: use `call` and `wait`."""
+
+    gateway: HttpGateway
+    mqtt: MqttGateway
+    """without a listener: what is published by topic goes through it"""
+    broker: Broker
+    access: Access
+
+    def __init__(self, directory: Path, setup: HttpSetup) -> None:
+        self._directory, self._setup, self.port = directory, setup, setup.port
+        self.clock = FakeClock()
+        self.operations = FakeOperations()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="http-gateway")
+        self._readers: list[EventReader] = []
+        self._thread.start()
         try:
-            self.wait(self._start())
+            self.wait(self._open())
         except BaseException:
-            super().close()
+            self._end_loop()
             raise
 
-    async def _start(self) -> None:
-        self.write()
-        config = self._read()
-        operations = self.operations = ServerOperations(self._read, LogLines(config.log))
+    # The loop
 
-        async def opening(config: Config) -> ServerWorks:
-            self.works = await open_works(config, operations)
-            return self.works
+    def wait(self, work: Awaitable[T]) -> T:
+        """What comes of it, on the loop."""
 
-        self.server = await Server.start(config, opening)
-        operations.begin(self.server)
+        async def run() -> T:
+            return await work
 
-    def write(self, **settings: object) -> None:
-        """The configuration that a reload finds: that of the start, with these on top."""
-        data = {"data_dir": str(self.place / "data"), "listeners": _LISTENERS, "storage": _SMALL}
-        (self.place / "penstock.yaml").write_text(json.dumps({**data, **self._settings, **settings}))
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(DEADLINE_S * 2)
 
-    def _read(self) -> Config:
-        return load(self.place / "penstock.yaml", {}, ())
+    def call(self, function: Callable[[], T]) -> T:
+        async def run() -> T:
+            return function()
 
-    async def _stop(self) -> None:
-        self.operations.end()
-        await self.server.stop()
+        return self.wait(run())
 
-    def stop(self) -> None:
-        """As a signal would. close() is still to be called."""
-        self.wait(self._stop())
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Turns of the loop until it holds; the deadline of `wait` is that of the test."""
+
+        async def run() -> None:
+            while not is_so():  # noqa: ASYNC110 - what is waited for tells nobody
+                await asyncio.sleep(0.002)
+
+        self.wait(run())
+
+    # Opening and closing
+
+    async def _open(self) -> None:
+        setup = self._setup
+        self.broker = await Broker.open(self._directory, BrokerOptions(setup.shard), self.clock)
+        self.access = await self._door()
+        limits, shard, now = RateLimits(setup.rates, self.clock), self.broker.shard, self.broker.now
+        self._sessions, self._retained = await Sessions.open(shard, now), await Retained.open(shard, now)
+        parts = self.broker, self.access, self._sessions, self._retained, limits
+        self.mqtt = MqttGateway(*parts, MqttOptions(sys_interval_s=0))
+        self.mqtt.start()
+        self.gateway = HttpGateway(self._ports(limits), setup.options)
+        if setup.heartbeat_s is not None:
+            self.gateway.app.state.streams._heartbeat_s = setup.heartbeat_s
+        facts = ListenerFacts("http", True)
+        self._server = await self._loop.create_server(lambda: self.gateway.protocol(facts), "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def _ports(self, limits: RateLimits) -> Ports:
+        broker, mqtt = self.broker, self.mqtt
+        return Ports(
+            broker=broker,
+            access=self.access,
+            limits=limits,
+            retained=self._retained,
+            sessions=self._sessions,
+            topics=mqtt.bus,
+            taps=broker.taps,
+            clients=mqtt.directory,
+            operations=self.operations,
+            webhooks=broker.webhooks,
+            protocols={"mqtt": mqtt.counters},
+            connections=mqtt.counters.connections,
+        )
+
+    async def _door(self) -> Access:
+        if self._setup.auth is None:
+            return Access.open_to_all()
+        passwords = cheap_passwords()
+        users = await Users.open(self.broker.shard, passwords, self.clock, SCRAM_ITERATIONS)
+        return Access(users, passwords, self._setup.auth, self.clock)
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self.gateway.drain()
+        await self.gateway.close()
+        await self.mqtt.close()
+        self._retained.close()
+        self.access.close()
+        await self.broker.close()
 
     def restart(self) -> None:
-        """The same data, as another process would find it. Clients of before are cut off."""
-        self._close_clients()
-        self.wait(self._stop())
-        self.wait(self._start())
+        """The same data at the same port, as another process would find it."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        self.wait(self._close())
+
+    def start(self) -> None:
+        self.wait(self._open())
 
     def close(self) -> None:
-        self._close_clients()
-        try:
-            self.wait(self._stop())
-        finally:
-            super().close()
-
-    def _close_clients(self) -> None:
-        for client in self._clients:
+        for reader in self._readers:
             with suppress(OSError):
-                client.close()
-        self._clients.clear()
+                reader.close()
+        try:
+            self.wait(self._close())
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
 
     # Clients
 
-    @property
-    def address(self) -> Address:
-        return self.server.addresses["http"]
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        is_raw: bool = False,
+    ) -> Answer:
+        """On a connection of its own. A body is sent as JSON, bytes as they are if `is_raw`; a path without a version
+        is below /api/v1."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        try:
+            data = body if is_raw or body is None else json.dumps(body)
+            connection.request(method, _full(path), data, {**({} if headers is None else headers)})  # type: ignore[arg-type]  # as said
+            answer = connection.getresponse()
+            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
 
-    def http(self, headers: Mapping[str, str] | None = None) -> HttpClient:
-        client = HttpClient(self.address, headers)
-        self._clients.append(client)
-        return client
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+        return self.request("GET", path, None, headers)
 
-    def raw(self) -> RawClient:
-        client = RawClient(self.address)
-        self._clients.append(client)
-        return client
+    def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Answer:
+        return self.request("POST", path, body, headers)
 
-    def mqtt(self, name: str = "c", **credentials: str) -> MqttClient:
-        """Connected."""
-        client = MqttClient(self.server.addresses["mqtt"], Version.V5, name)
-        self._clients.append(client)
-        user, password = credentials.get("username"), credentials.get("password")
-        answer = client.connect(username=user, password=None if password is None else password.encode())
-        assert answer.reason is ReasonCode.SUCCESS, answer
-        return client
+    def events(
+        self, path: str, headers: Mapping[str, str] | None = None, receive_buffer_bytes: int | None = None
+    ) -> EventReader:
+        """A stream that was accepted."""
+        reader = EventReader(("127.0.0.1", self.port), _full(path), headers or {}, DEADLINE_S, receive_buffer_bytes)
+        self._readers.append(reader)
+        return reader
 
-    def consumer(self, queue: str = "q", properties: Properties = NO_PROPERTIES) -> MqttClient:
-        """Over MQTT."""
-        client = self.mqtt(f"consumer of {queue}")
-        [reason] = client.subscribe(f"$queue/{queue}", qos=1, properties=properties)
-        assert not reason.is_refusal, reason
-        return client
+    def websocket(self, path: str, headers: Mapping[str, str] | None = None) -> ClientConnection:
+        return connect(f"ws://127.0.0.1:{self.port}{_full(path)}", additional_headers=headers, open_timeout=DEADLINE_S)
 
     # The broker
-
-    @property
-    def broker(self) -> Broker:
-        return self.works.broker
 
     def declare(self, name: str = "q", **settings: object) -> Queue:
         """With one partition unless they say otherwise."""
         return self.wait(self.broker.declare({"name": name, "partitions": 1} | settings))
 
-    def forget(self) -> None:
-        """Clients and queues of a test."""
-        self._close_clients()
-        for queue in self.call(lambda: list(self.broker.queues)):
-            self.wait(self.broker.declaring.delete(queue))
+    def put(
+        self,
+        queue: str,
+        *messages: bytes,
+        keys: Sequence[bytes] | None = None,
+        topics: Sequence[bytes] | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """In one batch, committed."""
 
-    def key(self, *roles: str, expires_ms: int | None = None) -> str:
-        """A new API key."""
-        users = self.works.ports.access.users
-        return self.wait(users.add_key(list(roles), "default", "of a test", expires_ms=expires_ms))[1]
+        async def run() -> None:
+            columns = Columns.of(messages, keys=keys, topics=topics)
+            broker = self.broker
+            await broker.publishing.put(broker.queue(queue), columns, broker.publisher(), partition)
 
-    def with_roles(self, *roles: str) -> HttpClient:
-        """A client with a key of its own."""
-        return self.http({"X-API-Key": self.key(*roles)})
+        self.wait(run())
+
+    def unsettled(self, queue: str = "q", group: str = "g") -> int:
+        [found] = [each for each in self.broker.queue(queue).groups.values() if each.key.name == group]
+        return self.call(found.depth)
+
+
+def _full(path: str) -> str:
+    return path if path.startswith(API) else API + path
 
 
 @contextmanager
-def running_server(place: Path, **settings: object) -> Iterator[RunningServer]:
-    with _kept_logging():
-        made = RunningServer(place, settings)
-        try:
-            yield made
-        finally:
-            made.close()
-
-
-@contextmanager
-def _kept_logging() -> Iterator[None]:
-    """Log lines are the whole process's."""
-    penstock, root = logging.getLogger("penstock"), logging.getLogger()
-    before = [(each, each.level, each.handlers[:], each.propagate) for each in (penstock, root)]
+def running_http(directory: Path, setup: HttpSetup | None = None) -> Iterator[RunningHttp]:
+    made = RunningHttp(directory, setup or HttpSetup())
     try:
-        yield
+        yield made
     finally:
-        for each, level, handlers, propagate in before:
-            each.setLevel(level)
-            each.handlers[:], each.propagate = handlers, propagate
+        made.close()

@@ -51,10 +51,17 @@ class Consumer:
                     break
             return found
 
+    @property
+    def may_have_more(self) -> bool:
+        """Whether receive() would look anywhere; if not, wait()."""
+        return bool(self._ready)
+
     def receive_now(self, limit: int) -> list[Delivery]:
         """What receive() would find at a look: batches that come next and are in memory, whole."""
         self._refuse_closed()
         found: list[Delivery] = []
+        if not self._ready:
+            return found
         room = min(limit, self.prefetch - self.held)
         if room > 0 and not self._receiving.locked() and not self.group.is_paused:
             try:
@@ -77,11 +84,15 @@ class Consumer:
         self.holds[partition] = Hold(partition)
         self.notify(partition)
 
-    def notify(self, partition: int) -> None:
-        """There may be something in that partition."""
-        hold = self.holds.get(partition)
-        if hold is not None and not hold.is_revoked:
-            self._ready[partition] = None
+    def notify(self, *partitions: int) -> None:
+        """There may be something in these partitions, of which some may be others'."""
+        holds, ready, is_mine = self.holds, self._ready, False
+        for partition in partitions:
+            hold = holds.get(partition)
+            if hold is not None and not hold.is_revoked:
+                ready[partition] = None
+                is_mine = True
+        if is_mine:
             self._wake.set()
 
     def wake(self) -> None:
@@ -130,12 +141,13 @@ class Consumer:
             if hold is None or hold.is_revoked or unit is None or cursor is None or cursor.window.next_due <= now:
                 continue
             window, end, before = cursor.window, unit.data.visible_end, left
-            while left > 0 and window.next < end and (batch := unit.batch_at(window.next)) is not None:
+            for batch in unit.batches_from(window.next) if window.next < end else ():
                 most = min(left, window_limit - window.live, WHOLE_BATCH_MESSAGES)
-                count = cursor.hand_out_whole(batch.data, by_key, number, now, most, too_old)
+                count = 0 if batch.end > end else cursor.hand_out_whole(batch.data, by_key, number, now, most, too_old)
                 if not count:
                     break
                 found.append(whole_batch(group, unit, number, batch, count))
+                group.queue.delivery_latency.observe(max(now - batch.max_timestamp, 0) / 1000, count)
                 left -= count
             if left < before:
                 hold.given(before - left, now)
@@ -145,6 +157,8 @@ class Consumer:
                 del self._ready[partition]
             if left <= 0:
                 break
+        if left < room:
+            group.queue.used_ms = now
         return room - left
 
     async def _take_from(self, hold: Hold, room: int, found: list[Delivery]) -> int:
@@ -161,6 +175,7 @@ class Consumer:
             self._ready[hold.partition] = None
         given = sum([len(delivery) for delivery in found[before:]])
         if given:
+            group.queue.used_ms = now
             hold.given(given, now)
             group.watch_clock(self, hold)
             group.watch_due(unit, cursor)

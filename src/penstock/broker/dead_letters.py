@@ -83,6 +83,7 @@ class DeadLetters:
                 return
             await self._ledger.commit(parts, unit, group.number, settle)
         cursor.tally.dead_lettered += len(letters)
+        group.queue.dead_lettered.update([facts.reason for _, facts in letters])
         self._webhooks.tell_dead_letters(group.queue, target.name, [facts for _, facts in letters])
 
     async def _parts(self, cursor: Cursor, target: Queue, letters: list[tuple[Row, DeadLetter]]) -> list[Part]:

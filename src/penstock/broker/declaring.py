@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -71,7 +72,8 @@ class Declaring:
         self.failures: Failures
         self._next_incarnation = 1
         self._next_group = 1
-        self._locks: dict[QueueName, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[QueueName, asyncio.Lock] = WeakValueDictionary()
+        """as long as somebody has or awaits one: names of queues that are not made are ever new ones"""
         self._cache = StoredCache()
 
     # Finding
@@ -244,6 +246,7 @@ class Declaring:
             for group in groups:
                 _dismiss(group)
             queue.groups.clear()
+            queue.notify_of_end()
             gone: list[tuple[str, Record | None]] = [
                 (group_key(queue.incarnation, group.number), None) for group in groups
             ]
@@ -381,6 +384,9 @@ def _refuse_deleted_group(group: Group) -> None:
 
 
 def _dismiss(group: Group) -> None:
+    for unit in group.queue.units.values():
+        if (cursor := unit.cursors.get(group.number)) is not None:
+            group.queue.past.add(cursor.tally)
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
     group.wake_pullers()

@@ -151,14 +151,15 @@ def _progress(group: Group, unit: Unit) -> ProgressDescription:
         floor=window.floor,
         next=window.next,
         end=unit.end,
-        lag=_lag(window, unit),
+        lag=lag_of(window, unit),
         in_flight=window.held,
         waiting=window.waiting,
         owner=group.members.owner_of(unit.partition),
     )
 
 
-def _lag(window: Window, unit: Unit) -> int:
+def lag_of(window: Window, unit: Unit) -> int:
+    """Messages there that its group has not settled."""
     ahead = max(window.next, unit.start)
     return max(unit.end - ahead - unit.missing(ahead), 0) + window.pending
 
@@ -168,8 +169,10 @@ def _member(consumer: Consumer) -> MemberDescription:
 
 
 def _counts(tallies: list[Tally]) -> Tally:
-    fields = Tally.__struct_fields__
-    return Tally(**{field: sum([getattr(tally, field) for tally in tallies]) for field in fields})
+    counts = Tally()
+    for tally in tallies:
+        counts.add(tally)
+    return counts
 
 
 async def _oldest_unsettled_ms(group: Group, unit: Unit) -> int | None:

@@ -6,7 +6,7 @@ import asyncio
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from time import monotonic
 from typing import NamedTuple
 
 from penstock.broker.declaring import Declaring
@@ -17,6 +17,7 @@ from penstock.broker.queue import Placed, Queue
 from penstock.broker.settling import Settling
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchQueue, PenstockError
+from penstock.core.metrics import Histogram
 from penstock.core.types import Purpose
 from penstock.kernels import rows
 from penstock.log.columns import Columns
@@ -60,6 +61,11 @@ class Publishing:
     ) -> None:
         self._shard, self._declaring, self._settling, self._now = shard, declaring, settling, now
         self._auto_create = auto_create
+        self.latency = Histogram()
+        """of messages, from the call to their commit"""
+
+    def _took(self, begun_s: float, count: int) -> None:
+        self.latency.observe(monotonic() - begun_s, count)
 
     async def put(
         self,
@@ -70,6 +76,7 @@ class Publishing:
         producer: ProducerCall | None = None,
     ) -> Published:
         """Into one queue, whatever its bindings."""
+        begun_s = monotonic()
         await queue.gate.enter()
         try:
             if producer is not None:
@@ -81,6 +88,7 @@ class Publishing:
         finally:
             queue.gate.leave()
         queue.published += columns.count
+        self._took(begun_s, columns.count)
         return Published(queue, list(map(Placed, numbers, offsets, spread.counts)))
 
     def put_now(
@@ -110,6 +118,7 @@ class Publishing:
         partition: int | None,
         committed: asyncio.Future[None],
     ) -> list[Placed] | None:
+        begun_s = monotonic()
         numbers, counts, gathered = queue.gather(columns, publisher, partition)
         logs = list[Log]()
         for number in numbers:
@@ -122,6 +131,7 @@ class Publishing:
             queue.gate.leave()
             if error is None:
                 queue.published += columns.count
+                self._took(begun_s, columns.count)
             resolve(committed, error)
 
         offsets = self._shard.stage_now(Spread(gathered, counts, logs), done)
@@ -139,6 +149,7 @@ class Publishing:
         """Into each queue its rows, and `others` into their logs, in one frame."""
         if len(wanted) == 1 and not others:
             return [await self.put(*wanted[0], publisher)]
+        begun_s = monotonic()
         found: list[tuple[Queue, list[tuple[int, Columns]]]] = []
         parts: list[Part] = []
         async with passing([queue for queue, _ in wanted]):
@@ -151,7 +162,9 @@ class Publishing:
             offsets = iter(await self._shard.commit([*parts, *others]))
         published = []
         for queue, placed in found:
-            queue.published += sum([mine.count for _, mine in placed])
+            rows_taken = sum([mine.count for _, mine in placed])
+            queue.published += rows_taken
+            self._took(begun_s, rows_taken)
             published.append(Published(queue, [Placed(p, next(offsets), mine.count) for p, mine in placed]))
         return published
 
@@ -170,7 +183,7 @@ class Publishing:
                 self._are_admitted_now(wanted, entered)
                 and (placed := _placed_now(wanted, publisher, others)) is not None
             ):
-                is_staged = self._shard.stage_now(placed, partial(_leave, entered, done)) is not None
+                is_staged = self._shard.stage_now(placed, self._leaving(wanted, done)) is not None
         finally:
             if not is_staged:
                 _leave(entered)
@@ -178,6 +191,19 @@ class Publishing:
             for queue, mine in wanted:
                 queue.published += mine.count
         return is_staged
+
+    def _leaving(self, wanted: Sequence[tuple[Queue, Columns]], done: Done) -> Done:
+        """What follows the commit of what was staged just now."""
+        begun_s, count = monotonic(), sum([mine.count for _, mine in wanted])
+
+        def committed(error: PenstockError | None) -> None:
+            for queue, _ in wanted:
+                queue.gate.leave()
+            if error is None and count:
+                self._took(begun_s, count)
+            done(error)
+
+        return committed
 
     def _are_admitted_now(self, wanted: Sequence[tuple[Queue, Columns]], entered: list[Queue]) -> bool:
         """False if a gate is closed or room has to be made. Those whose gates were passed are added to `entered`."""
@@ -194,7 +220,7 @@ class Publishing:
     def targets_now(self, topic: bytes, namespace: str = "default") -> list[Queue] | None:
         """The queues that a topic feeds; None if it names one that would have to be made, or must not be."""
         route = self._declaring.bindings_of(namespace).route(topic)
-        if route.prefix_queue is None and topic.startswith(b"$") and queue_of_publish_topic(topic.decode()) is not None:
+        if topic.startswith(b"$") and route.prefix_queue is None and queue_of_publish_topic(topic.decode()) is not None:
             return None
         return [self._declaring.queue(name, namespace) for name in route.queues]
 
@@ -251,6 +277,7 @@ class Publishing:
     async def _put_once(
         self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None, producer: ProducerCall
     ) -> Published:
+        begun_s = monotonic()
         unit = await queue.unit(queue.producer_partition(producer.producer))
         known = unit.producers.check(*producer, columns.count)
         if isinstance(known, Duplicate):
@@ -274,6 +301,7 @@ class Publishing:
             verdict = found.verdict
         else:
             queue.published += columns.count
+            self._took(begun_s, columns.count)
             mine = offsets[: len(placed)]  # the last is that of the record about the call
             return Published(queue, [Placed(p, o, c.count) for (p, c), o in zip(placed, mine, strict=True)])
         return await self._rest(queue, columns, publisher, partition, producer, verdict)
@@ -323,17 +351,15 @@ def _placed_now(
         if len(logs) < len(numbers):
             return None
         spread = Spread(gathered, counts, logs)
-        if len(logs) > 1 and len(wanted) == 1 and not others:
+        if len(wanted) == 1 and not others:
             return spread
         parts += spread.parts()
     return [*parts, *others]
 
 
-def _leave(queues: Sequence[Queue], done: Done | None = None, error: PenstockError | None = None) -> None:
+def _leave(queues: Sequence[Queue]) -> None:
     for queue in queues:
         queue.gate.leave()
-    if done is not None:
-        done(error)
 
 
 def _rows_of(columns: Columns, topic_index: array[int], marks: bytearray) -> Columns:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.broker.configuration import QueueRecord
 from penstock.broker.gate import Gate
@@ -13,17 +14,23 @@ from penstock.broker.group import Group
 from penstock.broker.stored import StoredCache
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
+from penstock.core.metrics import Histogram
 from penstock.core.types import LogNumber
 from penstock.kernels import hashing, rows
 from penstock.log.columns import Columns
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
+from penstock.queues.cursor import Tally
+from penstock.queues.deadletter import Reason
 from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
 from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, log_settings
 
 if TYPE_CHECKING:
     from penstock.broker.publisher import Publisher
+
+# A snapshot, memory given back or a group forgotten may come so much later where nothing happens.
+_IDLE_UPKEEP_MS = 60_000
 
 
 class Placed(NamedTuple):
@@ -34,6 +41,12 @@ class Placed(NamedTuple):
     rows: int
 
 
+class Listener(Protocol):
+    def notify_all(self, partitions: Sequence[int]) -> None:
+        """There may be something to read there, or the queue was deleted. Called where the commit is told: quickly."""
+        ...
+
+
 class Queue:
     """Used from the loop."""
 
@@ -41,14 +54,21 @@ class Queue:
         self.cache, self.settings, self.record = cache, settings, record
         self.units: dict[int, Unit] = {}
         self.groups: dict[GroupName, Group] = {}
-        self.listening: dict[Group, None] = {}
-        """groups of which somebody waits for messages"""
+        self.listening: dict[Listener, None] = {}
+        """groups of which somebody waits for messages, and others who look on"""
         self.is_paused = record.is_paused
         self.is_deleted = False
         self.gate = Gate()
         self.refused = 0
         self.published = 0
-        self.used_ms = self.retained_ms = 0
+        self.past = Tally()
+        """what groups counted that are deleted"""
+        self.dead_lettered: Counter[Reason] = Counter()
+        self.delivery_latency = Histogram()
+        """from the commit of a message to its first delivery to a group"""
+        self.used_ms = 0
+        """when messages were last published to it, or handed out"""
+        self.retained_ms = self.kept_up_ms = 0
         self._shard = shard
         self._allowance = 0
         """messages that may still come before depths are worked out anew"""
@@ -165,8 +185,12 @@ class Queue:
         self._notify([partitions[log.number] for log in logs])
 
     def _notify(self, partitions: Sequence[int]) -> None:
-        for group in list(self.listening):
-            group.notify_all(partitions)
+        for listener in list(self.listening):
+            listener.notify_all(partitions)
+
+    def notify_of_end(self) -> None:
+        """It was deleted."""
+        self._notify(())
 
     # Publishing
 
@@ -240,6 +264,16 @@ class Queue:
     def depth(self) -> int:
         """The largest depth of a group."""
         return max([group.depth() for group in self.groups.values()], default=0)
+
+    def is_upkeep_due(self, now: int) -> bool:
+        """Whether it was used since the last upkeep, or that was long ago: thousands of idle queues cost nothing."""
+        idle_ms = min(_IDLE_UPKEEP_MS, self.settings.retention.time_check_interval_ms)
+        return self.used_ms >= self.kept_up_ms or now - self.kept_up_ms >= idle_ms
+
+    def note_upkeep(self, now: int) -> None:
+        """It is looked at now. After the first time, which all have together, each idle one has its own times."""
+        early_ms = 0 if self.kept_up_ms else self.incarnation * 1000 % _IDLE_UPKEEP_MS
+        self.kept_up_ms = now - early_ms
 
     def is_unused(self, now: int, after_ms: int) -> bool:
         """Neither messages nor groups, and none of late."""

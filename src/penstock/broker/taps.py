@@ -6,7 +6,7 @@ import logging
 import secrets
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 from penstock.core.errors import InvalidArgument
@@ -30,7 +30,6 @@ class Tap:
     namespace: str
     topic_filter: bytes
     take: Take
-    number: int
     _taps: Taps
     is_open: bool = True
 
@@ -38,33 +37,50 @@ class Tap:
         self._taps._remove(self)
 
 
+@dataclass(slots=True, eq=False)
+class _Branch:
+    """All taps of one filter: however many there are, they are matched once."""
+
+    number: int
+    taps: dict[Tap, None] = field(default_factory=dict)
+
+
 class _Space:
-    """Taps of one namespace. Who gets a topic is kept until one comes or goes."""
+    """Taps of one namespace. Who gets a topic is kept until a filter comes or goes."""
 
     def __init__(self) -> None:
-        self.taps: dict[int, Tap] = {}
+        self.branches: dict[bytes, _Branch] = {}
+        self._numbers: dict[int, _Branch] = {}
+        self._next = 0
         self._tree = SubscriptionTree(secrets.randbits(64))
-        self._routes: dict[bytes, tuple[Tap, ...]] = {}
+        self._routes: dict[bytes, tuple[_Branch, ...]] = {}
         self._found = array("q")
 
     def add(self, tap: Tap) -> None:
-        self._tree.add(tap.topic_filter, tap.number)
-        self.taps[tap.number] = tap
-        self._routes.clear()
+        branch = self.branches.get(tap.topic_filter)
+        if branch is None:
+            self._next += 1
+            self._tree.add(tap.topic_filter, self._next)
+            branch = self.branches[tap.topic_filter] = self._numbers[self._next] = _Branch(self._next)
+            self._routes.clear()
+        branch.taps[tap] = None
 
     def remove(self, tap: Tap) -> None:
-        del self.taps[tap.number]
-        self._tree.remove(tap.topic_filter, tap.number)
-        self._routes.clear()
+        branch = self.branches[tap.topic_filter]
+        del branch.taps[tap]
+        if not branch.taps:
+            del self.branches[tap.topic_filter], self._numbers[branch.number]
+            self._tree.remove(tap.topic_filter, branch.number)
+            self._routes.clear()
 
-    def route(self, topic: bytes) -> tuple[Tap, ...]:
+    def route(self, topic: bytes) -> tuple[_Branch, ...]:
         found = self._routes.get(topic)
         if found is None:
             if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
             del self._found[:]
             self._tree.match(topic, 0, len(topic), self._found)
-            found = self._routes[topic] = tuple([self.taps[number] for number in self._found])
+            found = self._routes[topic] = tuple([self._numbers[number] for number in self._found])
         return found
 
 
@@ -76,15 +92,13 @@ class Taps:
         self.count = 0
         """how many are open"""
         self._spaces: dict[str, _Space] = {}
-        self._next = 0
 
     def tap(self, namespace: str, topic_filter: str, take: Take) -> Tap:
         """What is published from now on to topics that the filter matches, by the rules of MQTT. InvalidArgument for
         what is no filter, or a shared one. A `take` that raises is closed."""
         if topic_filter.startswith(_SHARE):
             raise InvalidArgument("an event stream has no shared subscriptions: leave out $share/<group>/")
-        self._next += 1
-        tap = Tap(namespace, topic_filter.encode("utf-8", "surrogatepass"), take, self._next, self)
+        tap = Tap(namespace, topic_filter.encode("utf-8", "surrogatepass"), take, self)
         space = self._spaces.get(namespace) or _Space()
         space.add(tap)
         self._spaces[namespace] = space
@@ -92,23 +106,20 @@ class Taps:
         return tap
 
     def push(self, namespace: str, columns: Columns, topics: Sequence[bytes]) -> frozenset[int]:
-        """Rows to those who listen; `topics` are those of the columns' topic_index. The numbers of topics that
-        somebody listens to."""
+        """Rows to those who listen; `topics` are those of the columns' topic_index. Taps of one filter get the very
+        same rows, one after the other. The numbers of topics that somebody listens to."""
         space = self._spaces.get(namespace)
         if space is None:
             return frozenset()
-        wanted: dict[Tap, list[int]] = {}
+        wanted: dict[_Branch, list[int]] = {}
         for number, topic in enumerate(topics):
-            for tap in space.route(topic):
-                wanted.setdefault(tap, []).append(number)
-        together: dict[tuple[int, ...], list[Tap]] = {}
-        for tap, numbers in wanted.items():
-            together.setdefault(tuple(numbers), []).append(tap)
-        for same, taps in together.items():
-            some = _rows_of(columns, same, len(topics))
-            for tap in taps:
+            for branch in space.route(topic):
+                wanted.setdefault(branch, []).append(number)
+        for branch, numbers in wanted.items():
+            some = _rows_of(columns, numbers, len(topics))
+            for tap in list(branch.taps):
                 self._give(tap, columns, some)
-        return frozenset(chain.from_iterable(together))
+        return frozenset(chain.from_iterable(wanted.values()))
 
     def _give(self, tap: Tap, columns: Columns, some: Sequence[int]) -> None:
         if not tap.is_open:
@@ -128,7 +139,7 @@ class Taps:
         self.count -= 1
         space = self._spaces[tap.namespace]
         space.remove(tap)
-        if not space.taps:
+        if not space.branches:
             del self._spaces[tap.namespace]
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from penstock.core.metrics import ShardMetrics
 from penstock.core.types import Purpose
 from penstock.log.engine import Usage
 from penstock.log.options import ShardOptions
@@ -17,9 +18,14 @@ class Admission:
     """Used from the loop. Whoever is over (the shard is closed, or has failed) is let in, to be told so."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, usage: Usage, options: ShardOptions, is_over: Callable[[], bool]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        usage: Usage,
+        metrics: ShardMetrics,
+        options: ShardOptions,
+        is_over: Callable[[], bool],
     ) -> None:
-        self._loop, self._usage, self._is_over = loop, usage, is_over
+        self._loop, self._usage, self._metrics, self._is_over = loop, usage, metrics, is_over
         tail_bytes = options.tail_limit_bytes
         self._limits = {
             Purpose.PUBLISH: (options.publish_budget_bytes, tail_bytes),
@@ -35,6 +41,7 @@ class Admission:
             return
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting[purpose].append((size, future))
+        self._metrics.admission_waits += 1
         try:
             await future
         finally:

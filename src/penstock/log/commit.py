@@ -91,6 +91,8 @@ class GroupCommit:
         if not frames and not self._unsynced:
             return None
         try:
+            if frames:
+                self._metrics.commit_frames.observe(len(frames))
             self._write(frames)
             if self._unsynced and (sync or self._must_sync()):
                 self._sync()

@@ -137,6 +137,7 @@ class Housekeeper:
         if not self._still_holds(task):
             self._clear(task, Edit())
         else:
+            self._engine.metrics.compaction_failures += 1
             logger.error("compaction failed log=%s error=%s", task.log.name, error)
 
     def run(self) -> None:
@@ -161,6 +162,7 @@ class Housekeeper:
         removed = removed_by(view, start)
         self._engine.stage_edit(log, Edit(start=start), lambda error: None)
         self._engine.metrics.retained_away_records += removed.records
+        self._engine.metrics.retained_away_bytes += removed.bytes
         self._engine.metrics.segments_removed += removed.segments
         logger.info(
             "retention log=%s start=%d segments=%d records=%d bytes=%d",
@@ -210,6 +212,7 @@ class Housekeeper:
         metrics = self._engine.metrics
         metrics.compactions += 1
         metrics.compacted_records += compacted.removed_records
+        metrics.compacted_bytes += compacted.removed_bytes
         logger.info(
             "compacted log=%s end=%d records=%d bytes=%d",
             task.log.name,

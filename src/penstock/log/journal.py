@@ -162,6 +162,7 @@ class Journal:
         took_ns = int((self._clock.monotonic() - begun) * 1e9)
         metrics = self._metrics
         metrics.journal_syncs += 1
+        metrics.journal_sync_s.observe(took_ns / 1e9)
         metrics.journal_sync_ns += took_ns
         metrics.journal_sync_ns_max = max(metrics.journal_sync_ns_max, took_ns)
 

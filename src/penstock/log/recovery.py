@@ -58,6 +58,7 @@ class Recovered:
 def recover(disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetrics) -> Recovered:
     """Open for writing. The caller holds the directory's lock. Journal files that are read here are never written
     on."""
+    begun = clock.monotonic()
     ensure_format(disk)
     disk.watch()
     retire_table(disk)
@@ -80,7 +81,7 @@ def recover(disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetri
     keeper.checkpoint = msgspec.structs.replace(checkpoint, start_number=checkpoint.start_number + 1, clean=False)
     write_checkpoint(disk, keeper.checkpoint)
     journal = _new_journal(disk, clock, options, metrics, reader, keeper)
-    metrics.replayed_frames = replayed
+    metrics.replayed_frames, metrics.replay_ns = replayed, int((clock.monotonic() - begun) * 1e9)
     _report(reader, replayed, faults)
     own_catalogue = Catalogue(dict(catalogue.declared), dict(catalogue.numbers), catalogue.next_number)
     return Recovered(keeper, journal, own_catalogue, faults, not checkpoint.clean, replayed, reader.torn_bytes)

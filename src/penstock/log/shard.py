@@ -41,6 +41,8 @@ LateParts = Callable[[], Sequence[Part]]
 _LAST_CHECKPOINT_TRIES = 3
 # Compressing this much takes lz4 about 0.3 ms, zstd 0.7: longer than a hop to another thread and back.
 _HEAVY_BYTES = 256 << 10
+# Writing this much takes about as long as a sync: better begun while the loop goes on.
+_WORTH_A_SYNC_BYTES = 64 << 10
 # Enough to keep the keeper busy with large writes, little enough that the tail stays short.
 _KEEPER_WAKE_BYTES = 1 << 20
 
@@ -56,7 +58,9 @@ class Shard:
         """Use Shard.open()."""
         self._lock, self._engine, self._options = lock, engine, options
         self._loop = asyncio.get_running_loop()
-        self._admission = Admission(self._loop, engine.usage, options, lambda: self._closed or self._is_failed)
+        self._admission = Admission(
+            self._loop, engine.usage, engine.metrics, options, lambda: self._closed or self._is_failed
+        )
         self._turns: dict[LogNumber, asyncio.Future[None]] = {}
         """logs with a batch that is being compressed; done when the last commit in line is staged"""
         self._closing = asyncio.Event()
@@ -65,6 +69,8 @@ class Shard:
         self._storage = StepThread("penstock-storage", engine.commit.step, engine.commit.seconds_to_sync, self._crashed)
         self._keeper = StepThread("penstock-keeper", self._keep, lambda: options.keeper.flush_s, self._crashed)
         self._handed_bytes = 0
+        self._is_waking = False
+        """the storage thread will be woken when this turn of the loop is over"""
         self.report = engine.report
         """for what commit_here() gave, in the loop's stead: whoever waits for it is told"""
         self.is_visited = False
@@ -116,6 +122,23 @@ class Shard:
     @property
     def logs(self) -> list[Log]:
         return list(self._engine.logs.values())
+
+    @property
+    def log_count(self) -> int:
+        return len(self._engine.logs)
+
+    @property
+    def free_bytes(self) -> int:
+        """Of the disk, when it was last looked at."""
+        return self._engine.keeper.free_bytes
+
+    def stored_bytes(self, log: Log) -> int:
+        """In the files of a log."""
+        view = self._engine.keeper.views.get(log.number)
+        if view is None:
+            return 0
+        active = 0 if view.active is None else view.active.info.bytes
+        return active + sum([segment.info.bytes for segment in view.sealed])
 
     def log(self, name: str) -> Log:
         """NoSuchLog if there is none of that name."""
@@ -190,8 +213,18 @@ class Shard:
             offsets = self._engine.stage_spread(wanted, done, purpose)
         else:
             offsets = self._engine.stage(wanted, done, purpose)
-        self._wake_storage()
+        if self._engine.usage.staged[purpose] >= _WORTH_A_SYNC_BYTES:
+            self._wake_storage()
+        elif not self._is_waking and not self.is_visited:
+            self._is_waking = True
+            self._loop.call_soon(self._wake_after_turn)
         return offsets
+
+    def _wake_after_turn(self) -> None:
+        """One sync for all the little that is staged in a turn of the loop; a storage thread that were woken by the
+        first of it would take that alone, and the interpreter from the loop at each of its system calls."""
+        self._is_waking = False
+        self._storage.bell.ring()
 
     @property
     def has_staged(self) -> bool:
@@ -302,8 +335,11 @@ class Shard:
         """Batches from the one that holds `offset` on, never past what is committed. The hot tail is read at once,
         files beside the loop."""
         if log.tail and offset >= log.tail[0].first:
-            return self.reader.read(log, offset, max_bytes)
-        return await self._loop.run_in_executor(None, self.reader.read, log, offset, max_bytes)
+            read = self.reader.read(log, offset, max_bytes)
+        else:
+            read = await self._loop.run_in_executor(None, self.reader.read, log, offset, max_bytes)
+        self.metrics.read_bytes += sum([len(batch) for batch in read])
+        return read
 
     async def offset_at_time(self, log: Log, timestamp: TimestampMs) -> Offset:
         return Offset(await self._loop.run_in_executor(None, self.reader.offset_at_time, log, timestamp))

@@ -40,7 +40,7 @@ class MembershipOptions:
 
 @dataclass(slots=True)
 class MembershipMetrics:
-    """What happened in one group since it was opened. Names become `penstock_group_<field>`."""
+    """What happened in one group since it was opened."""
 
     rebalances: int = 0
     """times the target was computed anew: members came or went, or partitions were added"""

@@ -24,6 +24,7 @@ from penstock.server.config_auth import Auth, RateLimit
 from penstock.server.config_http import Http
 from penstock.server.config_listeners import LISTENER_NAMES, Listeners, check_path, contradiction
 from penstock.server.config_mqtt import Mqtt
+from penstock.server.config_otlp import Otlp
 from penstock.server.config_storage import Storage
 from penstock.server.config_webhooks import Webhook
 from penstock.server.schema import Objects
@@ -119,6 +120,8 @@ class Config(_Section, frozen=True, kw_only=True):
     """the journal and the files behind it"""
     webhooks: tuple[Webhook, ...] = ()
     """servers that are told what happens here"""
+    otlp: Otlp | None = None
+    """metrics pushed over OTLP; needs the extra `otlp`"""
     queues: Annotated[tuple[dict[str, object], ...], Objects(_check_queue, _without_secrets)] = ()
     """declared at start if they are not there; settings that differ are changed where that can be"""
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from penstock.core.clock import SystemClock
 from penstock.core.errors import Closed, InvalidArgument
+from penstock.core.metrics import ReloadMetrics
 from penstock.core.ports import Clock
-from penstock.gateways.http.ports import BackupReport, Change, ReloadMetrics, ReloadReport
+from penstock.gateways.http.ports import BackupReport, Change, ReloadReport
 from penstock.log.backup import create_backup
 from penstock.server.config import Config, LogLevel
 from penstock.server.log_lines import LogLines
@@ -93,7 +94,7 @@ class ServerOperations:
                 logger.error("not reloaded, everything stays as it was error=%s", error)
                 raise
             self.reload_metrics.reloads += 1
-            self.reload_metrics.last_ms = report.reloaded_ms
+            self.reload_metrics.last_success_ms = report.reloaded_ms
             return report
 
     async def _reload(self) -> ReloadReport:

@@ -29,6 +29,7 @@ def reloadable(running: Config, wanted: Config) -> Config:
             max_session_expiry_ms=wanted.mqtt.max_session_expiry_ms,
             max_keep_alive_ms=wanted.mqtt.max_keep_alive_ms,
         ),
+        http=wanted.http,
         broker=msgspec.structs.replace(running.broker, templates=wanted.broker.templates),
         queues=wanted.queues,
         webhooks=wanted.webhooks,

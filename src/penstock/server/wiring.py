@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
@@ -13,18 +14,26 @@ from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.sessions import Sessions
 from penstock.gateways.http.gateway import HttpGateway
+from penstock.gateways.http.metrics.sources import MetricOptions
 from penstock.gateways.http.ports import Operations, Ports
 from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.server.config import Config
 from penstock.server.config_listeners import LISTENER_NAMES
 from penstock.server.doors import Gateways
+from penstock.server.looping import pace_of
+
+if TYPE_CHECKING:
+    from penstock.gateways.http.metrics.otlp import OtlpExporter
 
 
 class ServerWorks:
     """`server.Works`: broker, logins, limits, sessions and retained messages, and the gateways on top."""
 
-    def __init__(self, mqtt: MqttGateway, http: HttpGateway, ports: Ports) -> None:
+    def __init__(
+        self, mqtt: MqttGateway, http: HttpGateway, ports: Ports, exporter: OtlpExporter | None = None
+    ) -> None:
         self.broker, self.mqtt, self.http, self.ports = ports.broker, mqtt, http, ports
+        self._exporter = exporter
 
     @property
     def gateways(self) -> Gateways:
@@ -53,6 +62,8 @@ class ServerWorks:
 
     async def close(self) -> None:
         try:
+            if self._exporter is not None:
+                await self._exporter.stop()
             await self.http.close()
             await self.mqtt.close()
         finally:
@@ -73,13 +84,24 @@ async def open_works(config: Config, operations: Operations) -> ServerWorks:
         opened.push_async_callback(sessions.close)
         retained = await Retained.open(broker.shard, broker.now, config.durability)
         opened.callback(retained.close)
-        mqtt = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options())
+        pace = pace_of(asyncio.get_running_loop())
+        mqtt = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options(), pace)
         broker.webhooks.apply([hook.options() for hook in config.webhooks])
         mqtt.start()
         ports = _ports(mqtt, operations)
         http = HttpGateway(ports, config.http.options(config.auth.development_mode))
+        exporter = _exporter(config, http)
         opened.pop_all()
-        return ServerWorks(mqtt, http, ports)
+        return ServerWorks(mqtt, http, ports, exporter)
+
+
+def _exporter(config: Config, http: HttpGateway) -> OtlpExporter | None:
+    if config.otlp is None:
+        return None
+    options = MetricOptions(max_queues=config.http.max_metric_queues, partitions=config.http.partition_metrics)
+    exporter = config.otlp.exporter(http.metrics, options)
+    exporter.start()
+    return exporter
 
 
 def _ports(gateway: MqttGateway, operations: Operations) -> Ports:
@@ -95,6 +117,8 @@ def _ports(gateway: MqttGateway, operations: Operations) -> Ports:
         clients=gateway.directory,
         operations=operations,
         webhooks=broker.webhooks,
+        protocols={"mqtt": gateway.counters},
+        connections=gateway.counters.connections,
     )
 
 

@@ -31,7 +31,7 @@ from penstock.server.listening import Listening
 from penstock.server.log_lines import LogLines
 from penstock.server.operations import ServerOperations
 from penstock.server.server import Server
-from penstock.server.wiring import MqttWorks, open_works
+from penstock.server.wiring import ServerWorks, open_works
 
 T = TypeVar("T")
 SECRET = "a secret of some length"
@@ -54,7 +54,7 @@ class Scene:
     place: Path
     operations: ServerOperations
     server: Server
-    works: MqttWorks
+    works: ServerWorks
 
     def write(self, **settings: object) -> None:
         write(self.place, **settings)
@@ -75,7 +75,7 @@ async def beside(call: Callable[[], T]) -> T:
 
 
 def write(place: Path, **settings: object) -> None:
-    listeners = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0}}
+    listeners = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0}, "http": {"port": 0}}
     written = {"data_dir": str(place / "data"), "listeners": listeners, "auth": {"development_mode": True}}
     (place / "penstock.yaml").write_text(json.dumps({**written, "storage": SMALL, **settings}))
 
@@ -89,9 +89,9 @@ async def scene(place: Path, **settings: object) -> AsyncIterator[Scene]:
 
     config = read()
     operations = ServerOperations(read, LogLines(config.log))
-    made: list[MqttWorks] = []
+    made: list[ServerWorks] = []
 
-    async def opening(config: Config) -> MqttWorks:
+    async def opening(config: Config) -> ServerWorks:
         made.append(await open_works(config, operations))
         assert operations.problems() == ["the server is starting"]
         return made[0]
@@ -113,7 +113,7 @@ def test_it_is_ready_when_every_listener_accepts_and_every_shard_commits(tmp_pat
         async with scene(tmp_path) as s:
             asked: Operations = s.operations
             assert (asked.problems(), asked.warnings()) == ([], [])
-            assert asked.addresses() == s.server.addresses and len(asked.addresses()) == 2
+            assert asked.addresses() == s.server.addresses and len(asked.addresses()) == 3
             assert s.works.ports.operations is asked
         assert s.operations.problems() == ["the server is stopping"]
 
@@ -127,6 +127,7 @@ def test_a_listener_without_descriptors_is_a_problem(tmp_path: Path) -> None:
                 assert s.operations.problems() == [
                     "listener mqtt does not accept connections",
                     "listener mqtt_ws does not accept connections",
+                    "listener http does not accept connections",
                 ]
 
     run(main())
@@ -200,11 +201,11 @@ def test_reloads_are_counted_and_a_mistake_keeps_the_old(tmp_path: Path) -> None
                 with pytest.raises(InvalidSetting, match="did you mean log"):
                     await call()
             assert s.operations.config()["rate_limit.max_messages_per_client"] != 7
-            assert (metrics.reloads, metrics.failures, metrics.last_ms) == (0, 1, 0)
+            assert (metrics.reloads, metrics.failures, metrics.last_success_ms) == (0, 1, 0)
             assert metrics.last_failure_ms > 0
             s.write(rate_limit={"max_messages_per_client": 7}, queues=[{"name": "new"}])
             report = await s.operations.reload()
-            assert (metrics.reloads, metrics.failures, metrics.last_ms) == (1, 1, report.reloaded_ms)
+            assert (metrics.reloads, metrics.failures, metrics.last_success_ms) == (1, 1, report.reloaded_ms)
             assert s.works.broker.queue("new")
 
     run(main())
@@ -228,7 +229,7 @@ def test_a_queue_that_cannot_be_declared_changes_nothing_else(tmp_path: Path) ->
                 await s.operations.reload()
             assert s.server.config is before
             assert s.works.broker.declaring.templates == templates
-            assert s.works.gateway.options.max_session_expiry_s is None
+            assert s.works.mqtt.options.max_session_expiry_s is None
             assert s.operations.log_level == "info"
 
     run(main())
@@ -256,7 +257,11 @@ def test_rate_limits_origins_and_the_level_of_log_lines_are_reloaded(tmp_path: P
         async with scene(tmp_path) as s:
             assert s.works.may_connect("192.0.2.1")
             limits = {"max_connections_per_ip": 1, "connection_burst_size": 1, "connection_window": "1h"}
-            sockets = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0, "allowed_origins": ["https://console.example"]}}
+            sockets = {
+                "mqtt": {"port": 0},
+                "mqtt_ws": {"port": 0, "allowed_origins": ["https://console.example"]},
+                "http": {"port": 0},
+            }
             s.write(rate_limit=limits, listeners=sockets, log={"level": "error"})
             report = await s.operations.reload()
             assert not report.waiting
@@ -303,7 +308,10 @@ def test_a_certificate_that_will_not_do_keeps_the_old_and_says_so_before_the_rel
     tls = {"certificate": str(file), "key": str(file)}
 
     async def main() -> None:
-        async with scene(tmp_path, listeners={"mqtt": {"port": 0}, "mqtts": {"port": 0, "tls": tls}}) as s:
+        async with scene(
+            tmp_path,
+            listeners={"mqtt": {"port": 0}, "mqtt_ws": None, "http": {"port": 0}, "mqtts": {"port": 0, "tls": tls}},
+        ) as s:
             await s.operations.reload()
             file.write_text("rubbish")
             for call in (s.operations.check_reload, s.operations.reload):

@@ -20,7 +20,7 @@ _LINES, _LINES_WINDOW_S = 5, 60.0
 
 @dataclass(slots=True)
 class LoginMetrics:
-    """Since the server was started. Names become `penstock_<field>`."""
+    """Since the server was started."""
 
     logins: int = 0
     logins_failed: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import secrets
@@ -22,6 +23,9 @@ from penstock.gateways.http.state import GatewayState
 logger = logging.getLogger("penstock.http")
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+# Ids of requests: a word for this process, and a number. To ask the system for randomness each time costs more than the
+# rest of a small request.
+_WORD, _numbers = secrets.token_hex(4), itertools.count(1)
 
 
 class App:
@@ -42,13 +46,13 @@ class App:
         except Disconnected:
             pass
         except (PenstockError, Refusal) as error:
-            await self._refuse(exchange, problem_reply(error, exchange.request_id, exchange.is_anonymous))
+            await self._refuse(exchange, error)
         except Exception:
-            self.state.failures += 1
+            self.state.counters.failures += 1
             facts = exchange.method, scope["path"], exchange.request_id
             logger.exception("request failed method=%s path=%r id=%s", *facts)
-            refusal = Refusal(500, "internal", f"a mistake of the server: look for {exchange.request_id} in its log")
-            await self._refuse(exchange, problem_reply(refusal, exchange.request_id))
+            detail = f"a mistake of the server: look for {exchange.request_id} in its log"
+            await self._refuse(exchange, Refusal(500, "internal", detail))
 
     async def _answer(self, exchange: Exchange) -> None:
         exchange.extra_headers = self._strangers.check(exchange)
@@ -75,7 +79,10 @@ class App:
             await exchange.reply(Reply(204, headers=headers))
         return bool(allowed)
 
-    async def _refuse(self, exchange: Exchange, reply: Reply) -> None:
+    async def _refuse(self, exchange: Exchange, error: PenstockError | Refusal) -> None:
+        reply = problem_reply(error, exchange.request_id, exchange.is_anonymous)
+        code = error.code if isinstance(error, Refusal) else error.code.value
+        self.state.counters.refused[code] += 1
         if exchange.is_started:
             # Half an answer is on its way: all that can be said is that it ends here.
             await exchange.abort()
@@ -97,4 +104,4 @@ def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return str(value.decode())
-    return secrets.token_hex(8)
+    return f"{_WORD}-{next(_numbers)}"

@@ -17,6 +17,7 @@ from penstock.core.errors import Closed, NotAuthorised
 from penstock.gateways.http.addresses import queue_name
 from penstock.gateways.http.login import Caller, ConnectionFacts
 from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.outlet import Outlet
 from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import Headers, Reply
@@ -37,6 +38,8 @@ CONNECTION = "penstock.connection"
 """in the state of a scope: the ConnectionFacts"""
 TRANSPORT = "penstock.transport"
 """in the state of a scope: a call that gives the connection's transport, if it is still there"""
+OUTLET = "penstock.outlet"
+"""in the state of a scope: the Outlet of its connection"""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,6 +126,12 @@ class Exchange:
         return facts
 
     @property
+    def outlet(self) -> Outlet:
+        """Of the connection, for an answer that was started and goes on."""
+        outlet: Outlet = self.scope["state"][OUTLET]
+        return outlet
+
+    @property
     def content_type(self) -> str:
         """Without its parameters; of a body that says nothing, JSON."""
         said = self.header(b"content-type")
@@ -193,6 +202,10 @@ class Exchange:
         if not self.permissions.may_consume(queue):
             raise NotAuthorised(f"{self.identity.name} may not consume queue {queue!r}")
 
+    def require_browse(self, queue: str) -> None:
+        if not self.permissions.may_browse(queue):
+            raise NotAuthorised(f"{self.identity.name} may not look at messages of queue {queue!r}")
+
     def require_subscribe(self, topic_filter: str) -> None:
         if not self.permissions.may_subscribe(topic_filter):
             raise NotAuthorised(f"{self.identity.name} may not subscribe to {topic_filter!r}")
@@ -201,6 +214,7 @@ class Exchange:
         """Refusal beyond what one connection may publish."""
         taken = self.connection.rates.messages.take(messages)
         if taken.allowed < messages:
+            self.state.counters.throttled["messages"] += 1
             wait_s = max(1, math.ceil(taken.wait_s))
             detail = f"more messages than this connection may send: again in {wait_s} s, or see rate_limit"
             raise Refusal(429, "too-many-requests", detail, headers=((b"retry-after", b"%d" % wait_s),))
@@ -231,6 +245,7 @@ class Exchange:
             headers = list(reply.headers)
         await self.start(reply.status, headers)
         body = b"" if self.method == "HEAD" else reply.body
+        self.state.counters.sent_bytes += len(body)
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def start(self, status: int, headers: Headers) -> None:
@@ -242,6 +257,7 @@ class Exchange:
 
     async def send(self, data: bytes) -> None:
         """Waits while the client does not read."""
+        self.state.counters.sent_bytes += len(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:

@@ -9,6 +9,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from penstock.gateways.http.app import App
+from penstock.gateways.http.counters import HttpCounters
+from penstock.gateways.http.metrics.sources import MetricSources
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.protocol import HttpProtocol
@@ -29,6 +31,7 @@ class HttpGateway:
         self._ports, self._options = ports, options
         self.app = App(ports, options, RouteTable(ROUTES))
         self._state = ServerState()
+        self.metrics = self.app.state.metrics = _sources(ports, self.app.state.counters)
         self._config = _uvicorn(self.app, options)
 
     @property
@@ -42,11 +45,13 @@ class HttpGateway:
     def apply(self, options: HttpOptions) -> None:
         """For requests and connections to come."""
         self._options = options
+        self._config.timeout_keep_alive = round(options.keep_alive_s)
         self.app.apply(options)
 
     def protocol(self, listener: ListenerFacts) -> asyncio.Protocol:
         rates = self._ports.limits.client(listener.is_loopback)
-        return HttpProtocol(self._config, self._state, self._options, listener, rates, self._ports.broker.publisher())
+        publisher, counters = self._ports.broker.publisher(), self.app.state.counters
+        return HttpProtocol(self._config, self._state, self._options, listener, rates, publisher, counters)
 
     def refused(self, peer: str, reason: str) -> None:
         logger.info("connection refused peer=%s reason=%s", peer, reason)
@@ -66,6 +71,20 @@ class HttpGateway:
             await asyncio.wait(list(self._state.tasks))
         for connection in list(self._state.connections):
             connection.transport.close()
+
+
+def _sources(ports: Ports, counters: HttpCounters) -> MetricSources:
+    return MetricSources(
+        broker=ports.broker,
+        access=ports.access,
+        limits=ports.limits,
+        sessions=ports.sessions,
+        retained=ports.retained,
+        connections=lambda: {**ports.connections(), "http": counters.connections},
+        protocols={**ports.protocols, "http": counters},
+        reloads=ports.operations.reload_metrics,
+        started_ms=ports.operations.started_ms,
+    )
 
 
 def _uvicorn(app: App, options: HttpOptions) -> Config:

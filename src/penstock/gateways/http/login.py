@@ -24,6 +24,9 @@ _REMEMBERED_S = 30.0
 _REMEMBERED = 4096
 
 
+Place = bytes | tuple[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     identity: Identity
@@ -49,7 +52,7 @@ class Logins:
 
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access, self._clock = access, clock
-        self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
+        self._known: OrderedDict[Place, tuple[float, Caller]] = OrderedDict()
         self._version = access.version
 
     async def caller(self, authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> Caller:
@@ -68,7 +71,7 @@ class Logins:
             self._remember(place, now_s, caller)
         return caller
 
-    def _remember(self, place: bytes, now_s: float, caller: Caller) -> None:
+    def _remember(self, place: Place, now_s: float, caller: Caller) -> None:
         expires_ms, left_s = caller.identity.expires_ms, _REMEMBERED_S
         if expires_ms is not None:
             left_s = min(left_s, (expires_ms - self._clock.now_ms()) / 1000)
@@ -135,7 +138,9 @@ def _basic(authorization: bytes | None) -> tuple[str | None, bytes | None]:
     return username, password
 
 
-def _place(authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> bytes:
+def _place(authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> Place:
     """Where a login is remembered. Passwords are not kept for it."""
+    if authorization is None and key is None and facts.certificate is None:
+        return facts.listener.name, facts.peer
     said = (authorization, key, facts.listener.name, facts.peer, facts.certificate)
     return hashlib.blake2b(repr(said).encode(), digest_size=32).digest()

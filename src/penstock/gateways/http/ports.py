@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,8 @@ from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.sessions import Sessions
 from penstock.broker.taps import Taps
 from penstock.broker.webhooks.webhooks import Webhooks
+from penstock.core.metrics import ReloadMetrics
+from penstock.gateways.http.metrics.sources import ProtocolCounters
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -42,17 +45,6 @@ class BackupReport(msgspec.Struct, frozen=True):
     linked_bytes: int
     """of `bytes`, what takes no room of its own"""
     logs: int
-
-
-@dataclass(slots=True)
-class ReloadMetrics:
-    """Since the start. Times are wall time, 0 for never."""
-
-    reloads: int = 0
-    """that succeeded"""
-    failures: int = 0
-    last_ms: int = 0
-    last_failure_ms: int = 0
 
 
 class Operations(Protocol):
@@ -120,3 +112,7 @@ class Ports:
     clients: ClientDirectory
     operations: Operations
     webhooks: Webhooks
+    protocols: Mapping[str, ProtocolCounters]
+    """what the gateways of other protocols counted"""
+    connections: Callable[[], Mapping[str, int]]
+    """of other protocols, by their names"""

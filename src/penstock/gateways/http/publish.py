@@ -83,6 +83,7 @@ async def publish(exchange: Exchange) -> Reply:
         messages, said = [raw_message(exchange, await exchange.body())], None
     exchange.take_rate(len(messages))
     columns, partition = columns_of(messages), _partition(messages)
+    exchange.state.counters.received += columns.count
     producer = _producer(exchange, said)
     if acks == "none" and producer is None:
         return await _publish_unwaited(exchange, queue, columns, partition)

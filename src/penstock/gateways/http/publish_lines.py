@@ -72,6 +72,7 @@ class _Lines:
         broker, publisher = self.exchange.ports.broker, self.exchange.connection.publisher
         await broker.publishing.put(self.queue, columns_of(messages), publisher, partition)
         self.accepted += len(messages)
+        self.exchange.state.counters.received += len(messages)
 
     def _message(self, line: bytes) -> OutgoingMessage:
         """Refusal for what would be refused with all others of its commit."""

@@ -61,6 +61,7 @@ async def receive(exchange: Exchange) -> Reply:
     session, step = exchange.state.receipts.session, _step(queue)
     pulling = broker.pull(group, session, min(body.max, step), wait_s, lease_ms)
     found = await (pulling if not wait_s else exchange.while_connected(pulling, group.take_back))
+    exchange.state.counters.sent += sum([len(delivery) for delivery in found])
     if is_raw:
         return _raw(exchange, queue, found)
     suffix, is_base64 = exchange.state.receipts.suffix(group), body.encoding == "base64"

@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from penstock.broker.broker import Broker
+from penstock.gateways.http.counters import HttpCounters
+from penstock.gateways.http.events import Streams
+from penstock.gateways.http.feed import Feeds
+from penstock.gateways.http.metrics.sources import MetricSources
 from penstock.gateways.http.receipts import Receipts
+from penstock.gateways.http.topic_feed import TopicFeeds
 
 
 class GatewayState:
@@ -13,7 +18,9 @@ class GatewayState:
         self.receipts = Receipts(broker)
         self.is_draining = asyncio.Event()
         """set when the server ends: streams do too"""
-        self.streams = 0
-        """event streams and WebSockets that are open"""
-        self.failures = 0
-        """requests that ended in a mistake of ours"""
+        self.metrics: MetricSources
+        """where the numbers of the whole server come from"""
+        self.streams = Streams(self.is_draining)
+        self.counters = HttpCounters(lambda: self.streams.count)
+        self.feeds = Feeds()
+        self.topic_feeds = TopicFeeds(broker.taps, broker.clock)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from penstock.gateways.http import (
+    browse,
     clients,
     dead_letters,
     description,
     groups,
     health,
+    metrics_stream,
     operations,
     publish,
+    queue_events,
     queues,
     receive,
     settle,
+    stream,
+    topic_events,
     topics,
     users,
 )
@@ -22,6 +27,10 @@ ROUTES: tuple[Route, ...] = (
     *publish.ROUTES,
     *receive.ROUTES,
     *settle.ROUTES,
+    *browse.ROUTES,
+    *queue_events.ROUTES,
+    *topic_events.ROUTES,
+    *stream.ROUTES,
     *topics.ROUTES,
     *queues.ROUTES,
     *groups.ROUTES,
@@ -29,6 +38,7 @@ ROUTES: tuple[Route, ...] = (
     *clients.ROUTES,
     *users.ROUTES,
     *operations.ROUTES,
+    *metrics_stream.ROUTES,
     *health.ROUTES,
     *description.ROUTES,
 )

@@ -87,6 +87,7 @@ async def _publish(exchange: Exchange, messages: Sequence[TopicMessage]) -> Repl
             publisher=exchange.connection.publisher,
             namespace=exchange.namespace,
         )
+    exchange.state.counters.received += len(messages)
     return json_reply(TopicReport(len(messages), matched))
 
 

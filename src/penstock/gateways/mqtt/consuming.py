@@ -68,7 +68,9 @@ class QueueConsumer:
     async def _run(self) -> None:
         while not self.member.is_closed:
             room = min(await self._has_room(), self._at_once)
-            found = self.member.receive_now(room) or await self.member.receive(room)
+            found = self.member.receive_now(room)
+            if not found and self.member.may_have_more:
+                found = await self.member.receive(room)
             if not found:
                 await self.member.wait()
             for delivery in found:
@@ -174,6 +176,7 @@ class QueueConsumer:
             return
         error = task.exception()
         if error is None or isinstance(error, Closed):
+            self._connection.dismissed(self)
             return
         if isinstance(error, PenstockError):
             logger.warning("consumer stopped queue=%s group=%s error=%s", self.queue.name, self._group.name, error)

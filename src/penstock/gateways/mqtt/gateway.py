@@ -20,8 +20,9 @@ from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.admin import Admin
 from penstock.gateways.mqtt.arrival import Arrivals
 from penstock.gateways.mqtt.bus import MqttBus
-from penstock.gateways.mqtt.complaints import Complaints
+from penstock.gateways.mqtt.complaints import Complaints, Recently
 from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.counters import MqttCounters
 from penstock.gateways.mqtt.directory import PROTOCOLS, MqttDirectory
 from penstock.gateways.mqtt.fanout import FanOut
 from penstock.gateways.mqtt.intake import Intake
@@ -29,11 +30,13 @@ from penstock.gateways.mqtt.options import MqttOptions
 from penstock.gateways.mqtt.outbox import Flusher
 from penstock.gateways.mqtt.protocol import MqttProtocol
 from penstock.gateways.mqtt.registry import Registry
+from penstock.gateways.mqtt.relay import Relay
 from penstock.gateways.mqtt.retaining import RetainedMessages
 from penstock.gateways.mqtt.router import Router
 from penstock.gateways.mqtt.settlements import Settlements
 from penstock.gateways.mqtt.subscribing import drop_forbidden
 from penstock.gateways.mqtt.system import SystemTopics
+from penstock.gateways.pace import Pace
 from penstock.kernels.mqtt_scan import Scanner
 
 logger = logging.getLogger("penstock.mqtt")
@@ -61,7 +64,10 @@ class MqttGateway:
         retained: Retained,
         limits: RateLimits,
         options: MqttOptions,
+        pace: Pace | None = None,
     ) -> None:
+        """`pace` is that of the loop, which is told what receives bring."""
+        self.pace = pace or Pace()
         self.loop = asyncio.get_running_loop()
         self.broker, self.access, self.sessions = broker, access, sessions
         self.limits, self.options = limits, options
@@ -72,22 +78,25 @@ class MqttGateway:
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.fanout = FanOut(options.shared_strategy, broker.now)
         self._routers: dict[str, Router] = {"default": Router()}
+        self.counters = MqttCounters(self)
         self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
         self.bus = MqttBus(self.intake, options)
+        self.relay = Relay(self.scanner, broker, self.router, self.intake)
         self.settlements = Settlements(broker)
-        self.admin = Admin(broker)
+        self.admin = Admin(broker, access)
         self.publisher = broker.publisher()
         self.registry = Registry(self)
         self.directory = MqttDirectory(self)
         self.system = SystemTopics(self)
         self.retained_messages = RetainedMessages(retained)
         self._complaints = Complaints(self.loop.time)
+        self._refusals = Recently(self.loop.time)
         self._connections: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.Task[None]] = []
         self.is_closing = False
         self.accepted = 0
-        self._dropped = 0
+        self._dropped = self._sent = 0
         """by connections that are closed"""
 
     def start(self) -> None:
@@ -137,6 +146,7 @@ class MqttGateway:
         if connection in self._connections:
             del self._connections[connection]
             self._dropped += connection.dropped
+            self._sent += connection.sent
             if connection.is_known and self.broker.webhooks.wants(Event.DISCONNECTED):
                 facts = {**_facts(connection), "connected_s": round(monotonic() - connection.opened_s, 3)}
                 self.broker.webhooks.tell(Event.DISCONNECTED, facts)
@@ -146,6 +156,11 @@ class MqttGateway:
         """Messages that their receivers had no room for."""
         now = sum([connection.dropped for connection in self._connections])
         return self._dropped + now + self.sessions.totals.dropped
+
+    @property
+    def sent(self) -> int:
+        """Messages that went out to clients."""
+        return self._sent + sum([connection.sent for connection in self._connections])
 
     def logged_in(self, connection: Connection) -> None:
         logger.debug("client connected client=%s peer=%s", connection.name, connection.peer)
@@ -171,6 +186,12 @@ class MqttGateway:
         """A layer in front of the protocol did not let somebody through."""
         if self._complaints.is_due(peer, ReasonCode.MALFORMED_PACKET):
             logger.warning("connection closed peer=%s detail=%s", peer, reason)
+
+    def tell_refusal(self, connection: Connection, what: str, error: Exception, level: int = logging.INFO) -> None:
+        """The client is told each time, as far as its version can; the log once a minute for each client and kind of
+        request."""
+        if self._refusals.is_new(f"{what} {connection.name}"):
+            logger.log(level, "%s refused client=%s error=%s", what, connection.name, error)
 
     @property
     def failures(self) -> dict[ReasonCode, int]:

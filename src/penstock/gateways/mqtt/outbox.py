@@ -44,6 +44,7 @@ class Flusher:
         self._is_called = self._is_gathering = False
         self._ended_s = 0.0
         self._is_crowded = False
+        self.sent_bytes = 0
 
     def add(self, outbox: Outbox) -> None:
         self._filled.append(outbox)
@@ -105,4 +106,6 @@ class Outbox:
     def flush(self) -> None:
         chunks, self._chunks, self._gathered_bytes = self._chunks, [], 0
         if chunks and not self._transport.is_closing():
-            self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            self._flusher.sent_bytes += len(data)
+            self._transport.write(data)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.http_client import HttpClient
-from tests.support.http_gateway import RunningServer, running_server
+from tests.support.http_server import RunningServer, running_server
 
 _MEMORY = Path("/dev/shm")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.http_client import HttpClient
-from tests.support.http_gateway import RunningServer, running_server
+from tests.support.http_server import RunningServer, running_server
 
 HOOK = {"url": "https://user:hunter2@hooks.example/T0", "secret": "a secret of some length"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.http_client import HttpClient, RawClient, basic
-from tests.support.http_gateway import RunningServer, running_server
+from tests.support.http_server import RunningServer, running_server
 
 QUICK = {"head_timeout": "200ms", "stall_timeout": "200ms", "keep_alive": "1s", "max_body_size": "64KiB"}
 PUBLISH = "/api/v1/queues/q/messages"
@@ -78,7 +78,7 @@ def test_random_bytes_harm_nobody_else(server: RunningServer, http: HttpClient) 
             raw.try_send(b"".join(parts))
     assert http.publish("q", "still here")
     server.until(lambda: server.works.http.connection_count == 1)
-    assert server.works.http.app.state.failures == 0
+    assert server.works.http.app.state.counters.failures == 0
 
 
 # Heads
@@ -251,7 +251,7 @@ def test_a_request_has_the_id_that_its_sender_gave_it(http: HttpClient) -> None:
     assert problem.json["instance"] == "abc"
     for bad in ("a b", "x" * 65, "<script>"):
         found = http.get("/health", x_request_id=bad).headers["penstock-request-id"]
-        assert found != bad and len(found) == 16
+        assert found != bad and 0 < len(found) <= 64
 
 
 @pytest.mark.parametrize(

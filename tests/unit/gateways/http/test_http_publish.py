@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.http_client import HttpClient, basic
-from tests.support.http_gateway import RunningServer, running_server
+from tests.support.http_server import RunningServer, running_server
 from tests.support.mqtt_gateway import user
 
 ANY_BYTES = bytes(range(256))

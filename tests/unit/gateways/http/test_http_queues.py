@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.http_client import HttpClient
-from tests.support.http_gateway import RunningServer
+from tests.support.http_server import RunningServer
 
 # Queues
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.http_client import HttpClient
-from tests.support.http_gateway import RunningServer
+from tests.support.http_server import RunningServer
 
 
 @pytest.fixture(autouse=True)

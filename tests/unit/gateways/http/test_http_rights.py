@@ -13,7 +13,7 @@ import jwt
 import pytest
 import trustme
 from tests.support.http_client import HttpClient, basic
-from tests.support.http_gateway import ROLES, RunningServer, running_server
+from tests.support.http_server import ROLES, RunningServer, running_server
 
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import WEBSOCKET, Route
@@ -25,6 +25,8 @@ LOOK = frozenset({"producer", "consumer", "read-only", "admin"})
 BROWSE = frozenset({"consumer", "read-only", "admin"})
 CONSUME = frozenset({"consumer", "admin"})
 PUBLISH = frozenset({"producer", "admin"})
+TOO_MANY_STREAMS = 503
+VERBS = ("ack", "nack", "reject", "extend", "release")
 BY_RIGHT = {Right.READ: frozenset({"read-only", "admin"}), Right.ADMIN: frozenset({"admin"})}
 # Routes that ask the rules: which roles these let through.
 BY_RULES = {
@@ -34,8 +36,7 @@ BY_RULES = {
     "WEBSOCKET /queues/{queue}/stream": CONSUME,
     "GET /topics/events": CONSUME,
     "POST /queues/{queue}/receive": CONSUME,
-    **{f"POST /{place}/{verb}": CONSUME for place in ("messages", "queues/{queue}") for verb in ("ack", "nack")},
-    **{f"POST /{place}/{verb}": CONSUME for place in ("messages", "queues/{queue}") for verb in ("reject", "extend")},
+    **{f"POST /{place}/{verb}": CONSUME for place in ("messages", "queues/{queue}") for verb in VERBS},
     "POST /topics/{topic}/messages": PUBLISH,
     "POST /publish": PUBLISH,
     "GET /queues": EVERYBODY,
@@ -77,7 +78,9 @@ def scene() -> Iterator[Scene]:
             "users": users,
             "max_failed_logins_per_user": 1_000_000,
         }
-        with running_server(place, auth=auth, listeners=listeners(place, authority)) as server:
+        # Event streams would not end: who may open one is told that there are too many.
+        settings = {"auth": auth, "http": {"max_streams": 0}, "listeners": listeners(place, authority)}
+        with running_server(place, **settings) as server:
             server.declare("q")
             callers = dict(all_callers(server, authority))
             admin = callers["key of admin"][1]
@@ -160,10 +163,12 @@ def request(route: Route, receipt: str) -> tuple[str, str, dict[str, object] | N
     path = route.path
     for name in route.parameters:
         path = path.replace(f"{{{name}}}", "absent")
+    if path.endswith("/topics/events"):
+        path += "?filter=a"
     if route.method == WEBSOCKET:
         return "GET", path, None, UPGRADE
     body: dict[str, object] | None = None if route.method == "GET" else {}
-    if path.rpartition("/")[2] in ("ack", "nack", "reject", "extend"):
+    if path.rpartition("/")[2] in VERBS:
         body = {"receipts": [receipt]}
     elif route.path.endswith(("/messages", "/publish")) and route.method == "POST":
         body = {"text": "x", **({"topic": "t"} if path.endswith("/publish") else {})}
@@ -187,7 +192,7 @@ def test_a_route_answers_those_who_may_and_no_others(scene: Scene, route: Route)
         name: status for name, (role, status) in found.items() if role in allowed(route) and status in (401, 403)
     }
     assert refused == {}, "kept out"
-    assert not [status for _, status in found.values() if status >= 500]
+    assert not [status for _, status in found.values() if status >= 500 and status != TOO_MANY_STREAMS]
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.right is Right.PUBLIC], ids=spelled)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.http_client import Answer, HttpClient
-from tests.support.http_gateway import RunningServer, running_server
+from tests.support.http_server import RunningServer, running_server
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from tests.support.http_client import HttpClient
-from tests.support.http_gateway import RunningServer
+from tests.support.http_server import RunningServer
 
 
 def test_a_message_reaches_subscribers_and_bound_queues(server: RunningServer, http: HttpClient) -> None:

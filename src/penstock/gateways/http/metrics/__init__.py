@@ -1,0 +1,1 @@
+"""Metrics: what the broker counts, as text for Prometheus and over OTLP."""
