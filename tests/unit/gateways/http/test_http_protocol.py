@@ -302,6 +302,12 @@ def test_parameters_that_are_not_known_are_refused(server: RunningServer, http: 
         assert (answer.status, answer.code) == (400, "invalid-argument"), answer
 
 
+def test_null_in_a_query_is_not_nothing(http: HttpClient) -> None:
+    answer = http.get("clients?connected=null")
+    assert (answer.code, answer.json["field"]) == ("invalid-argument", "connected")
+    assert http.get("clients?connected=true").status == 200
+
+
 # Pages in browsers
 
 
