@@ -28,7 +28,7 @@ from tests.stress.mqtt_stalled import put_out, stall
 from tests.stress.threads import stress
 from tests.support.cli import ENVIRONMENT
 from tests.support.faults import REPOSITORY, why_no_mounts
-from tests.support.http_fuzz import fuzz
+from tests.support.http_fuzz import ANY_LOGIN, fuzz
 from tests.support.live_server import live_server
 
 # A history is checked whole after each crash, so a directory that has seen this many gives way to a new one.
@@ -184,7 +184,7 @@ def http_fuzz(budget: Budget) -> str:
         url = f"http://127.0.0.1:{server.ports['http']}"
         while not (found and budget.is_over):
             seconds = max(10, round(min(HTTP_FUZZ_S, budget.seconds)))
-            found.append(fuzz(url, budget.place, seconds, budget.seed + len(found)))
+            found.append(fuzz(url, budget.place, seconds, budget.seed + len(found), ANY_LOGIN))
             budget.report(found[-1])
     return f"schemathesis over the whole HTTP API: {'; '.join(found)}"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import jwt
 import pytest
 from tests.support.http_client import HttpClient
-from tests.support.http_fuzz import fuzz
+from tests.support.http_fuzz import ANY_LOGIN, fuzz
 from tests.support.http_fuzz_hooks import QUEUE
 from tests.support.http_server import running_server
 from tests.support.live_server import live_server
@@ -23,7 +23,7 @@ def test_a_live_server_keeps_to_its_description_whatever_it_is_asked(tmp_path: P
         with closing(HttpClient(("127.0.0.1", server.ports["http"]))) as http:
             http.publish(QUEUE, "a", "b")
             http.receive(QUEUE, max=1)
-            fuzz(f"http://127.0.0.1:{server.ports['http']}", tmp_path, 45, 1)
+            fuzz(f"http://127.0.0.1:{server.ports['http']}", tmp_path, 45, 1, ANY_LOGIN)
             assert server.is_up and http.get("/ready").status == 200
         assert "Traceback" not in server.said()
 

@@ -27,6 +27,9 @@ _CHECKS = (
 # Streams of events never end.
 _ENDLESS = "/events$"
 
+# In development mode every login will do, so none can be a wrong one.
+ANY_LOGIN = ("--header", "Authorization:Bearer any", "--header", "X-API-Key:any")
+
 
 def fuzz(url: str, place: Path, seconds: int, seed: int, options: Sequence[str] = ()) -> str:
     """How many cases it was, in its words. AssertionError, with what it found, if the server or its description is

@@ -179,7 +179,10 @@ class Exchange:
             given = dict(pairs)
             if len(given) < len(pairs):
                 raise ValueError("a parameter is there twice")
-            return msgspec.convert(given, kind, strict=False)
+            found = msgspec.convert(given, kind, strict=False)
+            if isinstance(found, msgspec.Struct) and "null" in text.lower():
+                _refuse_null(found, given)
+            return found
         except (ValueError, UnicodeDecodeError) as error:
             detail, field = _explained(error)
             raise Refusal(400, "invalid-argument", f"the query cannot be taken: {detail}", field) from None
@@ -297,6 +300,13 @@ def decoded(body: bytes, kind: type[Struct]) -> Struct:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         detail, field = _explained(error)
         raise Refusal(400, "malformed-body", f"the body cannot be taken: {detail}", field) from None
+
+
+def _refuse_null(query: msgspec.Struct, given: Mapping[str, str]) -> None:
+    """msgspec reads the word as nothing, but whoever says it means something else. ValueError."""
+    for field in msgspec.structs.fields(query):
+        if field.encode_name in given and getattr(query, field.name) is None:
+            raise ValueError(f"`null` is no value - at `$.{field.encode_name}`")
 
 
 def _explained(error: Exception) -> tuple[str, str | None]:

@@ -129,9 +129,18 @@ def _query_parameters(route: Route) -> list[Json]:
     described = components[kind.__name__]
     required = described.get("required", [])
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": _inlined(field, components)}
+        {"name": name, "in": "query", "required": name in required, "schema": _said(_inlined(field, components))}
         for name, field in described["properties"].items()
     ]
+
+
+def _said(schema: object) -> object:
+    """A query cannot say null, only nothing."""
+    if not isinstance(schema, dict) or "anyOf" not in schema:
+        return schema
+    kinds = [kind for kind in schema["anyOf"] if kind != {"type": "null"}]
+    rest = {name: value for name, value in schema.items() if name != "anyOf" and (name, value) != ("default", None)}
+    return {**rest, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
 
 
 def _inlined(schema: object, components: Mapping[str, object]) -> object:
@@ -153,10 +162,8 @@ def _request_body(route: Route, schemas: _Schemas) -> Json:
 
 def _may_be_left_out(route: Route) -> bool:
     """No body is an empty object, which will do where nothing is needed."""
-    try:
-        fields = msgspec.structs.fields(route.body) if route.body is not None else ()
-    except TypeError:
-        return False
+    kind = route.body
+    fields = msgspec.structs.fields(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else ()
     return route.body_types == ("application/json",) and not any(field.required for field in fields)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Sequence
 from typing import Literal
@@ -154,7 +155,13 @@ def _producer(exchange: Exchange, said: Producer | None) -> ProducerCall | None:
     if not 0 < len(key) <= _MAX_IDEMPOTENCY_KEY_BYTES:
         detail = f"an Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY_BYTES} bytes, this one {len(key)}"
         raise Refusal(400, "invalid-argument", detail, "Idempotency-Key")
-    return ProducerCall(b"http/" + exchange.identity.name.encode() + b"/" + key, 0, 0)
+    return ProducerCall(_keyed(exchange.identity.name.encode(), key), 0, 0)
+
+
+def _keyed(caller: bytes, key: bytes) -> bytes:
+    """As a producer's id: the caller's own, whatever names and keys are made of, and none that a producer of any
+    protocol can have, as those are text."""
+    return b"\xff" + hashlib.blake2b(b"%d/%s%s" % (len(caller), caller, key), digest_size=32).digest()
 
 
 def _report(published: Published, columns: Columns, unkeyed: int) -> PublishReport:

@@ -93,6 +93,9 @@ class _Lines:
 
 async def publish_lines(exchange: Exchange, queue: Queue) -> Reply:
     """200 if every line was taken, 207 if some were; else what went wrong first."""
+    if exchange.header(b"idempotency-key") is not None:
+        detail = "lines cannot be sent again under one Idempotency-Key: send `messages` in one body of JSON"
+        raise Refusal(400, "invalid-argument", detail, "Idempotency-Key")
     lines = _Lines(exchange, queue)
     try:
         await _read(exchange, lines)

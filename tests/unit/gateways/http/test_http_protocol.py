@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.http_client import HttpClient, RawClient
+from tests.support.http_client import HttpClient, RawClient, basic
 from tests.support.http_server import RunningServer, running_server
 
 QUICK = {"head_timeout": "200ms", "stall_timeout": "200ms", "keep_alive": "1s", "max_body_size": "64KiB"}
@@ -302,6 +302,12 @@ def test_parameters_that_are_not_known_are_refused(server: RunningServer, http: 
         assert (answer.status, answer.code) == (400, "invalid-argument"), answer
 
 
+def test_null_in_a_query_is_not_nothing(http: HttpClient) -> None:
+    answer = http.get("clients?connected=null")
+    assert (answer.code, answer.json["field"]) == ("invalid-argument", "connected")
+    assert http.get("clients?connected=true").status == 200
+
+
 # Pages in browsers
 
 
@@ -347,6 +353,18 @@ def test_a_connection_that_sends_too_much_is_told_when_to_go_on(tmp_path: Path) 
         assert (statuses[-1].status, statuses[-1].code) == (429, "too-many-requests")
         assert int(statuses[-1].headers["retry-after"]) >= 1
         client.close()
+
+
+def test_who_guesses_passwords_is_told_to_wait(tmp_path: Path) -> None:
+    listeners = {"mqtt": {"port": 0}, "http": {"port": 0, "host": "0.0.0.0"}}
+    with running_server(tmp_path, auth={"max_failed_logins_per_ip": 3}, listeners=listeners) as server:
+        guesser = HttpClient(("127.0.0.1", server.address[1]), basic("admin", "guess"))
+        answers = [guesser.get("queues") for _ in range(5)]
+        assert [answer.status for answer in answers] == [401, 401, 401, 429, 429]
+        assert answers[-1].code == "too-many-attempts" and int(answers[-1].headers["retry-after"]) >= 1
+        guesser.headers = {"X-API-Key": server.key("admin")}
+        assert guesser.get("queues").status == 200
+        guesser.close()
 
 
 def test_a_server_that_stops_answers_what_is_under_way(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.http_client import HttpClient
+from tests.support.http_client import HttpClient, basic
 from tests.support.http_server import RunningServer, running_server
 from tests.support.mqtt_gateway import user
 
@@ -129,6 +129,25 @@ def test_two_callers_may_use_the_same_idempotency_key(place: Path) -> None:
             assert answer.json["duplicates"] == 0
 
 
+def test_nobody_can_take_the_place_of_an_idempotency_key(server: RunningServer, http: HttpClient) -> None:
+    """By a producer's name, or by a name with a slash in it."""
+    producer = {"id": "http/anonymous/1", "sequence": 0}
+    http.post("queues/q/messages", {"text": "in the way", "producer": producer})
+    assert http.post("queues/q/messages", {"text": "mine"}, idempotency_key="1").json["duplicates"] == 0
+    slash = server.http(basic("anonymous/1", "any"))
+    assert slash.post("queues/q/messages", {"text": "a"}, idempotency_key="2").json["duplicates"] == 0
+    assert http.post("queues/q/messages", {"text": "b"}, idempotency_key="1/2").json["duplicates"] == 0
+
+
+def test_an_idempotency_key_has_a_size(http: HttpClient) -> None:
+    assert http.post("queues/q/messages", {"text": "x"}, idempotency_key="k" * 200).status == 200
+    for headers in ({"Idempotency-Key": "k" * 201}, {"Idempotency-Key": ""}):
+        answer = http.request("POST", "queues/q/messages", {"text": "x"}, headers)
+        assert (answer.code, answer.json["field"]) == ("invalid-argument", "Idempotency-Key")
+    body = {"text": "x", "producer": {"id": "p", "sequence": 0}}
+    assert http.post("queues/q/messages", body, idempotency_key="k").json["field"] == "producer"
+
+
 def test_without_acknowledgement_the_answer_says_that_it_did_not_wait(http: HttpClient) -> None:
     answer = http.post("queues/q/messages?acks=none", {"text": "x"})
     assert (answer.status, answer.json["accepted"]) == (202, 1)
@@ -234,6 +253,12 @@ def test_broken_lines_are_named_and_the_others_are_taken(http: HttpClient) -> No
     assert (status, report["accepted"], report["failed"], report["lines"]) == (207, 2, 3, 5)
     assert [error["line"] for error in report["errors"]] == [2, 4, 5]  # type: ignore[attr-defined]  # a list
     assert [message["text"] for message in http.receive("q")] == ["a", "b"]
+
+
+def test_lines_under_an_idempotency_key_are_refused_rather_than_stored_twice(http: HttpClient) -> None:
+    headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": "1"}
+    assert http.request("POST", "queues/q/messages", lines({"text": "a"}), headers).status == 400
+    assert http.receive("q") == []
 
 
 def test_lines_of_which_none_can_be_read_are_an_error(http: HttpClient) -> None:
