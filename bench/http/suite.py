@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from bench.http import client, publish, receive
+from bench.http import client, publish, receive, sse
 
-BENCHMARKS = (publish.BENCHMARK, receive.BENCHMARK, client.BENCHMARK)
+BENCHMARKS = (publish.BENCHMARK, receive.BENCHMARK, client.BENCHMARK, sse.BENCHMARK)
