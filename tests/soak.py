@@ -24,6 +24,7 @@ from tests.crash.rounds import Report, kill_rounds, power_cut_rounds
 from tests.sim.soak_queues import failure_of
 from tests.stress.mqtt_connections import CannotOpen, costs
 from tests.stress.mqtt_queue import through_queue
+from tests.stress.mqtt_stalled import put_out, stall
 from tests.stress.threads import stress
 from tests.support.cli import ENVIRONMENT
 from tests.support.faults import REPOSITORY, why_no_mounts
@@ -33,11 +34,13 @@ from tests.support.live_server import live_server
 ROUNDS_A_DIRECTORY = 25
 WALKS_CHUNK = 2_000
 FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
-GARBAGE_MUTANTS, GARBAGE_CHUNK = 1_000_000, 20_000
+GARBAGE_MUTANTS, GARBAGE_CHUNK = 1_000_000, 100_000
 IDLE_CONNECTIONS = (10_000, 50_000)
 MESSAGES = 1_000_000
 QUEUE_STEPS = 800
 STRESS_S = 20.0
+# The queue of the worker that does not read holds 100,000 messages.
+STALLED_S = 120.0
 # No piece of a part takes nearly as long; one that does has hung.
 GRACE_S = 600.0
 
@@ -155,6 +158,17 @@ def mqtt_connections(budget: Budget) -> str:
     return "; ".join(found)
 
 
+def mqtt_stalled(budget: Budget) -> str:
+    seconds = min(STALLED_S, budget.seconds / 2)
+    found = []
+    for run in (stall, put_out):
+        place = budget.place / run.__name__
+        place.mkdir()
+        found.append(run(place, seconds))
+        budget.report(found[-1])
+    return f"subscribers that did not read for {seconds:.0f} s: " + "; ".join(found)
+
+
 def mqtt_million(budget: Budget) -> str:
     messages = MESSAGES if budget.seconds >= 60 else MESSAGES // 100
     with live_server(budget.place / "server", ["storage.disk_reserve=0"]) as server:
@@ -196,6 +210,7 @@ PARTS = [
     Part("mqtt-power", 0.05, mqtt_power_cuts),
     Part("mqtt-garbage", 0.15, mqtt_garbage),
     Part("mqtt-connections", 0.05, mqtt_connections),
+    Part("mqtt-stalled", 0.02, mqtt_stalled),
     Part("mqtt-million", 0.05, mqtt_million),
 ]
 

@@ -1,13 +1,14 @@
 """How much memory and how many files sessions and retained messages take: `python -m tests.soak_stores`.
 
 100,000 sessions that are away, with 10 messages of 256 bytes each, must fit 500 MiB and 100 files; 1,000,000 retained
-messages 400 MiB. Both are looked at after they came and after the directory was opened again. `--scale 0.01` is a
-hundredth of it."""
+messages 400 MiB. Both are looked at after they came and after the directory was opened again; then a server opens a
+directory with both, with all that it has beside them. `--scale 0.01` is a hundredth of it."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import tempfile
 import time
 from array import array
@@ -20,10 +21,13 @@ from penstock.broker.sessions.records import Subscription
 from penstock.broker.sessions.session import Session
 from penstock.broker.sessions.sessions import Sessions
 from penstock.broker.sessions.targets import Targets
+from penstock.codecs.mqtt.kinds import Version
 from penstock.core.clock import SystemClock
 from penstock.log.columns import Columns
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
+from tests.support.live_server import live_server
+from tests.support.mqtt_client import MqttClient
 
 SESSIONS, MESSAGES_EACH, RETAINED = 100_000, 10, 1_000_000
 SESSIONS_MIB, RETAINED_MIB, MOST_FILES = 500, 400, 100
@@ -118,9 +122,30 @@ async def read_retained(directory: Path, retained: Retained, what: str, count: i
     retained.close()
 
 
-def say(what: str, directory: Path, limit_mib: int) -> None:
+def serve_both(place: Path, sessions: int, retained: int) -> None:
+    """A server over a directory that has both: how long it takes to open, what it takes, and that it is all there."""
+    for fill, count in ((fill_sessions, sessions), (fill_retained, retained)):
+        alone(fill, place / "data", count)
+    begun = time.monotonic()
+    with live_server(place, ["storage.disk_reserve=0"]) as server:
+        print(f"  a server with {sessions} sessions and {retained} retained: ready in {time.monotonic() - begun:.1f} s")
+        device = MqttClient(server.address, Version.V3_1_1, f"device-{sessions // 2:08}")
+        assert device.connect(clean=False).session_present
+        for _ in range(MESSAGES_EACH):
+            assert device.expect_message().payload == VALUE
+        watcher = MqttClient(server.address, Version.V5, "watcher")
+        watcher.connect()
+        watcher.subscribe("site/7/device/7/state")
+        assert watcher.expect_message().payload == VALUE
+        limit_mib = (SESSIONS_MIB * sessions // SESSIONS) + (RETAINED_MIB * retained // RETAINED)
+        say("a server with both", place / "data", limit_mib, server.process.pid)
+        for client in (device, watcher):
+            client.close()
+
+
+def say(what: str, directory: Path, limit_mib: int, pid: int | str = "self") -> None:
     """Pages of segment files that are mapped are the system's, which takes them back when it needs them."""
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     own_mib, mapped_mib = (int(status[name].split()[0]) >> 10 for name in ("RssAnon", "RssFile"))
     limit_mib += EMPTY_MIB * (limit_mib < min(SESSIONS_MIB, RETAINED_MIB))
     files = sum(path.is_file() for path in directory.rglob("*"))
@@ -153,6 +178,10 @@ def main() -> None:
             directory = Path(place) / fill.__name__
             alone(fill, directory, count)
             alone(reopen, directory, count)
+            shutil.rmtree(directory)
+        both = Path(place) / "server"
+        both.mkdir()
+        serve_both(both, int(SESSIONS * scale), int(RETAINED * scale))
 
 
 if __name__ == "__main__":

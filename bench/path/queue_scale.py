@@ -19,7 +19,7 @@ from penstock.log.columns import Columns
 
 _PARTITIONS = {100: Target("<=", 2.0), 1000: Target("<=", 10.0)}
 _IDLE_QUEUES, _IDLE_GROUPS, _DECLARED_AT_ONCE = 10_000, 100, 200
-# Upkeep looks at every queue each 5 s: where there are many, a sample has to have its share of that.
+# Upkeep comes each 5 s, and looks at a twelfth of the idle queues: a sample has to have its share of that.
 _SECONDS, _IDLE_SECONDS = 1, 5
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import servers
+from tests.support.live_server import live_server
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_gateway import V3, V5, said, user
 from tests.support.servers import RECEIVE_MAXIMUM, RunningServer
@@ -84,6 +85,22 @@ def test_messages_wait_for_a_durable_share_while_all_members_are_away_and_over_a
         assert {(message.topic, message.payload) for message in messages} == {("plant/b", b"2"), ("plant/a", b"3")}
         assert said(messages[0])["consumer-group"] == "team"
         second.expect_nothing_from(publisher)
+
+
+def test_shares_are_durable_where_the_configuration_says_so(tmp_path: Path) -> None:
+    with live_server(tmp_path, ['mqtt.durable_shares=["plant/#"]', "storage.disk_reserve=0"]) as running:
+        member, publisher = MqttClient(running.address, V3, "m"), MqttClient(running.address, V5, "p")
+        for client in (member, publisher):
+            client.connect()
+        assert member.subscribe(SHARE, qos=1) == (ReasonCode.GRANTED_QOS_1,)
+        member.disconnect()
+        publisher.publish("plant/a", b"while all were away", 1)
+        back = MqttClient(running.address, V3, "another")
+        back.connect()
+        back.subscribe(SHARE, qos=1)
+        back.expect_payloads([b"while all were away"])
+        for client in (member, back, publisher):
+            client.close()
 
 
 def test_members_of_a_durable_share_get_each_message_once_beside_ordinary_subscribers(server: Server) -> None:

@@ -20,10 +20,10 @@ TOPICS = (b"a", b"devices/cellar/temperature", "größe/°C".encode(), "日本/�
 def seed_stream(rng: random.Random) -> tuple[int, bytes]:
     """Version and bytes."""
     version = rng.choice((4, 5))
-    return version, b"".join(_seed_packet(rng, version) for _ in range(rng.randint(1, 10)))
+    return version, b"".join(seed_packet(rng, version) for _ in range(rng.randint(1, 10)))
 
 
-def _seed_packet(rng: random.Random, version: int) -> bytes:
+def seed_packet(rng: random.Random, version: int) -> bytes:
     what, packet_id = rng.random(), rng.randint(1, 65535)
     if what < 0.1:
         return b"\xc0\x00"

@@ -9,8 +9,9 @@ import resource
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.support.mqtt_client import MqttClient
 
 from penstock.codecs.mqtt.encode import encode
 from penstock.codecs.mqtt.kinds import Version
-from penstock.codecs.mqtt.packets import Connect
+from penstock.codecs.mqtt.packets import Connect, PubAck, Publish
 
 # Of one address there are fewer ports than that.
 _CONNECTIONS_AN_ADDRESS = 20_000
@@ -37,9 +38,12 @@ class Cost:
     name: str
     connections: int
     bytes_each: int
+    opened_s: float
+    """all of them, one after the other, to the last CONNACK"""
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.connections} idle connections, {self.bytes_each} bytes each"
+        opened = f"{self.connections / self.opened_s:.0f} opened a second"
+        return f"{self.name}: {self.connections} idle connections, {self.bytes_each} bytes each, {opened}"
 
 
 def allow_files(count: int) -> bool:
@@ -80,22 +84,30 @@ def resident_bytes(pid: int) -> int:
 def cost(name: str, pid: int, address: tuple[str, int], count: int) -> Cost:
     """After some that are not counted: buffers and pools that all share are there then."""
     with idle_connections(address, "first", 50):
-        before = resident_bytes(pid)
+        before, begun = resident_bytes(pid), time.monotonic()
         with idle_connections(address, "idle", count):
-            after = resident_bytes(pid)
-            other = MqttClient(address, Version.V5, "other")
-            other.connect()
-            other.subscribe("other")
-            other.publish("other", b"is served", 0)
-            other.expect_payloads([b"is served"])
-            other.close()
-    return Cost(name, count, (after - before) // count)
+            after, opened_s = resident_bytes(pid), time.monotonic() - begun
+            _check_served(address)
+    return Cost(name, count, (after - before) // count, opened_s)
+
+
+def _check_served(address: tuple[str, int]) -> None:
+    with closing(MqttClient(address, Version.V5, "other")) as other:
+        other.connect()
+        other.subscribe("other", qos=1)
+        other.send(Publish("other", b"is served", 1, packet_id=1))
+        came = [other.receive(), other.receive()]
+        assert {type(packet) for packet in came} == {PubAck, Publish}, came
 
 
 def costs(place: Path, count: int) -> list[Cost]:
     """Penstock's, and mosquitto's where it is installed."""
     if not allow_files(count + _SPARE_FILES):
-        raise CannotOpen(f"{count} connections need as many open files: see ulimit -Hn")
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        raise CannotOpen(
+            f"{count} connections need as many open files; the hard limit is {hard} (ulimit -Hn), and to raise it "
+            f"takes CAP_SYS_RESOURCE, which this process does not have"
+        )
     with live_server(place / "penstock") as live:
         found = [cost("penstock", live.process.pid, live.address, count)]
     (place / "mosquitto").mkdir()

@@ -54,16 +54,18 @@ class EventReader:
 
     def next(self) -> ServerSentEvent | None:
         """The event that comes next; None when the stream has ended."""
-        kind, data = "message", list[str]()
+        kind, data, said_id = "message", list[str](), self.last_id
         while line := self._response.readline():
             text = line.decode().rstrip("\n")
             name, _, value = text.partition(": ")
-            if not text and data:
-                return ServerSentEvent(kind, self.last_id, "\n".join(data))
-            if text.startswith(":"):
+            if not text:
+                self.last_id = said_id
+                if data:
+                    return ServerSentEvent(kind, self.last_id, "\n".join(data))
+            elif text.startswith(":"):
                 self.comments += 1
             elif name == "id":
-                self.last_id = value
+                said_id = value
             elif name == "retry":
                 self.retry_ms = int(value)
             elif name == "event":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from penstock.codecs.mqtt.decode import Decoder, Need
 from penstock.codecs.mqtt.encode import encode
@@ -56,6 +57,20 @@ class StillOpen(AssertionError):
     """The server should have closed, and answers instead."""
 
 
+class Wire(Protocol):
+    """Of a socket, what a client needs."""
+
+    def sendall(self, data: bytes, /) -> None: ...
+
+    def recv(self, size_bytes: int, /) -> bytes: ...
+
+    def settimeout(self, timeout_s: float | None, /) -> None: ...
+
+    def gettimeout(self) -> float | None: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class MqttClient:
     """One network connection. Nothing is acknowledged unless a method says that it is."""
@@ -65,15 +80,30 @@ class MqttClient:
     client_id: str = ""
     deadline_s: float = DEADLINE_S
     connack: ConnAck = field(init=False, default_factory=ConnAck)
-    _socket: socket.socket = field(init=False, repr=False)
+    _socket: Wire = field(init=False, repr=False)
     _decoder: Decoder = field(init=False, repr=False)
     _packet_ids: count[int] = field(init=False, repr=False, default_factory=lambda: count(1))
     _set_aside: deque[Packet] = field(init=False, repr=False, default_factory=deque)
 
     def __post_init__(self) -> None:
-        self._socket = socket.create_connection(self.address, timeout=self.deadline_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened = socket.create_connection(self.address, timeout=self.deadline_s)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = opened
         self._decoder = Decoder(self.version)
+
+    def secure(self, context: ssl.SSLContext, hostname: str = "127.0.0.1") -> None:
+        """TLS from here on. OSError if the handshake fails; with TLS 1.3 a server may refuse a client's certificate
+        later, which looks like the end of the connection."""
+        self._socket = context.wrap_socket(self.bare_socket, server_hostname=hostname)
+
+    @property
+    def bare_socket(self) -> socket.socket:
+        assert isinstance(self._socket, socket.socket)
+        return self._socket
+
+    def go_on_over(self, wire: Wire) -> None:
+        """What is sent and received goes through it from here on."""
+        self._socket = wire
 
     def wait_at_most(self, deadline_s: float) -> None:
         self.deadline_s = deadline_s
@@ -160,7 +190,7 @@ class MqttClient:
 
     def cut(self) -> None:
         """The network fails: reset, without a DISCONNECT."""
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        self.bare_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         self._socket.close()
 
     def close(self) -> None:

@@ -217,12 +217,15 @@ class Broker:
         for number, queue in enumerate(list(self.declaring.queues.values())):
             if number % _UPKEEP_QUEUES == 0:
                 await asyncio.sleep(0)
+            if not queue.is_upkeep_due(now):
+                continue
             try:
                 await self._keep_up_queue(queue, now)
             except PenstockError as error:
                 logger.error("upkeep failed queue=%s error=%s", queue.name, error)
 
     async def _keep_up_queue(self, queue: Queue, now: int) -> None:
+        queue.note_upkeep(now)
         for group in list(queue.groups.values()):
             if group.is_expired(now):
                 logger.info("group deleted, nobody used it queue=%s group=%s", queue.name, group.name)

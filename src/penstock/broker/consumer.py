@@ -84,11 +84,15 @@ class Consumer:
         self.holds[partition] = Hold(partition)
         self.notify(partition)
 
-    def notify(self, partition: int) -> None:
-        """There may be something in that partition."""
-        hold = self.holds.get(partition)
-        if hold is not None and not hold.is_revoked:
-            self._ready[partition] = None
+    def notify(self, *partitions: int) -> None:
+        """There may be something in these partitions, of which some may be others'."""
+        holds, ready, is_mine = self.holds, self._ready, False
+        for partition in partitions:
+            hold = holds.get(partition)
+            if hold is not None and not hold.is_revoked:
+                ready[partition] = None
+                is_mine = True
+        if is_mine:
             self._wake.set()
 
     def wake(self) -> None:
@@ -137,9 +141,9 @@ class Consumer:
             if hold is None or hold.is_revoked or unit is None or cursor is None or cursor.window.next_due <= now:
                 continue
             window, end, before = cursor.window, unit.data.visible_end, left
-            while left > 0 and window.next < end and (batch := unit.batch_at(window.next)) is not None:
+            for batch in unit.batches_from(window.next) if window.next < end else ():
                 most = min(left, window_limit - window.live, WHOLE_BATCH_MESSAGES)
-                count = cursor.hand_out_whole(batch.data, by_key, number, now, most, too_old)
+                count = 0 if batch.end > end else cursor.hand_out_whole(batch.data, by_key, number, now, most, too_old)
                 if not count:
                     break
                 found.append(whole_batch(group, unit, number, batch, count))
@@ -153,6 +157,8 @@ class Consumer:
                 del self._ready[partition]
             if left <= 0:
                 break
+        if left < room:
+            group.queue.used_ms = now
         return room - left
 
     async def _take_from(self, hold: Hold, room: int, found: list[Delivery]) -> int:
@@ -169,6 +175,7 @@ class Consumer:
             self._ready[hold.partition] = None
         given = sum([len(delivery) for delivery in found[before:]])
         if given:
+            group.queue.used_ms = now
             hold.given(given, now)
             group.watch_clock(self, hold)
             group.watch_due(unit, cursor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -71,7 +72,8 @@ class Declaring:
         self.failures: Failures
         self._next_incarnation = 1
         self._next_group = 1
-        self._locks: dict[QueueName, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[QueueName, asyncio.Lock] = WeakValueDictionary()
+        """as long as somebody has or awaits one: names of queues that are not made are ever new ones"""
         self._cache = StoredCache()
 
     # Finding

@@ -49,11 +49,6 @@ class Delivery:
         return replace(self, rows=self.rows[first:stop], deliveries=None if counts is None else counts[first:stop])
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it is all of a batch without gaps, handed out for the first time."""
-        return self.deliveries is None and len(self.rows) == self.stored.end - self.stored.first
-
-    @property
     def counts(self) -> array[int]:
         """How often each was handed out: a settlement names that, so that one of an earlier delivery is found stale."""
         return array("i", [1]) * len(self.rows) if self.deliveries is None else self.deliveries

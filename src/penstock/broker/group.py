@@ -182,10 +182,14 @@ class Group:
 
     def notify_all(self, partitions: Sequence[int]) -> None:
         consumers, owner_of = self.consumers, self.members.owner_of
-        for partition in partitions:
-            owner = owner_of(partition)
-            if owner is not None and (consumer := consumers.get(owner)) is not None:
-                consumer.notify(partition)
+        if len(consumers) == 1:
+            for consumer in consumers.values():
+                consumer.notify(*partitions)
+        else:
+            for partition in partitions:
+                owner = owner_of(partition)
+                if owner is not None and (found := consumers.get(owner)) is not None:
+                    found.notify(partition)
         for event in self._pullers:
             event.set()
 
@@ -225,6 +229,7 @@ class Group:
                 self.look_at_due(unit, cursor, now)
                 await Taking(self, unit, cursor, number, now + lease_ms, lambda: True).take(limit, now, found)
                 if len(found) > before:
+                    self.queue.used_ms = now
                     limit -= sum([len(delivery) for delivery in found[before:]])
                     self.watch_due(unit, cursor)
         except BaseException:

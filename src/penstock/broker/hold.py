@@ -26,7 +26,7 @@ class Hold:
 
     def settled(self, cursor: Cursor, consumer: int, now: int) -> None:
         self.clock_ms = now
-        self.held = cursor.held_by(consumer)
+        self.held = cursor.held_by(consumer) if cursor.leaving else cursor.window.held_by(consumer)
 
     def deadline(self, cursor: Cursor, consumer: int, timeout_ms: int) -> int:
         """When the oldest of them has failed."""

@@ -158,9 +158,9 @@ def drained(unit: Unit, groups: Collection[int] | None = None) -> list[bytes]:
     for number, cursor in unit.cursors.items():
         if size > _ENOUGH_BYTES or (groups is not None and number not in groups):
             continue
-        if records := cursor.drain_encoded():
-            found += records
-            size += sum([len(record) for record in records])
+        for record in cursor.drain_encoded():
+            found.append(record)
+            size += len(record)
     if found:
         unit.records_since_snapshot += len(found)
         unit.bytes_since_snapshot += size
@@ -200,10 +200,10 @@ def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
     found: dict[Unit, list[bytes]] = {}
     size = 0
     for unit in list(units):
-        records = drained(unit)
-        size += sum(map(len, records))
-        if records:
+        before = unit.bytes_since_snapshot
+        if records := drained(unit):
             found[unit] = records
+            size += unit.bytes_since_snapshot - before
         if not unit.is_dirty:
             del units[unit]
         if size > _ENOUGH_BYTES:

@@ -29,6 +29,9 @@ from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, 
 if TYPE_CHECKING:
     from penstock.broker.publisher import Publisher
 
+# A snapshot, memory given back or a group forgotten may come so much later where nothing happens.
+_IDLE_UPKEEP_MS = 60_000
+
 
 class Placed(NamedTuple):
     """Rows of a publish that went to one partition, with the offsets from `base_offset` on."""
@@ -63,7 +66,9 @@ class Queue:
         self.dead_lettered: Counter[Reason] = Counter()
         self.delivery_latency = Histogram()
         """from the commit of a message to its first delivery to a group"""
-        self.used_ms = self.retained_ms = 0
+        self.used_ms = 0
+        """when messages were last published to it, or handed out"""
+        self.retained_ms = self.kept_up_ms = 0
         self._shard = shard
         self._allowance = 0
         """messages that may still come before depths are worked out anew"""
@@ -259,6 +264,16 @@ class Queue:
     def depth(self) -> int:
         """The largest depth of a group."""
         return max([group.depth() for group in self.groups.values()], default=0)
+
+    def is_upkeep_due(self, now: int) -> bool:
+        """Whether it was used since the last upkeep, or that was long ago: thousands of idle queues cost nothing."""
+        idle_ms = min(_IDLE_UPKEEP_MS, self.settings.retention.time_check_interval_ms)
+        return self.used_ms >= self.kept_up_ms or now - self.kept_up_ms >= idle_ms
+
+    def note_upkeep(self, now: int) -> None:
+        """It is looked at now. After the first time, which all have together, each idle one has its own times."""
+        early_ms = 0 if self.kept_up_ms else self.incarnation * 1000 % _IDLE_UPKEEP_MS
+        self.kept_up_ms = now - early_ms
 
     def is_unused(self, now: int, after_ms: int) -> bool:
         """Neither messages nor groups, and none of late."""

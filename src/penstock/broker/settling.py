@@ -89,21 +89,23 @@ class Settling:
     def _ack_run(self, group: Group, number: int, acked: list[Delivery], units: dict[Unit, None]) -> int:
         """Deliveries of one consumer; how many messages were settled, in units that are added to `units`. What a
         settlement has to look at is looked at once for all of them where it can be."""
-        consumer, now, done = group.consumers.get(number), group.now(), 0
+        consumer, now, done, group_number = group.consumers.get(number), group.now(), 0, group.number
         holds = {} if consumer is None else consumer.holds
         for delivery in acked:
             unit = delivery.unit
-            cursor = unit.cursors.get(group.number) or group.cursor(unit)
+            cursor = unit.cursors.get(group_number) or group.cursor(unit)
             count = _acked(cursor, delivery)
             if not count:
                 continue
             done += count
             units[unit] = None
+            window = cursor.window
             if consumer is not None and (hold := holds.get(unit.partition)) is not None:
                 hold.settled(cursor, number, now)
                 if hold.is_revoked:
                     group.released(consumer, hold)
-            self._look_on(group, unit, cursor)
+            if window.ready or window.next_due < NEVER:
+                self._look_on(group, unit, cursor)
         if consumer is not None and done:
             consumer.wake()
         if group.switches and done:
@@ -166,6 +168,18 @@ class Settling:
             group.watch_due(unit, cursor)
             await self._ledger.flush_soon(unit)
         return Settled(count, len(offsets) - count)
+
+    def release(
+        self, group: Group, unit: Unit, offsets: array[int], deliveries: array[int] | None, consumer: int
+    ) -> Settled:
+        """Not looked at: anybody's again at once, and nothing counts against them."""
+        cursor = group.cursor(unit)
+        held = cursor.held(offsets, deliveries, consumer)
+        if held:
+            cursor.give_back_some(held, consumer, group.now())
+            self._after(group, unit, cursor, consumer)
+            group.notify(unit.partition)
+        return Settled(len(held), len(offsets) - len(held))
 
     def restart_clock(self, group: Group, unit: Unit, consumer: int) -> None:
         """Whoever holds messages there is still at work: their time begins anew, as it does with every settlement."""
@@ -265,6 +279,8 @@ def _holder(delivery: Delivery) -> tuple[Group, int]:
 def _acked(cursor: Cursor, delivery: Delivery) -> int:
     """How many messages of a delivery were settled."""
     stored, consumer = delivery.stored, delivery.consumer
-    if delivery.is_whole and cursor.ack_whole(stored.first, stored.end, consumer):
-        return len(delivery.rows)
+    first, end = stored.first, stored.end
+    # All of a batch without gaps, handed out for the first time.
+    if delivery.deliveries is None and len(delivery.rows) == end - first and cursor.ack_whole(first, end, consumer):
+        return end - first
     return cursor.ack(delivery.offsets, delivery.counts, consumer)

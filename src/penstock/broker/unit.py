@@ -15,6 +15,8 @@ from penstock.queues.dedup import Producers
 _READ_BYTES = 1 << 20
 # Of what one reading brings.
 _READ_BATCHES = 8
+# Of the tail, which may be long where a group is behind.
+_BATCHES_AT_ONCE = 64
 
 
 class Unit:
@@ -90,20 +92,20 @@ class Unit:
             batch = tail[following]
         return self._keep(StoredBatch(batch.data)) if batch.end <= self.end else None
 
-    def batch_at(self, offset: int) -> Entry | None:
-        """The batch that begins at an offset, if it may be read and is still in memory."""
+    def batches_from(self, offset: int) -> list[Entry]:
+        """Some batches that are still in memory, in order, from the one that holds an offset on; the last ones may not
+        be readable yet."""
         data = self.data
-        if not data.start <= offset < data.high_watermark:
-            return None
+        if offset < data.bounds.start:
+            return []
         tail = data.tail
-        if tail and offset >= tail[0].first:
-            found = tail[-1] if tail[-1].first == offset else tail[bisect_right(tail, offset, key=_first) - 1]
-        else:
+        if not tail or offset < tail[0].first:
             recent = data.recent.find(offset)
-            if recent is None:
-                return None
-            found = recent
-        return found if found.first == offset and found.end <= data.high_watermark else None
+            return [] if recent is None else [recent]
+        if offset >= tail[-1].first:
+            return tail[-1:]
+        at = bisect_right(tail, offset, key=_first) - 1
+        return tail[at : at + _BATCHES_AT_ONCE]
 
     def forget_batches(self) -> None:
         self._cached.clear()

@@ -43,8 +43,9 @@ class UsersHeld(DirectoryInUse):
     def __init__(self, directory: str, holder: str) -> None:
         PenstockError.__init__(
             self,
-            f"{directory} is held by {holder}, which keeps its users, keys and rules: stop it and run this again, "
-            f"or write users and rules into its configuration (auth.users, auth.acl) and send it SIGHUP",
+            f"{directory} is held by {holder}, which keeps its users, keys and rules: publish to it (`$admin/user/…` "
+            f"and `$admin/acl/…`, see docs/howto/security.md), or stop it and run this again, or write them into its "
+            f"configuration (auth.users, auth.acl) and send it SIGHUP",
         )
         self.directory, self.holder = directory, holder
 

@@ -13,7 +13,23 @@ from penstock.core.errors import InvalidArgument
 
 # A value reaches to the next field, so that `reason=No space left on device` is kept whole.
 _FIELD = re.compile(r"(?:^|(?<=\s))(\w+)=(.*?)(?=\s+\w+=|\s*\Z)", re.DOTALL)
+# What ends a line or speaks to a terminal.
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _OWN_KEYS = frozenset({"time", "level", "logger", "event", "exception"})
+
+
+class TextFormatter(logging.Formatter):
+    """An event is one line, whatever clients call themselves; a traceback follows on lines of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return _UNPRINTABLE.sub(_escaped, super().formatMessage(record))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
 
 
 class JsonFormatter(logging.Formatter):
@@ -40,9 +56,7 @@ def configure_logs(level: str, format: Literal["text", "json"]) -> None:
     if (level_number := logging.getLevelNamesMapping().get(level.upper())) is None:
         raise InvalidArgument(f"{level!r} is not a log level: write debug, info, warning, error or critical")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        JsonFormatter() if format == "json" else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s")
-    )
+    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     root = logging.getLogger("penstock")
     root.handlers[:] = [handler]
     root.propagate = False

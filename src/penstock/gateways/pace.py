@@ -12,7 +12,7 @@ _MANY_PEERS = 8
 # Below that a processor has time for each receive on its own: one takes about 25 µs with all that follows from it.
 _MANY_RECEIVES_A_SECOND = 8_000
 # More messages a receive than that gain nothing from others beside them.
-_ENOUGH_MESSAGES = 8
+_ENOUGH_MESSAGES = 4
 # Peers who wait for their answers before they go on send no more in a longer time: then it is not tried for a while.
 _WORTH_IT = 1.5
 _NOT_AGAIN_S = 0.25

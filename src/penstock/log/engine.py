@@ -285,12 +285,16 @@ class Engine:
         self._wait_for(frame, logs)
 
     def _apply(self, entries: list[Entry], logs: list[Log]) -> None:
-        metrics = self.metrics
+        tail_bytes = batch_bytes = records = 0
         for entry, log in zip(entries, logs, strict=True):
-            self.usage.tail += log.apply(entry)
+            grown_bytes = log.apply(entry)
+            tail_bytes += grown_bytes
             if entry.edit is None:
-                metrics.records += entry.records
-                metrics.batch_bytes += len(entry.data)
+                batch_bytes += grown_bytes
+                records += entry.records
+        self.usage.tail += tail_bytes
+        self.metrics.records += records
+        self.metrics.batch_bytes += batch_bytes
 
     def _wait_for(self, frame: Frame, logs: list[Log]) -> None:
         """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no
@@ -307,10 +311,13 @@ class Engine:
     def _complete(self, frame: Frame) -> None:
         logs, sequence = self.logs, frame.sequence
         grown: dict[Callable[[list[Log]], None], list[Log]] = {}
+        last, several = None, list[Log]()
         for entry in frame.entries:
             log = logs.get(entry.log)
             if log is not None and log.committed(entry, sequence) and (on_commit := log.on_commit) is not None:
-                grown.setdefault(on_commit, []).append(log)
+                if on_commit is not last:  # they come in runs: those of a queue have the same
+                    last, several = on_commit, grown.setdefault(on_commit, [])
+                several.append(log)
         for on_commit, several in grown.items():
             on_commit(several)
         if frame.done is not None:

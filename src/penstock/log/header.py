@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -47,13 +48,17 @@ class Header(NamedTuple):
         return HEADER_BYTES + self.body_bytes
 
 
+# Header._make() without the look at the number of fields, which the format has.
+_header = partial(tuple.__new__, Header)
+
+
 def read_header(data: Buffer, position: int = 0) -> Header:
     """The header at a position, checked in itself: the body may be missing and the checksum is not looked at."""
     kernel.check(data, position)
-    return Header._make(_FIELDS.unpack_from(data, position))
+    return _header(_FIELDS.unpack_from(data, position))
 
 
 def read_whole(data: Buffer) -> Header:
     """The header of exactly one batch."""
     kernel.check_whole(data)
-    return Header._make(_FIELDS.unpack_from(data))
+    return _header(_FIELDS.unpack_from(data))

@@ -41,6 +41,8 @@ LateParts = Callable[[], Sequence[Part]]
 _LAST_CHECKPOINT_TRIES = 3
 # Compressing this much takes lz4 about 0.3 ms, zstd 0.7: longer than a hop to another thread and back.
 _HEAVY_BYTES = 256 << 10
+# Writing this much takes about as long as a sync: better begun while the loop goes on.
+_WORTH_A_SYNC_BYTES = 64 << 10
 # Enough to keep the keeper busy with large writes, little enough that the tail stays short.
 _KEEPER_WAKE_BYTES = 1 << 20
 
@@ -211,14 +213,16 @@ class Shard:
             offsets = self._engine.stage_spread(wanted, done, purpose)
         else:
             offsets = self._engine.stage(wanted, done, purpose)
-        if not self._is_waking and not self.is_visited:
+        if self._engine.usage.staged[purpose] >= _WORTH_A_SYNC_BYTES:
+            self._wake_storage()
+        elif not self._is_waking and not self.is_visited:
             self._is_waking = True
             self._loop.call_soon(self._wake_after_turn)
         return offsets
 
     def _wake_after_turn(self) -> None:
-        """One sync for all that is staged in a turn of the loop; a storage thread that were woken by the first of it
-        would take that alone, and the interpreter from the loop at each of its system calls."""
+        """One sync for all the little that is staged in a turn of the loop; a storage thread that were woken by the
+        first of it would take that alone, and the interpreter from the loop at each of its system calls."""
         self._is_waking = False
         self._storage.bell.ring()
 

@@ -148,9 +148,11 @@ class WrittenLog:
         return self.active
 
     def _is_full(self, active: ActiveSegment, entry: Entry) -> bool:
-        too_large = active.bytes + len(entry.data) > self.settings.segment_bytes
-        too_old = entry.max_timestamp - active.first_timestamp >= self.settings.segment_age_s * 1000
-        return active.records > 0 and (too_large or too_old)
+        if not active.records:
+            return False
+        settings, size_bytes = self.settings, active.written_bytes + active.pending_bytes + len(entry.data)
+        age_ms = entry.max_timestamp - active.first_timestamp
+        return size_bytes > settings.segment_bytes or age_ms >= settings.segment_age_s * 1000
 
     def _seal(self, active: ActiveSegment) -> None:
         segment = active.seal()

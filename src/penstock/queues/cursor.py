@@ -298,13 +298,9 @@ class Cursor:
 
     @property
     def is_dirty(self) -> bool:
-        return (
-            self.window.next != self._logged_next
-            or bool(self._settled)
-            or bool(self._settled_ranges)
-            or bool(self._touched)
-            or self._is_placed
-        )
+        if self._settled or self._settled_ranges or self._touched or self._is_placed:
+            return True
+        return self.window.next != self._logged_next
 
     def place(self, start: int, history_end: int) -> None:
         """Begin anew at an offset, forgetting everything."""

@@ -7,7 +7,9 @@ from typing import Annotated
 import msgspec
 
 from penstock.gateways.mqtt.options import MqttOptions, QueuedPolicy, SharedStrategy
+from penstock.queues.names import check_filter
 from penstock.queues.settings_text import Choice, Count, Duration, Flag, Size
+from penstock.server.schema import Texts
 
 # The length of a packet is written in four bytes of seven bits, behind one byte of kind.
 _LARGEST_PACKET_BYTES = (1 << 28) - 1 + 5
@@ -50,6 +52,9 @@ class Mqtt(msgspec.Struct, frozen=True, kw_only=True):
     """how often the topics below $SYS are published"""
     shared_strategy: Annotated[SharedStrategy, Choice(SharedStrategy)] = _DEFAULTS.shared_strategy
     """which member of a shared subscription gets a message; `sticky` is the same one for every message of a topic"""
+    durable_shares: Annotated[tuple[str, ...], Texts(check_filter)] = _DEFAULTS.durable_shares
+    """topic filters: `$share/<group>/<filter>` is durable if these match every topic that its filter matches, and the
+    client does not say `durable: false`; `["#"]` is all of them"""
 
     def options(self) -> MqttOptions:
         return MqttOptions(
@@ -69,6 +74,7 @@ class Mqtt(msgspec.Struct, frozen=True, kw_only=True):
             max_subscriptions=self.max_subscriptions,
             sys_interval_s=(self.sys_interval_ms or 0) / 1000,
             shared_strategy=self.shared_strategy,
+            durable_shares=self.durable_shares,
         )
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidArgument
-from penstock.core.logs import JsonFormatter, configure_logs
+from penstock.core.logs import JsonFormatter, TextFormatter, configure_logs
 
 
 def _line(message: str, *args: object) -> dict[str, str]:
@@ -105,3 +105,25 @@ def test_an_unknown_level_is_refused_and_changes_nothing(penstock_logger: loggin
     with pytest.raises(InvalidArgument, match="'loud' is not a log level: write debug"):
         configure_logs("loud", "text")
     assert penstock_logger.handlers == handlers
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\r\nb", "a\x1b[2Jb", "a\x85b", "a\u2028b", "a\x00b"])
+def test_no_name_that_a_client_gives_itself_makes_a_line_of_its_own(name: str) -> None:
+    record = logging.LogRecord("penstock.mqtt", logging.WARNING, __file__, 1, "client=%s", (name,), None)
+    text = TextFormatter().format(record)
+    assert len(text.splitlines()) == 1
+    assert text.isprintable()
+
+
+def test_text_of_any_language_is_written_as_it_is() -> None:
+    record = logging.LogRecord("penstock.mqtt", logging.WARNING, __file__, 1, "client=%s", ("größe/日本 \\ 🌡",), None)
+    assert TextFormatter().format(record).endswith("client=größe/日本 \\ 🌡")
+
+
+def test_a_traceback_keeps_its_lines() -> None:
+    try:
+        raise ValueError("x")
+    except ValueError:
+        facts = sys.exc_info()
+    record = logging.LogRecord("penstock.mqtt", logging.ERROR, __file__, 1, "failed", (), facts)
+    assert TextFormatter().format(record).splitlines()[1].startswith("Traceback")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -48,14 +49,17 @@ def test_without_from_only_what_comes_is_told(http: RunningHttp) -> None:
     assert texts(reader, 1) == ["new"]
 
 
-def test_who_was_cut_off_before_the_first_event_loses_nothing(http: RunningHttp) -> None:
+@pytest.mark.parametrize("old", [(), (b"old",)])
+def test_who_was_cut_off_before_the_first_event_loses_nothing(http: RunningHttp, old: tuple[bytes, ...]) -> None:
     http.declare()
-    http.put("q", b"old")
+    for message in old:
+        http.put("q", message)
     reader = http.events("/queues/q/events")
     live(http)
     http.restart()
     assert reader.next() is None
     http.put("q", b"meanwhile")
+    assert reader.last_id
     again = http.events("/queues/q/events", {"Last-Event-ID": reader.last_id})
     assert texts(again, 1) == ["meanwhile"]
 
@@ -176,6 +180,23 @@ def test_streams_end_when_the_server_drains(http: RunningHttp) -> None:
     http.wait(http.gateway.drain())
     assert reader.next() is None
     assert http.gateway.app.state.streams.count == 0
+
+
+def test_an_event_that_was_cut_by_the_end_of_the_server_is_no_event(http: RunningHttp) -> None:
+    http.declare()
+    reader = http.events("/queues/q/events", receive_buffer_bytes=4096)
+    live(http)
+    for _ in range(20):
+        http.put("q", b"l" * 1_000_000)
+    [stream] = http.gateway.app.state.streams._open
+    http.until(lambda: stream._rest is not None and stream.outlet.is_full)
+    http.wait(http.gateway.drain())
+    seen = 0
+    with pytest.raises((HTTPException, OSError)):
+        while True:
+            assert len(texts(reader, 1)[0]) == 1_000_000
+            seen += 1
+    assert reader.last_id == f"0:{seen}"
 
 
 def test_who_leaves_leaves_nothing_behind(http: RunningHttp) -> None:

@@ -320,35 +320,6 @@ def test_a_message_that_expired_is_not_delivered(mqtt: RunningGateway) -> None:
     assert message.properties.message_expiry_interval_s == LONG_S - 10
 
 
-def test_a_client_whose_queue_was_deleted_goes_on_and_may_consume_the_next_of_that_name(mqtt: RunningGateway) -> None:
-    queue = mqtt.declare()
-    client = consumer(mqtt)
-    client.subscribe("t", qos=1)
-    publish(mqtt, b"1")
-    held = client.expect(Publish)
-    mqtt.wait(mqtt.broker.declaring.delete(queue))
-    client.send(PubAck(held.packet_id))
-    client.ping()
-    publish(mqtt, b"topic", topic="t")
-    client.expect_payloads([b"topic"])
-    mqtt.declare()
-    publish(mqtt, b"2")
-    client.subscribe("$queue/q", qos=1, properties=BY_ANSWER)
-    client.expect_payloads([b"2"])
-
-
-def test_a_group_that_was_deleted_is_begun_anew_by_subscribing(mqtt: RunningGateway) -> None:
-    queue = mqtt.declare()
-    client = consumer(mqtt)
-    publish(mqtt, b"1")
-    client.expect_message()
-    client.ping()
-    [group] = queue.groups.values()
-    mqtt.wait(mqtt.broker.declaring.delete_group(group))
-    client.subscribe("$queue/q", qos=1, properties=BY_ANSWER)
-    client.expect_payloads([b"1"])
-
-
 def test_an_answer_to_an_earlier_delivery_does_not_settle_the_later_one(mqtt: RunningGateway) -> None:
     """It took too long, failed and came again, to the same client."""
     mqtt.declare(performance={"delivery_timeout": "10s"}, retry_policy={"initial_backoff": "1s"})

@@ -67,6 +67,13 @@ class Access:
         """Development mode: everyone is an admin without login."""
         return _OpenAccess()
 
+    def users_for(self, admin: str) -> Users:
+        """To change them, for a user who has the role `admin` now. NotAuthorised for others."""
+        user = self.users.find(admin)
+        if user is None or ADMIN_ROLE not in user.roles:
+            raise NotAuthorised(f"{admin} does not have the role {ADMIN_ROLE}, which changing users and rules needs")
+        return self.users
+
     @property
     def metrics(self) -> LoginMetrics:
         return self._attempts.metrics
@@ -288,6 +295,9 @@ class _OpenAccess(Access):
 
     def scram(self, peer: str = "", *, is_loopback: bool = False) -> ScramLogin:
         raise NotAuthorised("in development mode there are no users: connect without an authentication method")
+
+    def users_for(self, admin: str) -> Users:
+        raise NotAuthorised("in development mode there are no users: everyone is an admin")
 
     def permissions(self, identity: Identity, client_id: str) -> Permissions:
         return AllPermissions(self._caches, lambda: ADMIN_VERDICTS)

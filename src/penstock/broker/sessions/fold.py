@@ -25,6 +25,9 @@ from penstock.broker.sessions.records import (
 )
 from penstock.broker.sessions.session import Session
 
+# Of the ways to subscribe; what there may be more of is unusual.
+_MOST_SHARED = 1024
+
 MakeSession = Callable[[int, str, str, int], Session]
 """number, client id, namespace, number of the message log"""
 
@@ -97,7 +100,13 @@ class Fold:
 
     def subscribe(self, session: Session, subscriptions: dict[str, Subscription]) -> None:
         for filter, subscription in subscriptions.items():
-            session.subscriptions[filter] = self._subscriptions.setdefault(subscription, subscription)
+            session.subscriptions[filter] = self._shared(subscription)
+
+    def _shared(self, subscription: Subscription) -> Subscription:
+        """Most sessions subscribe alike. What a client chooses freely is not kept for others."""
+        if subscription.extra or len(self._subscriptions) >= _MOST_SHARED:
+            return self._subscriptions.get(subscription, subscription)
+        return self._subscriptions.setdefault(subscription, subscription)
 
     def settle_deferred(self) -> None:
         """The messages are there now."""

@@ -69,7 +69,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     receipt: str
     verb: str
-    """ack, nack, reject, extend: those with the same fields below go in one request"""
+    """ack, nack, reject, extend, release: those with the same fields below go in one request"""
     delay_s: float | None = None
     reason: str | None = None
     visibility_s: float | None = None

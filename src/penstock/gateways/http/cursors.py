@@ -10,6 +10,7 @@ from penstock.core.errors import InvalidArgument
 from penstock.queues.settings import MAX_PARTITIONS
 
 _PAIR = re.compile("(0|[1-9][0-9]{0,4}):(0|[1-9][0-9]{0,17})")
+_BEGINNING = "0:0"
 
 
 class Vector:
@@ -54,8 +55,10 @@ class Vector:
 
     @property
     def text(self) -> str:
+        """Never empty: browsers do not send an empty id back."""
         if self._text is None:
-            self._text = ",".join([f"{partition}:{offset}" for partition, offset in self._offsets.items()])
+            pairs = [f"{partition}:{offset}" for partition, offset in self._offsets.items()]
+            self._text = ",".join(pairs) or _BEGINNING
         return self._text
 
     @property

@@ -57,15 +57,19 @@ _HEARTBEAT = chunk(b":\n\n")
 class EventStream:
     """To one client. What waits to be sent is bounded: ask is_full before each write."""
 
-    __slots__ = ("_is_allowed", "_rest", "_woken", "is_over", "outlet")
+    __slots__ = ("_is_allowed", "_is_finished", "_rest", "_woken", "outlet")
 
     def __init__(self, outlet: Outlet, is_allowed: Callable[[], bool]) -> None:
         """`is_allowed` is asked again now and then: rules change while a stream is open."""
         self.outlet, self._is_allowed = outlet, is_allowed
-        self.is_over = outlet.is_lost
+        self._is_finished = False
         self._rest: memoryview | None = None
         self._woken = asyncio.Event()
-        outlet.on_lost = self.finish
+        outlet.on_change = self.wake
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_finished or self.outlet.is_lost
 
     @property
     def is_full(self) -> bool:
@@ -80,16 +84,16 @@ class EventStream:
 
     async def drained(self) -> None:
         """Returns when it is not full, or over."""
-        while not self.is_over:
-            await self.outlet.drained()
-            if self._rest is None:
-                return
-            self.outlet.write(self._rest[:_PIECE_BYTES])
-            self._rest = self._rest[_PIECE_BYTES:] or None
+        while self.is_full and not self.is_over:
+            if self.outlet.is_full:
+                await self.woken()
+            elif self._rest is not None:
+                self.outlet.write(self._rest[:_PIECE_BYTES])
+                self._rest = self._rest[_PIECE_BYTES:] or None
 
     def finish(self) -> None:
         """Nothing more is to come."""
-        self.is_over = True
+        self._is_finished = True
         self._woken.set()
 
     def end(self, reason: str) -> None:
@@ -102,7 +106,7 @@ class EventStream:
         self._woken.set()
 
     async def woken(self) -> None:
-        """Returns after wake() or finish()."""
+        """Returns after wake() or finish(), and when the outlet has changed."""
         if not self.is_over:
             await self._woken.wait()
             self._woken.clear()
@@ -154,9 +158,13 @@ class Streams:
             try:
                 yield stream
             finally:
-                stream.outlet.on_lost = None
+                stream.outlet.on_change = None
                 del self._open[stream]
-            await exchange.end()
+            if stream.is_full:
+                # Half an event may be on its way, and an end in the middle of it could be taken for its own.
+                await exchange.abort()
+            else:
+                await exchange.end()
 
     async def _look_after(self) -> None:
         """While there are streams: one timer for all of them."""

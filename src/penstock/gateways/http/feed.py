@@ -17,6 +17,9 @@ logger = logging.getLogger("penstock.http.feed")
 
 # Followers written to in one turn of the loop: under a millisecond.
 _IN_A_TURN = 100
+# Slices of history that are read at a time, half a millisecond each: a crowd that comes back waits for its turn, and
+# not everybody else for the crowd.
+_READ_AT_A_TIME = 4
 
 
 class Follower:
@@ -67,7 +70,7 @@ class Follower:
                 await stream.drained()
             elif self.place == feed.place:
                 return
-            elif (piece := await feed.slices.following(self.place, feed.place)) is None:
+            elif (piece := await feed.history(self.place)) is None:
                 # It knows of messages that the feed has not come to yet.
                 feed.wait_for_move(self)
                 await stream.woken()
@@ -79,9 +82,10 @@ class Follower:
 class Feed:
     """Of one queue in one encoding; at work while somebody follows. A Listener of the queue."""
 
-    def __init__(self, queue: Queue, is_base64: bool) -> None:
-        self._queue = queue
-        self.slices = Slices(queue, is_base64)
+    def __init__(self, queue: Queue, is_base64: bool, turns: asyncio.Semaphore) -> None:
+        """`turns` are those of all who read history."""
+        self._queue, self._turns = queue, turns
+        self._slices = Slices(queue, is_base64)
         self.place = Vector.end_of(queue)
         """where all are who follow live"""
         self._followers: dict[Follower, None] = {}
@@ -120,6 +124,11 @@ class Feed:
     def fall_behind(self, follower: Follower) -> None:
         self._live.pop(follower, None)
 
+    async def history(self, place: Vector) -> Slice | None:
+        """What one gets next who is behind; None for one who is ahead."""
+        async with self._turns:
+            return await self._slices.following(place, self.place)
+
     def wait_for_move(self, follower: Follower) -> None:
         """It is woken when the feed has gone on."""
         self._waiting[follower] = None
@@ -144,7 +153,7 @@ class Feed:
         """To the end of the queue."""
         while not self._queue.is_deleted:
             pace.begin()
-            piece = await self.slices.following(self.place, Vector.end_of(self._queue))
+            piece = await self._slices.following(self.place, Vector.end_of(self._queue))
             if piece is None:
                 return
             before, self.place = self.place, piece.after
@@ -171,11 +180,12 @@ class Feeds:
 
     def __init__(self) -> None:
         self._feeds: dict[tuple[Queue, bool], Feed] = {}
+        self._turns = asyncio.Semaphore(_READ_AT_A_TIME)
 
     def of(self, queue: Queue, is_base64: bool) -> Feed:
         for key in [key for key, feed in self._feeds.items() if feed.is_idle]:
             del self._feeds[key]
         key = queue, is_base64
         if key not in self._feeds:
-            self._feeds[key] = Feed(queue, is_base64)
+            self._feeds[key] = Feed(queue, is_base64, self._turns)
         return self._feeds[key]

@@ -15,18 +15,17 @@ class Flow(Protocol):
 
     write_paused: bool
 
-    async def drain(self) -> None: ...
-
 
 class Outlet:
     """Used between the start and the end of an answer whose body is chunked."""
 
-    __slots__ = ("_flow", "_transport", "is_lost", "on_lost")
+    __slots__ = ("_flow", "_transport", "is_lost", "on_change")
 
     def __init__(self, transport: asyncio.Transport, flow: Flow) -> None:
         self._transport, self._flow = transport, flow
         self.is_lost = False
-        self.on_lost: Callable[[], None] | None = None
+        self.on_change: Callable[[], None] | None = None
+        """called when there is room again, and when the connection is lost"""
 
     @property
     def is_full(self) -> bool:
@@ -45,11 +44,11 @@ class Outlet:
         if not self.is_lost:
             self._transport.write(data)
 
-    async def drained(self) -> None:
-        """Returns when there is room, or the connection is lost."""
-        await self._flow.drain()
+    def make_room(self) -> None:
+        """The connection has sent most of what waited."""
+        if self.on_change is not None:
+            self.on_change()
 
     def lose(self) -> None:
         self.is_lost = True
-        if self.on_lost is not None:
-            self.on_lost()
+        self.make_room()

@@ -63,6 +63,10 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._outlet.lose()
 
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._outlet.make_room()
+
     def data_received(self, data: bytes) -> None:
         self._counters.received_bytes += len(data)
         if self._is_in_head:

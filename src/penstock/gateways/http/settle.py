@@ -96,6 +96,15 @@ async def extended(exchange: Exchange, body: ExtendBody) -> SettleReport:
     return await _settle(exchange, body.receipts, kept)
 
 
+async def released(exchange: Exchange, body: AckBody) -> SettleReport:
+    settling = exchange.ports.broker.settling
+
+    async def given_back(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
+        return settling.release(place.group, place.unit, offsets, deliveries, place.consumer)
+
+    return await _settle(exchange, body.receipts, given_back)
+
+
 async def ack(exchange: Exchange) -> Reply:
     return _reply(await acked(exchange, await exchange.read(AckBody)))
 
@@ -110,6 +119,10 @@ async def reject(exchange: Exchange) -> Reply:
 
 async def extend(exchange: Exchange) -> Reply:
     return _reply(await extended(exchange, await exchange.read(ExtendBody)))
+
+
+async def release(exchange: Exchange) -> Reply:
+    return _reply(await released(exchange, await exchange.read(AckBody)))
 
 
 def _reply(report: SettleReport) -> Reply:
@@ -153,4 +166,5 @@ ROUTES = (
     *_routes("nack", nack, NackBody, "Not done: come again later"),
     *_routes("reject", reject, RejectBody, "Never to be done: to the dead letters"),
     *_routes("extend", extend, ExtendBody, "More time"),
+    *_routes("release", release, AckBody, "Not looked at: to whoever asks next, and it does not count as a failure"),
 )

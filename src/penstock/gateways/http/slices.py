@@ -58,9 +58,15 @@ class Slices:
         reading = self._reading.get(place)
         if reading is None:
             reading = self._reading[place] = asyncio.get_running_loop().create_task(self._read(place, stop))
-            reading.add_done_callback(lambda _: self._reading.pop(place))
+            reading.add_done_callback(lambda done: self._forget(place, done))
         # Others wait for it too.
         return await asyncio.shield(reading)
+
+    def _forget(self, place: Vector, done: asyncio.Task[Slice | None]) -> None:
+        del self._reading[place]
+        if not done.cancelled():
+            # All who waited for it may be gone, and nobody else would look at what went wrong.
+            done.exception()
 
     async def _read(self, place: Vector, stop: Vector) -> Slice | None:
         behind = [unit for unit in self._queue.units.values() if place[unit.partition] < stop[unit.partition]]

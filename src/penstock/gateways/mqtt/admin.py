@@ -1,4 +1,4 @@
-"""`$admin/…`: queues made, changed and looked at by publishing."""
+"""`$admin/…`: queues and users made, changed and looked at by publishing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.broker.auth.access import Access
 from penstock.broker.broker import Broker
 from penstock.broker.describing import describe_queue
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import ErrorCode, NotAuthorised, PenstockError
 from penstock.gateways.mqtt.arrival import Arrived
 from penstock.gateways.mqtt.fanout import rows_of_topics
+from penstock.gateways.mqtt.user_admin import PREFIXES, UserAdmin
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
@@ -21,14 +23,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock.mqtt")
 
 _CREATE = "$admin/queue/create"
+_NAME_WILL_NOT_DO = (
+    ErrorCode.QUEUE_EXISTS,
+    ErrorCode.NO_SUCH_QUEUE,
+    ErrorCode.USER_EXISTS,
+    ErrorCode.NO_SUCH_USER,
+)
 _QUEUE, _CONFIG = "$admin/queue/", "/config"
 
 
 class Admin:
     """`$admin/queue/create` takes the settings of a queue as JSON, `$admin/queue/<name>/config` those that change."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, broker: Broker, access: Access) -> None:
+        self._broker, self._users = broker, UserAdmin(access)
 
     async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> dict[int, ReasonCode]:
         """All requests of one topic, one after the other: the rows that are refused."""
@@ -41,15 +49,17 @@ class Admin:
             try:
                 await self._do(topic.decode(), payload, connection)
             except (PenstockError, ValueError, RecursionError) as error:
-                logger.info("admin request refused client=%s topic=%r error=%s", connection.name, topic, error)
+                connection.gateway.tell_refusal(connection, "admin request", error)
                 refused[row] = _reason(error)
         return refused
 
     async def _do(self, topic: str, payload: bytes, connection: Connection) -> None:
         namespace, said = connection.session.namespace, json.loads(payload)
         if not isinstance(said, dict):
-            raise ValueError("the payload is a JSON object with settings")
-        if topic == _CREATE:
+            raise ValueError("the payload is a JSON object")
+        if topic.startswith(PREFIXES):
+            await self._users.do(topic, said, connection.identity.name)
+        elif topic == _CREATE:
             if said.get("namespace", namespace) != namespace and not connection.identity.is_admin:
                 raise NotAuthorised(f"{connection.identity.name} makes queues in namespace {namespace!r} only")
             await self._broker.declare({"namespace": namespace} | said)
@@ -70,7 +80,7 @@ class Admin:
 
 
 def _reason(error: Exception) -> ReasonCode:
-    if isinstance(error, PenstockError) and error.code in (ErrorCode.QUEUE_EXISTS, ErrorCode.NO_SUCH_QUEUE):
+    if isinstance(error, PenstockError) and error.code in _NAME_WILL_NOT_DO:
         return ReasonCode.TOPIC_NAME_INVALID
     if isinstance(error, NotAuthorised):
         return ReasonCode.NOT_AUTHORIZED

@@ -38,12 +38,13 @@ from penstock.gateways.mqtt.outbox import Outbox, Transport
 from penstock.gateways.mqtt.publishes import Publishes
 from penstock.gateways.mqtt.sender import Sender
 from penstock.gateways.mqtt.session import Session
-from penstock.gateways.mqtt.subscribing import subscribe, unsubscribe
+from penstock.gateways.mqtt.subscribing import end_dismissed, subscribe, unsubscribe
 from penstock.gateways.mqtt.topic_aliases import TopicAliases
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_rows, rows
 
 if TYPE_CHECKING:
+    from penstock.gateways.mqtt.consuming import QueueConsumer
     from penstock.gateways.mqtt.gateway import MqttGateway
 
 logger = logging.getLogger("penstock.mqtt")
@@ -262,6 +263,11 @@ class Connection:
         """More waits for the client than may."""
         if self.gateway.options.queued_policy.value == "disconnect":
             self.disconnect(ReasonCode.QUOTA_EXCEEDED, "too many messages wait for this client")
+
+    def dismissed(self, consumer: QueueConsumer) -> None:
+        """The queue or the group was deleted while the client consumed it."""
+        if not self.is_ended:
+            self.gateway.spawn(end_dismissed(self, consumer))
 
     def stop_listening(self) -> None:
         """What the client sends from now on is not taken."""

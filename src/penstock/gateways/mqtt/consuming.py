@@ -176,6 +176,7 @@ class QueueConsumer:
             return
         error = task.exception()
         if error is None or isinstance(error, Closed):
+            self._connection.dismissed(self)
             return
         if isinstance(error, PenstockError):
             logger.warning("consumer stopped queue=%s group=%s error=%s", self.queue.name, self._group.name, error)

@@ -20,7 +20,7 @@ from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.admin import Admin
 from penstock.gateways.mqtt.arrival import Arrivals
 from penstock.gateways.mqtt.bus import MqttBus
-from penstock.gateways.mqtt.complaints import Complaints
+from penstock.gateways.mqtt.complaints import Complaints, Recently
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.counters import MqttCounters
 from penstock.gateways.mqtt.directory import PROTOCOLS, MqttDirectory
@@ -83,13 +83,14 @@ class MqttGateway:
         self.bus = MqttBus(self.intake, options)
         self.relay = Relay(self.scanner, broker, self.router, self.intake)
         self.settlements = Settlements(broker)
-        self.admin = Admin(broker)
+        self.admin = Admin(broker, access)
         self.publisher = broker.publisher()
         self.registry = Registry(self)
         self.directory = MqttDirectory(self)
         self.system = SystemTopics(self)
         self.retained_messages = RetainedMessages(retained)
         self._complaints = Complaints(self.loop.time)
+        self._refusals = Recently(self.loop.time)
         self._connections: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.Task[None]] = []
@@ -185,6 +186,12 @@ class MqttGateway:
         """A layer in front of the protocol did not let somebody through."""
         if self._complaints.is_due(peer, ReasonCode.MALFORMED_PACKET):
             logger.warning("connection closed peer=%s detail=%s", peer, reason)
+
+    def tell_refusal(self, connection: Connection, what: str, error: Exception, level: int = logging.INFO) -> None:
+        """The client is told each time, as far as its version can; the log once a minute for each client and kind of
+        request."""
+        if self._refusals.is_new(f"{what} {connection.name}"):
+            logger.log(level, "%s refused client=%s error=%s", what, connection.name, error)
 
     @property
     def failures(self) -> dict[ReasonCode, int]:

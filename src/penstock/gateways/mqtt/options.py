@@ -44,3 +44,5 @@ class MqttOptions:
     max_subscriptions: int = 10_000
     sys_interval_s: float = 10.0
     shared_strategy: SharedStrategy = SharedStrategy.ROUND_ROBIN
+    durable_shares: tuple[str, ...] = ()
+    """topic filters: a shared subscription that lies within them is a group of a queue unless it says otherwise"""

@@ -194,7 +194,7 @@ class Publishes:
                 half = len(some) // 2
                 waiting += [some[half:], some[:half]]
                 continue
-            logger.info("publish refused client=%s error=%s", self._connection.name, error)
+            self._gateway.tell_refusal(self._connection, "publish", error)
             refused |= dict.fromkeys(some, reason_of(error))
             if error.code is not ErrorCode.TOO_LARGE:
                 # What is full or not there now is so for those behind it, too.
@@ -229,7 +229,7 @@ class Publishes:
             except OutcomeUnknown:
                 raise
             except PenstockError as error:
-                logger.info("publish refused client=%s error=%s", session.client_id, error)
+                self._gateway.tell_refusal(self._connection, "publish", error)
                 refused[row] = reason_of(error)
         return refused
 

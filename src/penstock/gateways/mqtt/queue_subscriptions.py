@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.broker.auth.patterns import pattern_set, topic_set
 from penstock.broker.group import Group
 from penstock.broker.start import EARLIEST, LATEST, Start
 from penstock.codecs.mqtt.kinds import Version
@@ -37,15 +38,16 @@ class Terms:
     is_durable: bool = False
 
     @classmethod
-    def of(cls, properties: Properties) -> Terms:
-        """InvalidArgument for what cannot be read."""
+    def of(cls, properties: Properties, *, is_durable: bool) -> Terms:
+        """InvalidArgument for what cannot be read. A client that does not ask for a durable share and gets one need not
+        know how to settle: its PUBACK does."""
         said = dict(properties.user_properties)
         start = said.get("start")
         if start is not None and len(start) > _MAX_TEXT:
             raise InvalidArgument(f"start has {len(start)} characters: write an offset, a time or a duration")
-        return cls(
-            said.get("consumer-group"), start, _prefetch(said), said.get("ack-mode"), wants_to_be_durable(properties)
-        )
+        is_unasked = is_durable and wants_to_be_durable(properties) is None
+        ack_mode = said.get("ack-mode", _BY_ANSWER if is_unasked else None)
+        return cls(said.get("consumer-group"), start, _prefetch(said), ack_mode, is_durable)
 
     def encoded(self) -> bytes:
         return msgspec.msgpack.encode((self.group, self.start, self.prefetch, self.ack_mode, self.is_durable))
@@ -73,9 +75,19 @@ def _prefetch(said: Mapping[str, str]) -> int | None:
     return min(int(text[:_MAX_TEXT]), _MAX_PREFETCH)
 
 
-def wants_to_be_durable(properties: Properties) -> bool:
-    """Whether a shared subscription is to be a group of a queue."""
-    return dict(properties.user_properties).get("durable", "").lower() == "true"
+def is_durable_share(topic_filter: str, properties: Properties, within: Sequence[str]) -> bool:
+    """Whether a shared subscription is to be a group of a queue: as the client says, else if `within` matches every
+    topic that its filter matches."""
+    wanted = wants_to_be_durable(properties)
+    if wanted is not None or not within:
+        return bool(wanted)
+    return topic_set(topic_filter).is_within([pattern_set(filter) for filter in within])
+
+
+def wants_to_be_durable(properties: Properties) -> bool | None:
+    """None if the client does not say."""
+    said = dict(properties.user_properties).get("durable", "").lower()
+    return {"true": True, "false": False}.get(said)
 
 
 async def consume(connection: Connection, filter: str, qos: int, terms: Terms) -> None:

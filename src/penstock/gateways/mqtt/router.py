@@ -13,7 +13,10 @@ from penstock.gateways.mqtt.shared import Share
 from penstock.gateways.mqtt.subscription import Subscription
 from penstock.kernels.topics import SubscriptionTree
 
-_MAX_ROUTES = 100_000
+# What is remembered of topics: some 100,000 with a few receivers each. Long topics, and those with thousands of
+# receivers, are fewer.
+_MAX_ROUTES_BYTES = 64 << 20
+_ROUTE_BYTES, _RECEIVER_BYTES = 500, 100
 _SUBSCRIPTION_IDENTIFIER = b"\x0b"
 
 
@@ -67,6 +70,8 @@ class Router:
         self._shares: dict[tuple[str, str], Share] = {}
         self._share_numbers: dict[int, Share] = {}
         self._routes: dict[bytes, Route] = {}
+        self._routes_bytes = 0
+        """about as much as they take"""
         self._next = 0
         self._found = array("q")
 
@@ -77,7 +82,7 @@ class Router:
         self._next += 1
         subscription.number = self._next
         self._subscriptions[self._next] = subscription
-        self._routes.clear()
+        self.changed()
         if subscription.share is None:
             self._tree.add(subscription.topic_filter.encode(), self._next)
             return
@@ -92,7 +97,7 @@ class Router:
     def remove(self, subscription: Subscription) -> None:
         if self._subscriptions.pop(subscription.number, None) is None:
             return
-        self._routes.clear()
+        self.changed()
         if subscription.share is None:
             self._tree.remove(subscription.topic_filter.encode(), subscription.number)
         else:
@@ -110,14 +115,21 @@ class Router:
     def changed(self) -> None:
         """A session with subscriptions came, went or speaks another version now."""
         self._routes.clear()
+        self._routes_bytes = 0
 
     def route(self, topic: bytes) -> Route:
         found = self._routes.get(topic)
         if found is None:
-            if len(self._routes) >= _MAX_ROUTES:
-                self._routes.clear()
-            found = self._routes[topic] = self._find(topic)
+            found = self._find(topic)
+            self._remember(topic, found, len(self._found))
         return found
+
+    def _remember(self, topic: bytes, route: Route, receivers: int) -> None:
+        size = len(topic) + _ROUTE_BYTES + _RECEIVER_BYTES * receivers
+        if self._routes_bytes + size > _MAX_ROUTES_BYTES:
+            self.changed()
+        self._routes[topic] = route
+        self._routes_bytes += size
 
     def identifiers(self, session: Session, topic: bytes) -> bytes:
         """Those of the session's subscriptions that match a topic, as properties; of shared ones if there are no

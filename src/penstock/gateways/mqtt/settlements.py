@@ -109,7 +109,7 @@ class Settlements:
         except (InvalidArgument, NoSuchGroup):
             return {row: ReasonCode.TOPIC_NAME_INVALID for row, _ in named}
         except PenstockError as error:
-            logger.warning("settlement failed client=%s queue=%s error=%s", connection.name, queue.name, error)
+            connection.gateway.tell_refusal(connection, "settlement", error, logging.WARNING)
         return {row: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR for row, offset in named if offset in left}
 
     async def _call(

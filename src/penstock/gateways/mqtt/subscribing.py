@@ -14,8 +14,8 @@ from penstock.codecs.mqtt.packets import Subscription as Wanted
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
-from penstock.core.errors import ErrorCode, PenstockError
-from penstock.gateways.mqtt.queue_subscriptions import Terms, consume, wants_to_be_durable
+from penstock.core.errors import ErrorCode, NoSuchQueue, PenstockError
+from penstock.gateways.mqtt.queue_subscriptions import Terms, consume, is_durable_share
 from penstock.gateways.mqtt.subscription import Subscription
 from penstock.queues.names import queue_address, subscription_address
 
@@ -46,7 +46,7 @@ async def subscribe(connection: Connection, packet: Subscribe) -> None:
         try:
             reasons.append(await _subscribe(connection, wanted, identifier, packet.properties, stored, retained))
         except PenstockError as error:
-            logger.info("subscription refused client=%s filter=%s error=%s", connection.name, wanted.filter, error)
+            connection.gateway.tell_refusal(connection, "subscription", error)
             reasons.append(_REASONS.get(error.code, ReasonCode.UNSPECIFIED_ERROR))
     session = connection.session
     if stored and session.stored is not None:
@@ -74,8 +74,7 @@ async def _subscribe(
     shared = parse_shared(wanted.filter)
     topic_filter = wanted.filter if shared is None else shared.filter
     record = StoredSubscription(_options_byte(wanted, qos), identifier or 0, b"")
-    if queue_address(topic_filter) is not None or (shared is not None and wants_to_be_durable(properties)):
-        terms = Terms.of(properties)
+    if (terms := _queue_terms(connection, topic_filter, shared is not None, properties)) is not None:
         if connection.session.is_stored:
             # A client that comes back may hold an identifier whose message went back to its group: used again, the next
             # message would pass for the same one.
@@ -107,6 +106,16 @@ async def _subscribe(
     if shared is None and is_asked:
         retained.append(subscription)
     return _GRANTED[qos]
+
+
+def _queue_terms(connection: Connection, topic_filter: str, is_shared: bool, properties: Properties) -> Terms | None:
+    """None for a subscription to topics."""
+    if queue_address(topic_filter) is not None:
+        return Terms.of(properties, is_durable=False)
+    durable_shares = connection.gateway.options.durable_shares
+    if is_shared and is_durable_share(topic_filter, properties, durable_shares):
+        return Terms.of(properties, is_durable=True)
+    return None
 
 
 def _end_before(connection: Connection, topics: Subscription | None, queue: QueueConsumer | None) -> None:
@@ -186,6 +195,21 @@ async def _drop(connection: Connection, filters: Iterable[str]) -> list[ReasonCo
     return reasons
 
 
+async def end_dismissed(connection: Connection, consumer: QueueConsumer) -> None:
+    """Its queue or group was deleted, and its subscription goes with it. A server cannot end one subscription so that
+    the client knows, and a client that is not told would wait for ever: so the connection ends."""
+    filters = [filter for filter, each in connection.deliveries.consumers.items() if each is consumer]
+    await _drop(connection, filters)
+    queue = f"queue {consumer.queue.name!r}"
+    gone = queue if consumer.queue.is_deleted else f"group {consumer.group.name!r} of {queue}"
+    _tell_deleted(connection, f"{gone} was deleted")
+
+
+def _tell_deleted(connection: Connection, detail: str) -> None:
+    logger.info("consumer put out client=%s reason=%s", connection.name, detail)
+    connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, detail)
+
+
 async def resubscribe(connection: Connection, subscriptions: Mapping[str, StoredSubscription]) -> None:
     """A session goes on: it consumes the queues that it consumed before."""
     for filter, stored in list(subscriptions.items()):
@@ -195,5 +219,8 @@ async def resubscribe(connection: Connection, subscriptions: Mapping[str, Stored
             continue
         try:
             await consume(connection, filter, stored.options & 3, Terms.decoded(stored.extra))
+        except NoSuchQueue as error:
+            await _drop(connection, [filter])
+            _tell_deleted(connection, str(error))
         except PenstockError as error:
             logger.warning("queue not consumed again client=%s filter=%s error=%s", connection.name, filter, error)
