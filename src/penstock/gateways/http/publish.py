@@ -131,6 +131,8 @@ async def _queue(exchange: Exchange, name: str) -> Queue:
 
 
 def _partition(messages: Sequence[OutgoingMessage]) -> int | None:
+    if len(messages) == 1:
+        return messages[0].partition
     wanted = {message.partition for message in messages}
     if len(wanted) > 1:
         field = "messages[0].partition"
