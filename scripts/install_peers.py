@@ -29,6 +29,7 @@ PEERS: Mapping[str, Peer] = {
     "nats-server": Peer(("nats-server",), ("nats-server",), "nats-server"),
     "rabbitmq": Peer(("rabbitmq-server",), ("rabbitmq-server",), "rabbitmq-server"),
     "redis": Peer(("redis-server",), ("redis-server",), "redis-server"),
+    "cc": Peer(("gcc", "libc6-dev"), ("cc",)),
     "wrk": Peer(("wrk",), ("wrk",)),
     "promtool": Peer(("prometheus",), ("promtool",), "prometheus"),
     "chromium": Peer(("chromium",), ("chromium",)),

@@ -26,12 +26,12 @@ wrk.path = "/api/v1/queues/{queue}/messages"
 wrk.headers["Content-Type"] = "application/json"
 wrk.body = [==[{body}]==]
 
-function done(summary, latency)
+function done(summary)
   local errors = summary.errors
   io.write(string.format(
-    '{{"requests": %.0f, "duration_us": %.0f, "refused": %.0f, "broken": %.0f, "p99_us": %.0f}}\\n',
+    '{{"requests": %.0f, "duration_us": %.0f, "refused": %.0f, "broken": %.0f}}\\n',
     summary.requests, summary.duration, errors.status,
-    errors.connect + errors.read + errors.write + errors.timeout, latency:percentile(99)))
+    errors.connect + errors.read + errors.write + errors.timeout))
   io.flush()
 end
 """
@@ -44,7 +44,6 @@ class Answered(msgspec.Struct, frozen=True):
     duration_us: int
     refused: int
     broken: int
-    p99_us: int
 
 
 def run(settings: Run) -> list[Comparison]:
