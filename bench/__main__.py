@@ -11,7 +11,7 @@ import click
 
 from bench import noise
 from bench.against import embedded
-from bench.http import client as http_client
+from bench.http.suite import BENCHMARKS as HTTP
 from bench.kernels import checksum, loops, mqtt, topics, window
 from bench.measure import Benchmark, Comparison, Run
 from bench.mqtt.suite import BENCHMARKS as MQTT
@@ -55,10 +55,9 @@ BENCHMARKS = {
         window,
         topics,
         mqtt,
-        http_client,
     )
 }
-BENCHMARKS |= {benchmark.name: benchmark for benchmark in MQTT}
+BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *HTTP)}
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Installs the servers that tests and benchmarks hold Penstock against, from Debian's packages: `install_peers.py
+"""Installs the programs that tests and benchmarks hold Penstock against, from Debian's packages: `install_peers.py
 mosquitto nats-server`, or all of them without a name. Does nothing for those that are there; needs root for the others.
 Services that Debian starts with a package are stopped: tests and benchmarks start their own."""
 
@@ -29,6 +29,8 @@ PEERS: Mapping[str, Peer] = {
     "nats-server": Peer(("nats-server",), ("nats-server",), "nats-server"),
     "rabbitmq": Peer(("rabbitmq-server",), ("rabbitmq-server",), "rabbitmq-server"),
     "redis": Peer(("redis-server",), ("redis-server",), "redis-server"),
+    "cc": Peer(("gcc", "libc6-dev"), ("cc",)),
+    "wrk": Peer(("wrk",), ("wrk",)),
     "promtool": Peer(("prometheus",), ("promtool",), "prometheus"),
     "chromium": Peer(("chromium",), ("chromium",)),
     "node": Peer(("nodejs", "npm"), ("node", "npm")),

@@ -1,1 +1,1 @@
-"""Benchmarks of HTTP."""
+"""Penstock over HTTP: against a handler that stores nothing, and beside MQTT."""

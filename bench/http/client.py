@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
+from bench.http.peers import start_penstock
 from bench.measure import Benchmark, Comparison, Run, Series, Spread, interleaved
-from bench.mqtt.servers import Server
+from bench.mqtt.peers import running
 from bench.process import BenchmarkFailed
 from penstock.aio import Client
 
@@ -22,7 +18,8 @@ _VALUE = "x" * 256
 
 
 def run(settings: Run) -> list[Comparison]:
-    with _server(settings.directory) as url:
+    with running(settings.directory, start_penstock) as [penstock]:
+        url = "http://{}:{}".format(*penstock.address)
         calls = {
             str(batch): partial(_seconds_a_message, url, batch, settings.size(count, 2 * batch))
             for batch, count in _BATCHES.items()
@@ -57,22 +54,6 @@ async def _produce(url: str, batch: int, count: int) -> float:
             raise BenchmarkFailed(f"{stored} messages are stored, {count} were sent")
         await client.delete_queue(queue)
     return took_s
-
-
-@contextmanager
-def _server(directory: Path) -> Iterator[str]:
-    """In a process of its own, on free ports."""
-    ready = directory / "ready.json"
-    command = [sys.executable, "-m", "penstock.cli.main", "--log-level", "error", "serve", "--dev"]
-    command += ["--data", str(directory / "data"), "--ready-file", str(ready)]
-    for listener in ("mqtt", "mqtt_ws", "http"):
-        command += ["--set", f"listeners.{listener}.port=0"]
-    server = Server("penstock", command, directory)
-    try:
-        server.wait(ready.exists)
-        yield f"http://127.0.0.1:{json.loads(ready.read_text())['listeners']['http']['port']}"
-    finally:
-        server.stop()
 
 
 BENCHMARK = Benchmark(

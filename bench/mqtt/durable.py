@@ -67,15 +67,15 @@ def run_publish(settings: Run) -> list[Comparison]:
     duration_s = settings.size(_ROUND_MS) / 1000
     with running(settings.directory, start_penstock, start_mosquitto, start_nats) as brokers:
         speeches = Speeches.to(brokers)
-        one = partial(_publish, speeches, duration_s, False)
-        mixed = partial(_publish, speeches, duration_s, True)
+        one = partial(publish, speeches, duration_s, False)
+        mixed = partial(publish, speeches, duration_s, True)
         return [
             *compared(settings, brokers, one, "a publish", {"mosquitto": 3.0, "JetStream": 1.5}),
             *compared(settings, brokers[:1], mixed, "a publish, every connection to all topics", {}),
         ]
 
 
-def _publish(speeches: Speeches, duration_s: float, is_mixed: bool, broker: Broker) -> Outcome:
+def publish(speeches: Speeches, duration_s: float, is_mixed: bool, broker: Broker) -> Outcome:
     speech = speeches.of[broker.name]
     senders = publishers(speech, is_mixed)
     load = Load(broker.server, senders)

@@ -27,6 +27,7 @@ max_inflight_messages 65535
 max_queued_messages 0
 log_type error
 """
+_LISTENERS = ("mqtt", "mqtt_ws", "http")
 _PENSTOCK = f"""
 queues:
   - name: {QUEUE}
@@ -51,16 +52,22 @@ class Broker:
 
 
 def start_penstock(directory: Path) -> Broker:
-    """As a user starts it, on development's open door; everything else as by default: a commit is on the disk."""
+    server, addresses = serve_penstock(directory, _PENSTOCK, "mqtt")
+    return Broker("Penstock", addresses["mqtt"], server)
+
+
+def serve_penstock(directory: Path, settings: str, *listeners: str) -> tuple[Server, dict[str, tuple[str, int]]]:
+    """As a user starts it, on development's open door; everything but the settings, which are YAML, as by default: a
+    commit is on the disk. With the addresses of the listeners that are asked for."""
     ready, config = directory / "ready.json", directory / "penstock.yaml"
-    config.write_text(_PENSTOCK)
+    config.write_text(settings)
     command = [_console_script(), "serve", "--dev", "-c", str(config), "--data", str(directory / "data")]
-    command += ["--set", "listeners.mqtt.port=0", "--set", "listeners.mqtt_ws=null"]
-    command += ["--set", "listeners.http=null", "--ready-file", str(ready)]
-    server = Server("Penstock", command, directory)
+    for name in _LISTENERS:
+        command += ["--set", f"listeners.{name}.port=0" if name in listeners else f"listeners.{name}=null"]
+    server = Server("Penstock", [*command, "--ready-file", str(ready)], directory)
     server.wait(ready.exists)
-    listener = json.loads(ready.read_text())["listeners"]["mqtt"]
-    return Broker("Penstock", (listener["host"], listener["port"]), server)
+    found = json.loads(ready.read_text())["listeners"]
+    return server, {name: (found[name]["host"], found[name]["port"]) for name in listeners}
 
 
 def _console_script() -> str:
@@ -140,11 +147,15 @@ def running(directory: Path, *starts: Start) -> Iterator[list[Broker]]:
             try:
                 broker = start(own)
             except Absent as absence:
-                click.secho(f"  LEFT OUT: {absence} (python scripts/install_peers.py installs the peers)", bold=True)
+                say_left_out(absence)
                 continue
             stack.callback(broker.stop)
             found.append(broker)
         yield found
+
+
+def say_left_out(absence: Absent) -> None:
+    click.secho(f"  LEFT OUT: {absence} (python scripts/install_peers.py installs the peers)", bold=True)
 
 
 def raise_open_files() -> None:

@@ -69,6 +69,8 @@ def refuse_both(body: OutgoingMessage) -> None:
 def columns_of(messages: Sequence[OutgoingMessage], field: str = "messages") -> Columns:
     """Refusal names the message and the field."""
     values = [_value(message, field, number) for number, message in enumerate(messages)]
+    if not any(_has_more(message) for message in messages):
+        return Columns.of(values)
     has_key = any(message.key is not None or message.key_base64 is not None for message in messages)
     has_topic = any(message.topic is not None for message in messages)
     envelopes = [_properties(message, field, number) for number, message in enumerate(messages)]
@@ -82,10 +84,26 @@ def columns_of(messages: Sequence[OutgoingMessage], field: str = "messages") -> 
     )
 
 
+def _has_more(message: OutgoingMessage) -> bool:
+    """Than a value, which is all that most messages have."""
+    return (
+        message.key is not None
+        or message.key_base64 is not None
+        or message.topic is not None
+        or message.headers is not None
+        or message.content_type is not None
+        or message.reply_to is not None
+        or message.correlation_id is not None
+    )
+
+
 def _value(message: OutgoingMessage, field: str, number: int) -> bytes:
     text = message.text
     if text is not UNSET and message.json is UNSET and message.base64 is UNSET and message.value is UNSET:
-        return _utf8(text, f"{field}[{number}].text")
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            return _utf8(text, f"{field}[{number}].text")
     given = [each for each in (text, message.json, message.base64, message.value) if each is not UNSET]
     if len(given) != 1:
         said = "none is there" if not given else f"{len(given)} are there"

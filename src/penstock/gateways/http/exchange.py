@@ -34,10 +34,14 @@ Struct = TypeVar("Struct")
 Result = TypeVar("Result")
 
 _MAX_QUERY_FIELDS = 32
+# Head and body of an answer leave in one write up to here; beyond it, a copy costs more than the second write.
+_ONE_WRITE_BYTES = 64 << 10
 CONNECTION = "penstock.connection"
 """in the state of a scope: the ConnectionFacts"""
 TRANSPORT = "penstock.transport"
 """in the state of a scope: a call that gives the connection's transport, if it is still there"""
+ANSWERS = "penstock.answers"
+"""in the state of a scope: the AnswerTransport of its connection"""
 OUTLET = "penstock.outlet"
 """in the state of a scope: the Outlet of its connection"""
 
@@ -57,6 +61,7 @@ class Exchange:
     """Made for each request, after the client has said who it is."""
 
     __slots__ = (
+        "_headers",
         "_receive",
         "_send",
         "extra_headers",
@@ -86,6 +91,8 @@ class Exchange:
     ) -> None:
         self.ports, self.options, self.state, self.scope, self.request_id = ports, options, state, scope, request_id
         self._receive, self._send = receive, send
+        # Asked for some seven times a request. Of several with one name the first counts, which is put in last.
+        self._headers: dict[bytes, bytes] = dict(scope["headers"][::-1])
         self.is_started = False
         self.extra_headers: Headers = ()
         """for every answer, whatever it is"""
@@ -115,10 +122,7 @@ class Exchange:
 
     def header(self, name: bytes) -> bytes | None:
         """The first of that name, which is written in small letters."""
-        for found, value in self.scope["headers"]:
-            if found == name:
-                return bytes(value)
-        return None
+        return self._headers.get(name)
 
     @property
     def connection(self) -> ConnectionFacts:
@@ -135,7 +139,9 @@ class Exchange:
     def content_type(self) -> str:
         """Without its parameters; of a body that says nothing, JSON."""
         said = self.header(b"content-type")
-        return "application/json" if said is None else said.decode("latin-1").partition(";")[0].strip().lower()
+        if said is None or said == b"application/json":
+            return "application/json"
+        return said.decode("latin-1").partition(";")[0].strip().lower()
 
     async def body(self, limit_bytes: int | None = None) -> bytes:
         """All of it. body-too-large before more than the limit was kept."""
@@ -246,8 +252,10 @@ class Exchange:
         headers = [(b"content-length", b"%d" % len(reply.body)), (b"content-type", reply.content_type), *reply.headers]
         if reply.status == 204:
             headers = list(reply.headers)
-        await self.start(reply.status, headers)
         body = b"" if self.method == "HEAD" else reply.body
+        if 0 < len(body) <= _ONE_WRITE_BYTES:
+            self.scope["state"][ANSWERS].hold_head()
+        await self.start(reply.status, headers)
         self.state.counters.sent_bytes += len(body)
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from penstock.gateways.http.exchange import Exchange
 
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_LOCAL_WITH_PORT = tuple(f"{name}:".encode() for name in _LOCAL)
+"""as nearly every request has it"""
 _PREFLIGHT_S = b"600"
 _HEADERS_SHOWN = b"Penstock-Request-Id, ETag, Retry-After"
 
@@ -29,7 +31,7 @@ class Strangers:
     def check(self, exchange: Exchange) -> Headers:
         """What goes into the answer. Refusal."""
         host = exchange.header(b"host") or b""
-        if self._is_local and _name(host) not in _LOCAL:
+        if self._is_local and not host.startswith(_LOCAL_WITH_PORT) and _name(host) not in _LOCAL:
             raise Refusal(421, "wrong-host", "in development mode the server answers to localhost only")
         origin = exchange.header(b"origin")
         if origin is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 
 from uvicorn.config import Config
@@ -11,8 +12,9 @@ from uvicorn.server import ServerState
 
 from penstock.broker.auth.limits import ClientRates
 from penstock.broker.publisher import Publisher
+from penstock.gateways.http.answering import AnswerTransport
 from penstock.gateways.http.counters import HttpCounters
-from penstock.gateways.http.exchange import CONNECTION, OUTLET, TRANSPORT
+from penstock.gateways.http.exchange import ANSWERS, CONNECTION, OUTLET, TRANSPORT
 from penstock.gateways.http.login import ConnectionFacts
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.outlet import Outlet
@@ -39,14 +41,15 @@ class HttpProtocol(HttpToolsProtocol):
         self._counters = counters
         self._head_bytes = self._chunk_bytes = 0
         self._is_in_head = True
-        self._deadline: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._late_at_s = math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._counters.accepted += 1
         self._counters.connections += 1
-        # Head and body of an answer are two writes: the second must not wait for the first one's TCP acknowledgement,
-        # which takes 40 ms.
+        # Head and body of a long answer are two writes: the second must not wait for the first one's TCP
+        # acknowledgement, which takes 40 ms.
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -55,10 +58,12 @@ class HttpProtocol(HttpToolsProtocol):
         self.app_state[CONNECTION] = ConnectionFacts(self._listener, peer, certificate, self._rates, self._publisher)
         self.app_state[TRANSPORT] = self._live_transport
         self._outlet = self.app_state[OUTLET] = Outlet(transport, self.flow)
+        self._answers = self.app_state[ANSWERS] = AnswerTransport(transport)
         self._expect(self._options.head_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._expect(None)
+        if self._timer is not None:
+            self._timer.cancel()
         self._counters.connections -= 1
         super().connection_lost(exc)
         self._outlet.lose()
@@ -90,6 +95,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_in_head, self._head_bytes = False, 0
         self._expect(self._options.stall_timeout_s)
         super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.transport = self._answers
 
     def _head_size(self) -> int:
         return len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
@@ -110,15 +117,29 @@ class HttpProtocol(HttpToolsProtocol):
         self._refuse(400, "malformed-request", "these bytes are no HTTP request")
 
     def _expect(self, within_s: float | None) -> None:
-        """The client has so long for what comes next."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = None if within_s is None else self.loop.call_later(within_s, self._too_late)
+        """The client has so long for what comes next. This is said several times a request: a timer that runs already
+        is left alone, and looks again when its time has come."""
+        if within_s is None:
+            self._late_at_s = math.inf
+            return
+        self._late_at_s = self.loop.time() + within_s
+        if self._timer is None:
+            self._timer = self.loop.call_at(self._late_at_s, self._look)
+        elif self._timer.when() > self._late_at_s:
+            self._timer.cancel()
+            self._timer = self.loop.call_at(self._late_at_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self.transport.is_closing() or self._late_at_s == math.inf:
+            return
+        if self._late_at_s > self.loop.time():
+            self._timer = self.loop.call_at(self._late_at_s, self._look)
+        else:
+            self._too_late()
 
     def _too_late(self) -> None:
         """While the broker is what the client waits for, nothing is late: reading may be paused then."""
-        if self.transport.is_closing():
-            return
         if self._is_in_head and not self._head_bytes and self.cycle is None:
             self.transport.close()
         elif self.flow.read_paused:

@@ -139,6 +139,8 @@ def _messages(body: PublishBody) -> Sequence[OutgoingMessage]:
 
 
 def _partition(messages: Sequence[OutgoingMessage]) -> int | None:
+    if len(messages) == 1:
+        return messages[0].partition
     wanted = {message.partition for message in messages}
     if len(wanted) > 1:
         field = "messages[0].partition"
