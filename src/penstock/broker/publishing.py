@@ -96,6 +96,17 @@ class Publishing:
     ) -> tuple[list[Placed], asyncio.Future[None]] | None:
         """put(), staged in this turn of the loop: where the rows go, and their commit. None if it would have to wait,
         PenstockError if the queue refuses: nothing was staged then."""
+        return self._put_now(queue, columns, lambda: queue.gather(columns, publisher, partition))
+
+    def put_placed_now(
+        self, queue: Queue, columns: Columns, numbers: list[int], counts: array[int]
+    ) -> tuple[list[Placed], asyncio.Future[None]] | None:
+        """put_now() of rows that stand in the order of the partitions they go to, so many to each."""
+        return self._put_now(queue, columns, lambda: (numbers, counts, columns))
+
+    def _put_now(
+        self, queue: Queue, columns: Columns, place: Callable[[], tuple[list[int], array[int], Columns]]
+    ) -> tuple[list[Placed], asyncio.Future[None]] | None:
         self.refuse(queue, columns)
         if not queue.gate.enter_now():
             return None
@@ -104,7 +115,7 @@ class Publishing:
         try:
             queue.used_ms = self._now()
             if queue.admit(columns.count):
-                placed = self._stage_put(queue, columns, publisher, partition, committed)
+                placed = self._stage_put(queue, *place(), committed)
         finally:
             if placed is None:
                 queue.gate.leave()
@@ -113,13 +124,12 @@ class Publishing:
     def _stage_put(
         self,
         queue: Queue,
+        numbers: list[int],
+        counts: array[int],
         columns: Columns,
-        publisher: Publisher,
-        partition: int | None,
         committed: asyncio.Future[None],
     ) -> list[Placed] | None:
         begun_s = monotonic()
-        numbers, counts, gathered = queue.gather(columns, publisher, partition)
         logs = list[Log]()
         for number in numbers:
             unit = queue.units.get(number)
@@ -134,7 +144,7 @@ class Publishing:
                 self._took(begun_s, columns.count)
             resolve(committed, error)
 
-        offsets = self._shard.stage_now(Spread(gathered, counts, logs), done)
+        offsets = self._shard.stage_now(Spread(columns, counts, logs), done)
         return None if offsets is None else list(map(Placed, numbers, offsets, counts))
 
     async def publish(self, columns: Columns, publisher: Publisher, namespace: str = "default") -> list[Published]:

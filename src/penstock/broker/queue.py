@@ -209,7 +209,7 @@ class Queue:
         """The rows of each partition."""
         if partition is not None:
             return [(self._existing(partition), columns)]
-        return columns.scatter(self.settings.partitions, self._unkeyed(publisher))
+        return columns.scatter(self.settings.partitions, self.unkeyed_partition(publisher))
 
     def gather(
         self, columns: Columns, publisher: Publisher, partition: int | None = None
@@ -217,7 +217,7 @@ class Queue:
         """The same in one: the partitions, how many rows each gets, and all rows in that order."""
         if partition is not None:
             return [self._existing(partition)], array("i", [columns.count]), columns
-        return columns.gathered(self.settings.partitions, self._unkeyed(publisher))
+        return columns.gathered(self.settings.partitions, self.unkeyed_partition(publisher))
 
     def _existing(self, partition: int) -> int:
         if not 0 <= partition < self.settings.partitions:
@@ -226,7 +226,7 @@ class Queue:
             )
         return partition
 
-    def _unkeyed(self, publisher: Publisher) -> int:
+    def unkeyed_partition(self, publisher: Publisher) -> int:
         """Where rows without a key go."""
         is_spread = self.settings.unkeyed is Unkeyed.SPREAD
         return publisher.next_partition(self) if is_spread else publisher.partition(self)

@@ -84,6 +84,13 @@ def columns_of(messages: Sequence[OutgoingMessage], field: str = "messages") -> 
     )
 
 
+def plain_value(messages: Sequence[OutgoingMessage], field: str = "messages") -> bytes | None:
+    """Of one message that has a value and nothing else."""
+    if len(messages) != 1 or messages[0].partition is not None or _has_more(messages[0]):
+        return None
+    return _value(messages[0], field, 0)
+
+
 def _has_more(message: OutgoingMessage) -> bool:
     """Than a value, which is all that most messages have."""
     return (

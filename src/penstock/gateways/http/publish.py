@@ -14,8 +14,9 @@ from msgspec import UNSET, UnsetType
 from penstock.broker.publishing import ProducerCall, Published
 from penstock.broker.queue import Placed, Queue
 from penstock.core.errors import NoSuchQueue
-from penstock.gateways.http.bodies import OutgoingMessage, columns_of, refuse_both
+from penstock.gateways.http.bodies import OutgoingMessage, columns_of, plain_value, refuse_both
 from penstock.gateways.http.exchange import Exchange, Query, decoded
+from penstock.gateways.http.gathering import MOST_BYTES
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.publish_lines import LinesReport, publish_lines
 from penstock.gateways.http.publish_raw import raw_message
@@ -82,12 +83,24 @@ async def publish(exchange: Exchange) -> Reply:
     else:
         messages, said = [raw_message(exchange, await exchange.body())], None
     exchange.take_rate(len(messages))
+    is_single = acks != "none" and said is None and exchange.header(b"idempotency-key") is None
+    if is_single and (plain := plain_value(messages)) is not None and len(plain) <= MOST_BYTES:
+        exchange.state.counters.received += 1
+        return json_reply(await _put_plain(exchange, queue, plain))
     columns, partition = columns_of(messages), _partition(messages)
     exchange.state.counters.received += columns.count
     producer = _producer(exchange, said)
     if acks == "none" and producer is None:
         return await _publish_unwaited(exchange, queue, columns, partition)
     return json_reply(await put(exchange, queue, columns, partition, producer))
+
+
+async def _put_plain(exchange: Exchange, queue: Queue, value: bytes) -> PublishReport:
+    """With others that come at the same time, if all of them can be taken at once."""
+    placed = await exchange.state.gathering.put(queue, value, exchange.connection.publisher)
+    if placed is None:
+        return await put(exchange, queue, Columns.of([value]), None)
+    return PublishReport(1, 0, [_message(queue, placed.partition, placed.base_offset)])
 
 
 async def put(

@@ -8,6 +8,7 @@ from penstock.broker.broker import Broker
 from penstock.gateways.http.counters import HttpCounters
 from penstock.gateways.http.events import Streams
 from penstock.gateways.http.feed import Feeds
+from penstock.gateways.http.gathering import Gathering
 from penstock.gateways.http.metrics.sources import MetricSources
 from penstock.gateways.http.receipts import Receipts
 from penstock.gateways.http.topic_feed import TopicFeeds
@@ -23,4 +24,5 @@ class GatewayState:
         self.streams = Streams(self.is_draining)
         self.counters = HttpCounters(lambda: self.streams.count)
         self.feeds = Feeds()
+        self.gathering = Gathering(broker.publishing)
         self.topic_feeds = TopicFeeds(broker.taps, broker.clock)
