@@ -1,7 +1,8 @@
 """Penstock: a durable message broker for Python teams.
 
-`penstock.open()` and `penstock.open_async()` are the broker inside a process, `penstock.Client` and
-`penstock.AsyncClient` talk to a server; what they need is imported when they are first asked for."""
+`penstock.open()` and `penstock.open_async()` are the broker inside a process; `penstock.Client` and
+`penstock.aio.Client` talk to a server over HTTP, `penstock.MqttClient` and `penstock.AsyncMqttClient` over MQTT. What
+they need is imported when they are first asked for."""
 
 import sys
 from importlib import import_module
@@ -12,9 +13,10 @@ from penstock.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from penstock.broker.broker import BrokerOptions
-    from penstock.client.async_client import AsyncClient
-    from penstock.client.client import Client
-    from penstock.client.options import ClientOptions
+    from penstock.client.http.client import Client
+    from penstock.client.mqtt.async_client import AsyncMqttClient
+    from penstock.client.mqtt.client import MqttClient
+    from penstock.client.mqtt.options import MqttOptions
     from penstock.core.errors import PenstockError
     from penstock.embedded.async_database import AsyncDatabase, open_async
     from penstock.embedded.consumer import AsyncConsumer, Consumer
@@ -27,18 +29,19 @@ if sys.platform not in ("linux", "darwin"):
     raise UnsupportedPlatform(f"Penstock runs on Linux, and on macOS for development; this is {sys.platform}")
 
 __all__ = [
-    "AsyncClient",
     "AsyncConsumer",
     "AsyncDatabase",
     "AsyncMessage",
+    "AsyncMqttClient",
     "BrokerOptions",
     "Client",
-    "ClientOptions",
     "Columns",
     "Consumer",
     "Database",
     "Message",
     "MessageBatch",
+    "MqttClient",
+    "MqttOptions",
     "PenstockError",
     "Reject",
     "Retry",
@@ -49,18 +52,19 @@ __all__ = [
 ]
 
 _HOME = {
-    "AsyncClient": "client.async_client",
+    "AsyncMqttClient": "client.mqtt.async_client",
     "AsyncConsumer": "embedded.consumer",
     "AsyncDatabase": "embedded.async_database",
     "AsyncMessage": "embedded.message",
     "BrokerOptions": "broker.broker",
-    "Client": "client.client",
-    "ClientOptions": "client.options",
+    "Client": "client.http.client",
     "Columns": "log.columns",
     "Consumer": "embedded.consumer",
     "Database": "embedded.database",
     "Message": "embedded.message",
     "MessageBatch": "embedded.message",
+    "MqttClient": "client.mqtt.client",
+    "MqttOptions": "client.mqtt.options",
     "PenstockError": "core.errors",
     "Reject": "embedded.handling",
     "Retry": "embedded.handling",

@@ -17,9 +17,9 @@ from tests.support.cli import ENVIRONMENT, lines, penstock, started
 from tests.support.servers import Kind, RunningServer
 
 from penstock.cli.main import run
-from penstock.client.async_client import AsyncClient
-from penstock.client.options import ClientOptions
-from penstock.client.settling import Verdict
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.options import MqttOptions
+from penstock.client.mqtt.settling import Verdict
 from penstock.codecs.mqtt.properties import Properties
 
 
@@ -154,10 +154,10 @@ def test_queues_are_filled_and_consumed_by_groups(ours: RunningServer) -> None:
     assert "message-id" in dict(again["properties"])
 
 
-async def work(options: ClientOptions) -> None:
+async def work(options: MqttOptions) -> None:
     """One message of three is done, one comes again, one is given up."""
     terms = Properties(user_properties=(("consumer-group", "workers"),))
-    async with asyncio.timeout(30), AsyncClient(replace(options, manual_ack=True)) as client:
+    async with asyncio.timeout(30), AsyncMqttClient(replace(options, manual_ack=True)) as client:
         for text in ("done", "again", "never"):
             await client.publish("$queue/jobs", text, qos=1)
         await client.subscribe("$queue/jobs", qos=1, properties=terms)
@@ -183,7 +183,7 @@ def test_a_program_settles_what_it_consumes(tmp_path: Path, path: str | None, mo
     with servers.penstock(tmp_path):
         listeners = json.loads((tmp_path / "ready.json").read_text())["listeners"]
         port = listeners["mqtt" if path is None else "mqtt_ws"]["port"]
-        asyncio.run(work(ClientOptions(port=port, websocket_path=path, reconnect=None)))
+        asyncio.run(work(MqttOptions(port=port, websocket_path=path, reconnect=None)))
 
 
 def failed(*arguments: str, expected: int = 1) -> str:

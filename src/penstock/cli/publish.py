@@ -17,8 +17,8 @@ from penstock.cli.failures import INTERRUPTED
 from penstock.cli.lines import LineReader
 from penstock.cli.output import output_option, print_json
 from penstock.cli.server_arguments import CONTEXT_SETTINGS, ServerArguments, server_options, user_properties
-from penstock.client.async_client import AsyncClient
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import InvalidArgument
@@ -162,8 +162,8 @@ def _interval_s(text: str | None) -> float:
     return _PERIODS_S[match[2]] / float(match[1])
 
 
-async def _publish(options: ClientOptions, request: PublishRequest, payload: bytes | None, report: Report) -> int:
-    async with AsyncClient(options) as client:
+async def _publish(options: MqttOptions, request: PublishRequest, payload: bytes | None, report: Report) -> int:
+    async with AsyncMqttClient(options) as client:
         lines = LineReader(sys.stdin.fileno()) if payload is None else None
         interrupted = _stop_on_signal(lines)
         payloads = _repeated(payload or b"", request.count, interrupted) if lines is None else _lines(lines, request)
@@ -172,7 +172,7 @@ async def _publish(options: ClientOptions, request: PublishRequest, payload: byt
 
 
 async def _send_all(
-    client: AsyncClient, request: PublishRequest, payloads: AsyncIterator[bytes], report: Report
+    client: AsyncMqttClient, request: PublishRequest, payloads: AsyncIterator[bytes], report: Report
 ) -> None:
     """As many under way as the server takes; those that were answered are noted in order, also when it fails."""
     under_way: deque[tuple[int, asyncio.Future[ReasonCode]]] = deque()

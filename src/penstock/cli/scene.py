@@ -22,7 +22,7 @@ from penstock.cli.scene_devices import POISON_AFTER_S, Device, Readings
 from penstock.cli.scene_server import HOST, SceneServer, serving
 from penstock.cli.scene_workers import QUEUE, SETTINGS, Letters, Worker
 from penstock.cli.tour_stage import Stage
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.options import MqttOptions
 
 WORKERS = 3
 _SECONDS_WITHOUT_TERMINAL = 20.0
@@ -71,7 +71,7 @@ class Scene:
         self._stage.scene("a server in development mode: everyone on this machine is an admin without login")
         async with serving(self._data, [SETTINGS]) as server:
             self._show_addresses(server.ports)
-            options = ClientOptions(host=HOST, port=server.ports["mqtt"])
+            options = MqttOptions(host=HOST, port=server.ports["mqtt"])
             await self._play(server, options)
             await server.stop()
         return self._report()
@@ -92,7 +92,7 @@ class Scene:
         for line in invitations(ports["mqtt"]):
             click.echo(f"     {line}")
 
-    async def _play(self, server: SceneServer, options: ClientOptions) -> None:
+    async def _play(self, server: SceneServer, options: MqttOptions) -> None:
         until = "Ctrl-C" if self._seconds is None else f"{self._seconds:g} s are over"
         self._stage.scene(f"{self._devices} devices, {WORKERS} workers on the queue {QUEUE}, until {until}")
         board, say = Board(options), self._stage.say
@@ -101,7 +101,7 @@ class Scene:
         with self._stage.watching(board.row, _LINE_EVERY_S):
             await _together([self._act(options)], beside=others)
 
-    async def _act(self, options: ClientOptions) -> None:
+    async def _act(self, options: MqttOptions) -> None:
         devices = [
             Device(f"pump-{1 + number}", options, self._readings, self._stage.say) for number in range(self._devices)
         ]

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.cli.scene_workers import GROUP, LETTERS, QUEUE
-from penstock.client.async_client import AsyncClient
-from penstock.client.message import Message
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.message import Message
+from penstock.client.mqtt.options import MqttOptions
 
 _RECEIVED = "$SYS/broker/messages/received"
 _CLIENTS = "$SYS/broker/clients/connected"
@@ -52,7 +52,7 @@ class Rate:
 
 
 class Board:
-    def __init__(self, options: ClientOptions) -> None:
+    def __init__(self, options: MqttOptions) -> None:
         self._options = options
         self._received, self._published, self._handled = Rate(), Rate(), Rate()
         self._clients = ""
@@ -60,7 +60,7 @@ class Board:
         self._letters = 0
 
     async def run(self) -> None:
-        async with AsyncClient(self._options) as client:
+        async with AsyncMqttClient(self._options) as client:
             await client.subscribe(_RECEIVED, _CLIENTS, _QUEUE, _LETTERS)
             async for message in client.messages():
                 self.take(message)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.client.async_client import AsyncClient
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.packets import Will
 from penstock.codecs.mqtt.properties import Properties
 
@@ -61,7 +61,7 @@ class Readings:
 
 
 class Device:
-    def __init__(self, name: str, options: ClientOptions, readings: Readings, say: Callable[[str], None]) -> None:
+    def __init__(self, name: str, options: MqttOptions, readings: Readings, say: Callable[[str], None]) -> None:
         self.name, self._readings, self._say = name, readings, say
         self._status = f"devices/{name}/status"
         will = Will(self._status, _OFFLINE, qos=1, retain=True)
@@ -70,7 +70,7 @@ class Device:
     async def run(self, stopping: asyncio.Event, poison_after_s: float) -> None:
         """Until it is told to stop. One reading, the first after so long, is none."""
         poison_at_s = time.monotonic() + poison_after_s
-        async with AsyncClient(self._options) as client:
+        async with AsyncMqttClient(self._options) as client:
             await client.publish(self._status, _ONLINE, qos=1, retain=True)
             number = 0
             while not stopping.is_set():
@@ -83,7 +83,7 @@ class Device:
                 await _pause(stopping, INTERVAL_S)
             await client.publish(self._status, _OFFLINE, qos=1, retain=True)
 
-    async def _report(self, client: AsyncClient, number: int, is_poison: bool) -> None:
+    async def _report(self, client: AsyncMqttClient, number: int, is_poison: bool) -> None:
         if is_poison:
             self._say(f"{self.name} sends a reading that no worker can handle; its later ones wait behind it")
         celsius: object = "hot" if is_poison else round(random.gauss(60, 5), 1)

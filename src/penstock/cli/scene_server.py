@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.client.options import PORT, WEBSOCKET_PORT
+from penstock.client.mqtt.options import PORT, WEBSOCKET_PORT
 from penstock.core.errors import ErrorCode, PenstockError
 from penstock.server.ready import Ready
 

@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable
 
 from penstock.cli.scene_devices import Reading, Readings
-from penstock.client.async_client import AsyncClient
-from penstock.client.errors import Refused
-from penstock.client.message import Message
-from penstock.client.options import ClientOptions
-from penstock.client.settling import Verdict
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.errors import MqttRefused
+from penstock.client.mqtt.message import Message
+from penstock.client.mqtt.options import MqttOptions
+from penstock.client.mqtt.settling import Verdict
 from penstock.codecs.mqtt.properties import Properties
 
 QUEUE, GROUP, LETTERS = "readings", "workers", "$dlq/readings"
@@ -30,17 +30,17 @@ Say = Callable[[str], None]
 
 
 class Worker:
-    def __init__(self, number: int, options: ClientOptions, readings: Readings, say: Say) -> None:
+    def __init__(self, number: int, options: MqttOptions, readings: Readings, say: Say) -> None:
         self._name, self._options, self._readings, self._say = f"worker {number}", options, readings, say
 
     async def run(self) -> None:
         terms = Properties(user_properties=(("consumer-group", GROUP), ("prefetch", "50")))
-        async with AsyncClient(self._options) as client:
+        async with AsyncMqttClient(self._options) as client:
             await client.subscribe(f"$queue/{QUEUE}", qos=1, properties=terms)
             async for message in client.messages():
                 await self._handle(client, message)
 
-    async def _handle(self, client: AsyncClient, message: Message) -> None:
+    async def _handle(self, client: AsyncMqttClient, message: Message) -> None:
         try:
             reading = parse_reading(message.payload)
         except ValueError as error:
@@ -51,11 +51,11 @@ class Worker:
         if await self._settle(client, Verdict.ACK, message, ""):
             self._readings.was_handled(reading)
 
-    async def _settle(self, client: AsyncClient, verdict: Verdict, message: Message, reason: str) -> bool:
+    async def _settle(self, client: AsyncMqttClient, verdict: Verdict, message: Message, reason: str) -> bool:
         """False if the message was taken back meanwhile: somebody else has it, or will."""
         try:
             await client.settle(verdict, message, reason=reason)
-        except Refused:
+        except MqttRefused:
             return False
         return True
 
@@ -63,12 +63,12 @@ class Worker:
 class Letters:
     """Shows each dead letter once, also over several runs: it is a group of its own."""
 
-    def __init__(self, options: ClientOptions, readings: Readings, say: Say) -> None:
+    def __init__(self, options: MqttOptions, readings: Readings, say: Say) -> None:
         self._options, self._readings, self._say = options, readings, say
 
     async def run(self) -> None:
         terms = Properties(user_properties=(("consumer-group", "scene"), ("ack-mode", "puback")))
-        async with AsyncClient(self._options) as client:
+        async with AsyncMqttClient(self._options) as client:
             await client.subscribe(LETTERS, qos=1, properties=terms)
             async for letter in client.messages():
                 self._show(letter)

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.kinds import Version
 from penstock.core.errors import InvalidArgument
 from penstock.server.context import Context, context_file
@@ -37,7 +37,7 @@ class ServerArguments:
     key_file: Path | None
     ws_path: str | None
 
-    def options(self) -> ClientOptions:
+    def options(self) -> MqttOptions:
         """With the login of the local context only if it is for the same server: else a password would go to another
         one."""
         found = self._context()
@@ -46,7 +46,7 @@ class ServerArguments:
         password = self._password()
         if context is not None and is_own:
             password = context.password.encode()
-        return ClientOptions(
+        return MqttOptions(
             host=self.host or (context.host if context else "127.0.0.1"),
             port=self.port or (context.port if context else None),
             version=_VERSIONS[self.mqtt_version],

@@ -14,9 +14,9 @@ import msgspec
 from penstock.cli.output import output_option
 from penstock.cli.record_text import text_or_base64
 from penstock.cli.server_arguments import CONTEXT_SETTINGS, ServerArguments, server_options, user_properties
-from penstock.client.async_client import AsyncClient
-from penstock.client.message import Message
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.message import Message
+from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import RetainHandling, Subscription
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
@@ -113,9 +113,9 @@ def _properties(
     return Properties(user_properties=pairs)
 
 
-async def _print_all(options: ClientOptions, request: SubscribeRequest, render: Render) -> None:
+async def _print_all(options: MqttOptions, request: SubscribeRequest, render: Render) -> None:
     left = request.count
-    async with AsyncClient(options) as client:
+    async with AsyncMqttClient(options) as client:
         await client.subscribe(*request.subscriptions, properties=request.properties)
         while left != 0:
             message = await client.receive()

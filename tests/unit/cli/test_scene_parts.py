@@ -12,8 +12,8 @@ from penstock.cli.scene import farewells, invitations
 from penstock.cli.scene_board import Board, Rate
 from penstock.cli.scene_devices import Reading, Readings
 from penstock.cli.scene_workers import parse_reading
-from penstock.client.message import Message
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.message import Message
+from penstock.client.mqtt.options import MqttOptions
 
 
 def reading(number: int, run: str = "now") -> Reading:
@@ -60,7 +60,7 @@ def test_a_rate_is_what_was_added_over_the_time_it_took() -> None:
 
 def test_the_board_shows_the_group_of_the_workers_and_the_dead_letters() -> None:
     async def shown() -> dict[str, str]:
-        board = Board(ClientOptions())
+        board = Board(MqttOptions())
         assert set(board.row().values()) == {"", "0"}
         group = {"lag": 7, "lag_s": 1.25, "in_flight": 3, "waiting": 1, "members": [{}, {}, {}], "counts": {"acked": 5}}
         queue = {"messages": 20, "depth": 9, "published": 20, "settings": {}}

@@ -11,7 +11,7 @@ import secrets
 import stringprep
 import unicodedata
 
-from penstock.client.errors import Refused
+from penstock.client.mqtt.errors import MqttRefused
 from penstock.codecs.mqtt.reasons import ReasonCode
 
 # gs2 header: no channel binding, no other identity.
@@ -21,7 +21,7 @@ _MIN_ITERATIONS, _MAX_ITERATIONS = 4096, 10_000_000
 
 
 class ScramSha256:
-    """Give it as `ClientOptions.authentication`. Refused where the server's part is wrong: do not trust it then."""
+    """Give it as `MqttOptions.authentication`. MqttRefused where the server's part is wrong: do not trust it then."""
 
     method = "SCRAM-SHA-256"
 
@@ -79,5 +79,5 @@ def _hmac(key: bytes, data: bytes) -> bytes:
     return hmac.digest(key, data, "sha256")
 
 
-def _refusal(detail: str) -> Refused:
-    return Refused("a login by SCRAM-SHA-256", ReasonCode.BAD_AUTHENTICATION_METHOD, detail)
+def _refusal(detail: str) -> MqttRefused:
+    return MqttRefused("a login by SCRAM-SHA-256", ReasonCode.BAD_AUTHENTICATION_METHOD, detail)

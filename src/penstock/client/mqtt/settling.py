@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from penstock.client.message import Message
+from penstock.client.mqtt.message import Message
 from penstock.codecs.mqtt.packets import Publish
 from penstock.codecs.mqtt.properties import Pair, Properties
 from penstock.core.errors import InvalidArgument

@@ -12,17 +12,17 @@ import pytest
 from tests.support.loop import run
 from tests.support.scripted_server import Peer, Script, scripted
 
-from penstock.client.client import Client
 from penstock.client.errors import ConnectionLost
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.client import MqttClient
+from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.packets import Disconnect, PubAck, Publish, SubAck, Subscribe, UnsubAck, Unsubscribe
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import Closed
 
-OPTIONS = ClientOptions(keep_alive_s=0, reconnect=None)
+OPTIONS = MqttOptions(keep_alive_s=0, reconnect=None)
 
 
-def against(work: Callable[[ClientOptions], None], script: Script, options: ClientOptions = OPTIONS) -> None:
+def against(work: Callable[[MqttOptions], None], script: Script, options: MqttOptions = OPTIONS) -> None:
     async def main() -> None:
         async with scripted(script) as port:
             await asyncio.to_thread(work, replace(options, port=port))
@@ -31,7 +31,7 @@ def against(work: Callable[[ClientOptions], None], script: Script, options: Clie
 
 
 @contextmanager
-def closing_soon(client: Client) -> Iterator[None]:
+def closing_soon(client: MqttClient) -> Iterator[None]:
     """Closed by another thread when the block waits."""
     closer = threading.Timer(0.05, client.close)
     closer.start()
@@ -51,8 +51,8 @@ def test_a_thread_publishes_subscribes_and_receives() -> None:
         peer.send(UnsubAck(dropped.packet_id, (ReasonCode.SUCCESS,)))
         await peer.expect(Disconnect)
 
-    def work(options: ClientOptions) -> None:
-        with Client(options) as client:
+    def work(options: MqttOptions) -> None:
+        with MqttClient(options) as client:
             assert client.is_connected
             assert client.subscribe("t", qos=1) == (ReasonCode.GRANTED_QOS_1,)
             assert client.publish("t", b"x", qos=1) is ReasonCode.SUCCESS
@@ -73,8 +73,8 @@ def test_waiting_ends_after_its_time_and_with_the_client() -> None:
         peer.send(Publish("t", b"x"))
         await peer.expect(Disconnect)
 
-    def work(options: ClientOptions) -> None:
-        with Client(options) as client:
+    def work(options: MqttOptions) -> None:
+        with MqttClient(options) as client:
             assert client.receive().payload == b"x"
             with pytest.raises(TimeoutError):
                 client.receive(timeout_s=0.01)
@@ -88,8 +88,8 @@ def test_a_client_that_does_not_get_through_leaves_no_thread() -> None:
     async def script(peer: Peer) -> None:
         return
 
-    def work(options: ClientOptions) -> None:
-        client = Client(options)
+    def work(options: MqttOptions) -> None:
+        client = MqttClient(options)
         with pytest.raises(ConnectionLost):
             client.connect()
         assert "penstock-client" not in {thread.name for thread in threading.enumerate()}

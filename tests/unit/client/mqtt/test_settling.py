@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.message import Message
-from penstock.client.settling import Verdict, settlement
+from penstock.client.mqtt.message import Message
+from penstock.client.mqtt.settling import Verdict, settlement
 from penstock.codecs.mqtt.properties import Properties
 from penstock.core.errors import InvalidArgument
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.support.loop import run
 
-from penstock.client.inbox import Inbox
-from penstock.client.message import Message
+from penstock.client.mqtt.inbox import Inbox
+from penstock.client.mqtt.message import Message
 from penstock.core.errors import Closed
 
 

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from penstock.client.errors import ConnectionLost, Refused
-from penstock.client.link import Link, open_link
-from penstock.client.options import ClientOptions
+from penstock.client.errors import ConnectionLost
+from penstock.client.mqtt.errors import MqttRefused
+from penstock.client.mqtt.link import Link, open_link
+from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.decode import Decoder, Need
 from penstock.codecs.mqtt.encode import encode
 from penstock.codecs.mqtt.kinds import MAX_PACKET_BYTES, Sender
@@ -23,8 +24,8 @@ T = TypeVar("T")
 _PING_AFTER = 0.75
 
 
-async def open_connection(options: ClientOptions, connect: Connect) -> Connection:
-    """Accepted by the server. ConnectionLost or Refused if not, and PacketError if it speaks no MQTT."""
+async def open_connection(options: MqttOptions, connect: Connect) -> Connection:
+    """Accepted by the server. ConnectionLost or MqttRefused if not, and PacketError if it speaks no MQTT."""
     link: Link | None = None
     try:
         async with asyncio.timeout(options.connect_timeout_s):
@@ -51,7 +52,7 @@ def _abort(link: Link | None) -> None:
 class Connection:
     """Errors of the network are ConnectionLost. `connack` is what the server answered."""
 
-    def __init__(self, link: Link, options: ClientOptions) -> None:
+    def __init__(self, link: Link, options: MqttOptions) -> None:
         self._link, self._options = link, options
         self._decoder = Decoder(options.version, options.max_packet_bytes)
         self._order = Order()
@@ -77,7 +78,7 @@ class Connection:
 
     def _accept(self, packet: ConnAck) -> None:
         if packet.reason.is_refusal:
-            raise Refused("the connection", packet.reason, packet.properties.reason_string)
+            raise MqttRefused("the connection", packet.reason, packet.properties.reason_string)
         if self._options.authentication is not None:
             self._options.authentication.finish(packet.properties.authentication_data or b"")
         self.connack = packet

@@ -8,10 +8,10 @@ import pytest
 from tests.support.loop import run
 from tests.support.scripted_server import Peer, scripted
 
-from penstock.client.async_client import AsyncClient
-from penstock.client.errors import Refused
-from penstock.client.options import ClientOptions
-from penstock.client.scram import ScramSha256
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.errors import MqttRefused
+from penstock.client.mqtt.options import MqttOptions
+from penstock.client.mqtt.scram import ScramSha256
 from penstock.codecs.mqtt.packets import Auth, ConnAck, Connect
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
@@ -47,10 +47,10 @@ def test_one_password_typed_in_two_ways_is_one_password(monkeypatch: pytest.Monk
 
 def test_a_server_without_the_password_is_not_believed(exchange: ScramSha256) -> None:
     exchange.first()
-    with pytest.raises(Refused, match="has not proved"):
+    with pytest.raises(MqttRefused, match="has not proved"):
         exchange.finish(PROOF)
     exchange.answer(CHALLENGE)
-    with pytest.raises(Refused, match="has not proved"):
+    with pytest.raises(MqttRefused, match="has not proved"):
         exchange.finish(PROOF[:-2] + b"A=")
 
 
@@ -68,7 +68,7 @@ def test_a_server_without_the_password_is_not_believed(exchange: ScramSha256) ->
 )
 def test_a_challenge_that_is_none_is_refused(exchange: ScramSha256, challenge: bytes) -> None:
     exchange.first()
-    with pytest.raises(Refused):
+    with pytest.raises(MqttRefused):
         exchange.answer(challenge)
 
 
@@ -86,12 +86,12 @@ def test_it_goes_by_auth_packets_and_ends_with_connack(exchange: ScramSha256, pr
         await peer.ended()
 
     async def main() -> None:
-        options = ClientOptions(authentication=exchange)
-        async with scripted(script) as port, AsyncClient(replace(options, port=port)) as client:
+        options = MqttOptions(authentication=exchange)
+        async with scripted(script) as port, AsyncMqttClient(replace(options, port=port)) as client:
             assert client.is_connected
 
     if proof == PROOF:
         run(main())
     else:
-        with pytest.raises(Refused, match="has not proved"):
+        with pytest.raises(MqttRefused, match="has not proved"):
             run(main())

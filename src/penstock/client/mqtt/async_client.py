@@ -1,23 +1,24 @@
-"""`AsyncClient`: publish and subscribe from asyncio, over connections that come and go."""
+"""`AsyncMqttClient`: publish and subscribe from asyncio, over connections that come and go."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from penstock.client.connection import Connection, open_connection
-from penstock.client.errors import ConnectionLost, Refused
-from penstock.client.message import Message
-from penstock.client.options import ClientOptions, Reconnect
-from penstock.client.outbox import Parcel, parcel_of
-from penstock.client.session import Session
-from penstock.client.settling import Verdict, settlement
+from penstock.client.backoff import backoff_s
+from penstock.client.errors import ConnectionLost
+from penstock.client.mqtt.connection import Connection, open_connection
+from penstock.client.mqtt.errors import MqttRefused
+from penstock.client.mqtt.message import Message
+from penstock.client.mqtt.options import MqttOptions
+from penstock.client.mqtt.outbox import Parcel, parcel_of
+from penstock.client.mqtt.session import Session
+from penstock.client.mqtt.settling import Verdict, settlement
 from penstock.codecs.mqtt.encode import encode
 from penstock.codecs.mqtt.errors import PacketError
 from penstock.codecs.mqtt.kinds import Sender, Version
@@ -42,13 +43,13 @@ _CLOSED = "the client was closed: make another one to go on"
 _NOT_CONNECTED = "the client is not connected: use `async with`, or await connect() first"
 
 
-class AsyncClient:
+class AsyncMqttClient:
     """Use with `async with`, from one event loop. Messages come by `messages()`, in the order in which the server sent
     them; while as many are waiting as may, nothing is read, also no answers: take them in a task of their own if the
-    same client publishes much. A lost connection is made anew (`ClientOptions.reconnect`): calls wait for it, filters
+    same client publishes much. A lost connection is made anew (`MqttOptions.reconnect`): calls wait for it, filters
     are subscribed again, messages that were under way are sent again."""
 
-    def __init__(self, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008  # a frozen value
+    def __init__(self, options: MqttOptions = MqttOptions()) -> None:  # noqa: B008  # a frozen value
         self.options = options
         self._session = Session(options, self._lose_for_good)
         self._connection: Connection | None = None
@@ -84,7 +85,7 @@ class AsyncClient:
         return len(self._session.outbox)
 
     async def connect(self) -> ConnAck:
-        """The first connection: tried once. ConnectionLost, Refused, or PacketError if the server speaks no MQTT."""
+        """The first connection: tried once. ConnectionLost, MqttRefused, PacketError if the server speaks no MQTT."""
         if self._life is not None or self._ended is not None:
             raise Closed("a client connects once: make another one")
         connection = await open_connection(self.options, self._session.connect_packet(is_again=False))
@@ -111,7 +112,7 @@ class AsyncClient:
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
     ) -> ReasonCode:
-        """Returns when the server has acknowledged it; of QoS 0 when it was written. Refused if the server said no,
+        """Returns when the server has acknowledged it; of QoS 0 when it was written. MqttRefused if the server said no,
         ConnectionLost if the connection went and is not made anew: then it may have arrived or not."""
         return await (await self.begin_publish(topic, payload, qos=qos, retain=retain, properties=properties))
 
@@ -142,7 +143,7 @@ class AsyncClient:
     async def subscribe(
         self, *filters: Filter, qos: int = 0, properties: Properties = NO_PROPERTIES
     ) -> tuple[ReasonCode, ...]:
-        """The QoS granted to each filter. Refused if one was; the others are subscribed all the same."""
+        """The QoS granted to each filter. MqttRefused if one was; the others are subscribed all the same."""
         asked = tuple(each if isinstance(each, Subscription) else Subscription(each, qos) for each in filters)
         answer = await self._ask(Subscribe(1, asked, properties))
         self._session.subscribed(asked, properties, answer)
@@ -180,7 +181,7 @@ class AsyncClient:
         self, verdict: Verdict, *messages: Message, delay_s: float | None = None, reason: str = ""
     ) -> ReasonCode:
         """Messages of one queue, consumed with `ack-mode` explicit, the default of MQTT 5. Returns when that is on
-        disk; Refused if one of them is settled already or has gone to somebody else."""
+        disk; MqttRefused if one of them is settled already or has gone to somebody else."""
         packet = settlement(verdict, messages, delay_s, reason)
         return await self.publish(packet.topic, qos=packet.qos, properties=packet.properties)
 
@@ -257,7 +258,7 @@ class AsyncClient:
         except PacketError as error:
             await connection.close(_goodbye(error, self.options.version))
             return error
-        except (ConnectionLost, Refused) as error:
+        except (ConnectionLost, MqttRefused) as error:
             connection.abort()
             return error
 
@@ -270,7 +271,7 @@ class AsyncClient:
             self._ended is None and policy is not None and _is_passing(lost) and self._attempts != policy.max_attempts
         ):
             logger.warning("connection lost server=%s reason=%s attempt=%d", self.options, lost, self._attempts)
-            await asyncio.sleep(_delay_s(policy, self._attempts))
+            await asyncio.sleep(backoff_s(policy.first_delay_s, policy.longest_delay_s, self._attempts))
             self._attempts += 1
             try:
                 connection = await open_connection(self.options, self._session.connect_packet(is_again=True))
@@ -282,7 +283,7 @@ class AsyncClient:
         self._end(lost)
         return None
 
-    def _lose_for_good(self, error: Refused) -> None:
+    def _lose_for_good(self, error: MqttRefused) -> None:
         self._end(error)
         if self._connection is not None:
             self._connection.abort()
@@ -297,14 +298,9 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _delay_s(policy: Reconnect, attempt: int) -> float:
-    longest = min(policy.longest_delay_s, policy.first_delay_s * 2 ** min(attempt, 60))
-    return random.uniform(longest / 2, longest)
-
-
 def _is_passing(lost: PenstockError) -> bool:
     """Whether another connection may fare better."""
-    return lost.is_passing if isinstance(lost, Refused) else isinstance(lost, ConnectionLost)
+    return lost.is_passing if isinstance(lost, MqttRefused) else isinstance(lost, ConnectionLost)
 
 
 def _check_offer(packet: Publish, connack: ConnAck) -> None:

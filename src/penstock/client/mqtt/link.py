@@ -15,7 +15,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
 from penstock.client.errors import ConnectionLost
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.options import MqttOptions
 
 READ_BYTES = 1 << 16
 CLOSE_TIMEOUT_S = 2.0
@@ -46,7 +46,7 @@ class Link(Protocol):
     def abort(self) -> None: ...
 
 
-async def open_link(options: ClientOptions) -> Link:
+async def open_link(options: MqttOptions) -> Link:
     """ConnectionLost with what to do, if there is no way to the server."""
     try:
         link = await _open_stream(options)
@@ -66,7 +66,7 @@ async def open_link(options: ClientOptions) -> Link:
         ) from error
 
 
-async def _open_stream(options: ClientOptions) -> StreamLink:
+async def _open_stream(options: MqttOptions) -> StreamLink:
     host, port = options.address
     name = None if options.tls is None else options.tls_server_name or host
     reader, writer = await asyncio.open_connection(host, port, ssl=options.tls, server_hostname=name, limit=READ_BYTES)
@@ -164,7 +164,7 @@ class WebSocketLink:
             raise ConnectionLost(f"the server opened no WebSocket ({why}): check its port and the path")
 
 
-async def _upgrade(below: StreamLink, options: ClientOptions, path: str) -> WebSocketLink:
+async def _upgrade(below: StreamLink, options: MqttOptions, path: str) -> WebSocketLink:
     host, port = options.address
     route, _, query = path.partition("?")
     frames = ClientProtocol(

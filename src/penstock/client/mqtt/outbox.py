@@ -7,7 +7,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from penstock.client.errors import ConnectionLost, Refused
+from penstock.client.errors import ConnectionLost
+from penstock.client.mqtt.errors import MqttRefused
 from penstock.codecs.mqtt.encode import encode
 from penstock.codecs.mqtt.inflight import DEFAULT_RECEIVE_MAXIMUM, Outgoing
 from penstock.codecs.mqtt.kinds import PacketType, Version
@@ -87,7 +88,7 @@ class Outbox:
         elif settled.refused:
             parcel = self._parcels.pop(packet.packet_id)
             what = f"a message to {parcel.topic!r}"
-            _fail(parcel.done, Refused(what, packet.reason, packet.properties.reason_string))
+            _fail(parcel.done, MqttRefused(what, packet.reason, packet.properties.reason_string))
         return self._releases(settled.release, settled.not_found) + self.pump()
 
     def pump(self) -> bytes:

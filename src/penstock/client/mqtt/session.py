@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
 
-from penstock.client.arrivals import Arrivals
-from penstock.client.connection import Connection
-from penstock.client.errors import Refused
-from penstock.client.inbox import Inbox
-from penstock.client.options import ClientOptions
-from penstock.client.outbox import Outbox
+from penstock.client.mqtt.arrivals import Arrivals
+from penstock.client.mqtt.connection import Connection
+from penstock.client.mqtt.errors import MqttRefused
+from penstock.client.mqtt.inbox import Inbox
+from penstock.client.mqtt.options import MqttOptions
+from penstock.client.mqtt.outbox import Outbox
 from penstock.codecs.mqtt.errors import ProtocolError
 from penstock.codecs.mqtt.inflight import DEFAULT_RECEIVE_MAXIMUM
 from penstock.codecs.mqtt.kinds import PacketType, Version
@@ -39,7 +39,7 @@ class Session:
     """Takes every packet of the server and answers it. `lost_subscription` is told when a filter that was granted
     before is not granted any more."""
 
-    def __init__(self, options: ClientOptions, lost_subscription: Callable[[Refused], None]) -> None:
+    def __init__(self, options: MqttOptions, lost_subscription: Callable[[MqttRefused], None]) -> None:
         self._options, self._lost_subscription = options, lost_subscription
         self._receive_maximum = min(max(1, options.max_buffered_messages), DEFAULT_RECEIVE_MAXIMUM)
         self.client_id = options.client_id
@@ -86,7 +86,7 @@ class Session:
         connection.send_all(under_way)
 
     def take(self, connection: Connection, packet: Packet) -> None:
-        """ProtocolError for what must not come, Refused when the server ends the connection."""
+        """ProtocolError for what must not come, MqttRefused when the server ends the connection."""
         match packet:
             case Publish():
                 arrived = self.arrivals.publish(packet)
@@ -99,7 +99,7 @@ class Session:
             case PubRel():
                 connection.send_packet(self.arrivals.release(packet))
             case Disconnect():
-                raise Refused("to go on with the connection", packet.reason, packet.properties.reason_string)
+                raise MqttRefused("to go on with the connection", packet.reason, packet.properties.reason_string)
             case PingResp():
                 pass
             case _:
@@ -110,7 +110,7 @@ class Session:
         self.outbox.end(error)
 
     def subscribed(self, asked: tuple[Subscription, ...], properties: Properties, answer: SubAck | UnsubAck) -> None:
-        """Remembers what was granted; Refused if one was not."""
+        """Remembers what was granted; MqttRefused if one was not."""
         if len(answer.reasons) != len(asked):
             raise ProtocolError(f"SUBACK has {len(answer.reasons)} reasons for {len(asked)} filters")
         for each, reason in zip(asked, answer.reasons, strict=True):
@@ -136,11 +136,11 @@ class Session:
             return
         try:
             check_granted(asked, answer.result())
-        except Refused as error:
+        except MqttRefused as error:
             self._lost_subscription(error)
 
 
 def check_granted(asked: Iterable[Subscription], answer: SubAck | UnsubAck) -> None:
     for each, reason in zip(asked, answer.reasons, strict=False):
         if reason.is_refusal:
-            raise Refused(f"the subscription to {each.filter!r}", reason, answer.properties.reason_string)
+            raise MqttRefused(f"the subscription to {each.filter!r}", reason, answer.properties.reason_string)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.client.message import Message
+from penstock.client.mqtt.message import Message
 from penstock.codecs.mqtt.inflight import DEFAULT_RECEIVE_MAXIMUM, Incoming
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import PubAck, PubComp, Publish, PubRec, PubRel

@@ -1,17 +1,17 @@
-"""`Client`: the client for threads. An event loop in a thread of its own does the work of `AsyncClient`."""
+"""`MqttClient`: the client for threads. An event loop in a thread of its own does the work of `AsyncMqttClient`."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Self, TypeVar
 
-from penstock.client.async_client import AsyncClient, Filter
-from penstock.client.message import Message
-from penstock.client.options import ClientOptions
-from penstock.client.settling import Verdict
+from penstock.client.loop_thread import LoopThread
+from penstock.client.mqtt.async_client import AsyncMqttClient, Filter
+from penstock.client.mqtt.message import Message
+from penstock.client.mqtt.options import MqttOptions
+from penstock.client.mqtt.settling import Verdict
 from penstock.codecs.mqtt.packets import ConnAck
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
@@ -20,15 +20,12 @@ from penstock.core.errors import Closed
 T = TypeVar("T")
 
 
-class Client:
-    """Use with `with`; any thread may call it. Each method does what that of AsyncClient does, and waits for it."""
+class MqttClient:
+    """Use with `with`; any thread may call it. Each method does what that of AsyncMqttClient does, and waits for it."""
 
-    def __init__(self, options: ClientOptions = ClientOptions()) -> None:  # noqa: B008  # a frozen value
-        self._client = AsyncClient(options)
-        self._loop: asyncio.AbstractEventLoop
-        self._thread: threading.Thread
-        self._lock = threading.Lock()
-        self._is_open = self._is_closed = False
+    def __init__(self, options: MqttOptions = MqttOptions()) -> None:  # noqa: B008  # a frozen value
+        self._client = AsyncMqttClient(options)
+        self._thread = LoopThread("penstock-client", "the client is not connected: use `with`, or connect() a new one")
 
     def __enter__(self) -> Self:
         self.connect()
@@ -48,13 +45,7 @@ class Client:
         return self._client.is_connected
 
     def connect(self) -> ConnAck:
-        with self._lock:
-            if self._is_open or self._is_closed:
-                raise Closed("a client connects once: make another one")
-            self._is_open = True
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._live, name="penstock-client", daemon=True)
-            self._thread.start()
+        self._thread.start()
         try:
             return self._run(self._client.connect())
         except BaseException:
@@ -63,17 +54,7 @@ class Client:
 
     def close(self) -> None:
         """Calls that wait end with Closed. Calling it again does nothing."""
-        with self._lock:
-            was_open, self._is_open, self._is_closed = self._is_open, False, True
-            if not was_open:
-                return
-            closing = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
-        try:
-            closing.result()
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+        self._thread.close(self._client.close)
 
     def publish(
         self,
@@ -122,25 +103,5 @@ class Client:
     async def _ack(self, message: Message) -> None:
         self._client.ack(message)
 
-    async def _end(self) -> None:
-        """Whoever called before waits for a task of this loop, and gets its answer."""
-        await self._client.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.gather(*others, return_exceptions=True)
-
     def _run(self, work: Coroutine[object, None, T]) -> T:
-        with self._lock:
-            if not self._is_open:
-                work.close()
-                raise Closed("the client is not connected: use `with`, or call connect() on a new one")
-            waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return waiting.result()
-        except BaseException:
-            # Interrupted while it waited: what nobody waits for is given up.
-            waiting.cancel()
-            raise
-
-    def _live(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        return self._thread.run(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from penstock.client.message import Message
+from penstock.client.mqtt.message import Message
 
 # What a message costs beside its payload.
 _OVERHEAD_BYTES = 500

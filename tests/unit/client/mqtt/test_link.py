@@ -10,8 +10,8 @@ import pytest
 from tests.support.loop import run
 
 from penstock.client.errors import ConnectionLost
-from penstock.client.link import Link, open_link
-from penstock.client.options import ClientOptions
+from penstock.client.mqtt.link import Link, open_link
+from penstock.client.mqtt.options import MqttOptions
 from penstock.core.ports import Buffer
 from penstock.gateways.mqtt.websocket import WebSocketProtocol
 
@@ -41,7 +41,7 @@ async def linked(path: str = "/mqtt") -> AsyncIterator[Link]:
         asyncio.timeout(10),
     ):
         port = server.sockets[0].getsockname()[1]
-        link = await open_link(ClientOptions(port=port, websocket_path=path))
+        link = await open_link(MqttOptions(port=port, websocket_path=path))
         try:
             yield link
         finally:
@@ -95,6 +95,6 @@ def test_a_server_without_websockets_is_told_from_one_with() -> None:
         async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             with pytest.raises(ConnectionLost, match="opened no WebSocket"):
-                await open_link(ClientOptions(port=port, websocket_path="/mqtt"))
+                await open_link(MqttOptions(port=port, websocket_path="/mqtt"))
 
     run(main())

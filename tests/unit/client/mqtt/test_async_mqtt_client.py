@@ -10,10 +10,11 @@ import pytest
 from tests.support.loop import run
 from tests.support.scripted_server import Peer, scripted
 
-from penstock.client.async_client import AsyncClient
-from penstock.client.errors import ConnectionLost, Refused
-from penstock.client.message import Message
-from penstock.client.options import ClientOptions, Reconnect
+from penstock.client.errors import ConnectionLost
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.errors import MqttRefused
+from penstock.client.mqtt.message import Message
+from penstock.client.mqtt.options import MqttOptions, Reconnect
 from penstock.codecs.mqtt.errors import PacketError
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import (
@@ -39,15 +40,15 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import Closed, InvalidArgument, TooLarge
 
 SOON = Reconnect(first_delay_s=0.001, longest_delay_s=0.01)
-ONCE = ClientOptions(reconnect=None, keep_alive_s=0)
-AGAIN = ClientOptions(reconnect=SOON, keep_alive_s=0)
+ONCE = MqttOptions(reconnect=None, keep_alive_s=0)
+AGAIN = MqttOptions(reconnect=SOON, keep_alive_s=0)
 both_versions = pytest.mark.parametrize("version", list(Version), ids=str)
 
 
 def against(
-    work: Callable[[AsyncClient], Awaitable[None]],
+    work: Callable[[AsyncMqttClient], Awaitable[None]],
     *scripts: Callable[[Peer], Awaitable[None]],
-    options: ClientOptions = ONCE,
+    options: MqttOptions = ONCE,
 ) -> None:
     """Connect to a server that plays the scripts, and do the work."""
 
@@ -55,14 +56,14 @@ def against(
         async with (
             scripted(*scripts) as port,
             asyncio.timeout(10),
-            AsyncClient(replace(options, port=port)) as client,
+            AsyncMqttClient(replace(options, port=port)) as client,
         ):
             await work(client)
 
     run(main())
 
 
-async def nothing(_client: AsyncClient) -> None:
+async def nothing(_client: AsyncMqttClient) -> None:
     return
 
 
@@ -108,7 +109,7 @@ def test_publishing_ends_with_the_answer_of_its_qos(version: Version) -> None:
         peer.send(PubComp(packet.packet_id))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         assert await client.publish("t", b"zero") is ReasonCode.SUCCESS
         assert await client.publish("t", "one", qos=1, retain=True) is ReasonCode.SUCCESS
         assert await client.publish("t", b"two", qos=2) is ReasonCode.SUCCESS
@@ -128,8 +129,8 @@ def test_a_publish_that_is_refused_raises_the_reason(qos: int) -> None:
         peer.send(refusal)
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
-        with pytest.raises(Refused, match="queue full") as refused:
+    async def work(client: AsyncMqttClient) -> None:
+        with pytest.raises(MqttRefused, match="queue full") as refused:
             await client.publish("t", qos=qos)
         assert refused.value.reason is ReasonCode.QUOTA_EXCEEDED
         assert "'t'" in str(refused.value)
@@ -147,7 +148,7 @@ def test_no_more_messages_are_under_way_than_the_server_takes() -> None:
         assert [first.payload, second.payload, third.payload] == [b"1", b"2", b"3"]
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         await asyncio.gather(*[client.publish("t", payload, qos=1) for payload in (b"1", b"2", b"3")])
 
     against(work, script)
@@ -163,7 +164,7 @@ def test_a_client_of_3_1_1_sends_no_more_at_a_time_than_any_server_takes() -> No
         peer.send(PubAck((await peer.expect(Publish)).packet_id))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         answers = [await client.begin_publish("t", qos=1) for _ in range(20)]
         await client.receive()
         await client.publish("t")
@@ -181,7 +182,7 @@ def test_what_the_server_said_it_does_not_take_is_refused_here() -> None:
         assert (await peer.expect(Publish)).payload == b"fits"
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         with pytest.raises(InvalidArgument, match="QoS up to 1"):
             await client.publish("t", qos=2)
         with pytest.raises(InvalidArgument, match="retain"):
@@ -209,7 +210,7 @@ def test_subscriptions_are_granted_and_given_up(version: Version) -> None:
         peer.send(UnsubAck(dropped.packet_id, (ReasonCode.SUCCESS,) if version is Version.V5 else ()))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         granted = await client.subscribe("a/#", Subscription("b", 2), qos=1)
         assert granted == (ReasonCode.GRANTED_QOS_1, ReasonCode.SUCCESS)
         await client.unsubscribe("b")
@@ -224,8 +225,8 @@ def test_a_refused_filter_is_named() -> None:
         peer.send(SubAck(asked.packet_id, (ReasonCode.SUCCESS, ReasonCode.NOT_AUTHORIZED)))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
-        with pytest.raises(Refused, match="'secret/#'"):
+    async def work(client: AsyncMqttClient) -> None:
+        with pytest.raises(MqttRefused, match="'secret/#'"):
             await client.subscribe("a", "secret/#")
 
     against(work, script)
@@ -233,7 +234,7 @@ def test_a_refused_filter_is_named() -> None:
 
 @both_versions
 def test_messages_come_in_order_and_are_acknowledged_when_they_are_taken(version: Version) -> None:
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         assert [(await client.receive()).payload for _ in range(3)] == [b"0", b"1", b"2"]
         await client.publish("done")
 
@@ -258,7 +259,7 @@ def test_qos_2_is_completed_after_its_release() -> None:
         peer.send(Publish("t", b"end"))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         assert [(await client.receive()).payload for _ in range(2)] == [b"2", b"end"]
 
     against(work, script)
@@ -273,7 +274,7 @@ def test_with_manual_ack_nothing_is_said_before() -> None:
         assert (await peer.expect(PubAck)).packet_id == 1
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         messages = [await client.receive() for _ in range(2)]
         await client.publish("first")
         for message in reversed(messages):
@@ -291,7 +292,7 @@ def test_a_full_buffer_stops_reading_and_no_message_is_lost() -> None:
             peer.send(Publish("t", b"%d" % number))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         inbox = client._session.inbox
         received: list[int] = []
         while len(received) < count:
@@ -309,7 +310,7 @@ def test_the_iterator_ends_with_the_client() -> None:
         peer.send(Publish("t", b"x"))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         received: list[Message] = []
         async for message in client.messages():
             received.append(message)
@@ -328,7 +329,7 @@ def test_a_refused_login_says_what_to_do(version: Version) -> None:
         peer.send(ConnAck(reason=ReasonCode.BAD_USER_NAME_OR_PASSWORD))
         await peer.ended()
 
-    with pytest.raises(Refused, match="check user name and password"):
+    with pytest.raises(MqttRefused, match="check user name and password"):
         against(nothing, script, options=replace(AGAIN, version=version))
 
 
@@ -337,7 +338,7 @@ def test_nobody_there_is_told_with_the_address() -> None:
         async with await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
         with pytest.raises(ConnectionLost, match=f"127.0.0.1:{port}.*penstock serve"):
-            await AsyncClient(ClientOptions(port=port)).connect()
+            await AsyncMqttClient(MqttOptions(port=port)).connect()
 
     run(main())
 
@@ -365,7 +366,7 @@ def test_without_reconnect_a_lost_connection_fails_everything_that_waits() -> No
         peer.send(Publish("t", b"before"))
         await peer.expect(Publish)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         with pytest.raises(ConnectionLost):
             await client.publish("t", qos=1)
         assert (await client.receive()).payload == b"before"
@@ -400,7 +401,7 @@ def test_a_session_that_is_still_there_is_gone_on_with() -> None:
         peer.send(PubComp(4))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         await client.subscribe("t")
         await asyncio.gather(
             client.publish("t", b"one", qos=1), client.publish("t", b"two", qos=2), client.publish("t", b"three", qos=2)
@@ -430,7 +431,7 @@ def test_a_session_that_is_gone_is_made_anew_and_qos_2_is_not_sent_twice() -> No
         peer.send(SubAck(grouped.packet_id, (ReasonCode.SUCCESS,)))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         await client.subscribe("a", "b", qos=1)
         await client.subscribe("$queue/q", qos=1, properties=Properties(user_properties=(("consumer-group", "g"),)))
         one, two = await client.begin_publish("t", b"one", qos=1), await client.begin_publish("t", b"two", qos=2)
@@ -453,9 +454,9 @@ def test_a_filter_that_is_not_granted_again_ends_the_client() -> None:
         peer.send(SubAck(asked.packet_id, (ReasonCode.NOT_AUTHORIZED,)))
         await peer.ended()
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         await client.subscribe("a")
-        with pytest.raises(Refused, match="'a'"):
+        with pytest.raises(MqttRefused, match="'a'"):
             await client.receive()
 
     against(work, first, second, options=AGAIN)
@@ -475,7 +476,7 @@ def test_a_message_of_qos_2_that_comes_again_is_taken_once() -> None:
         assert (await peer.expect(PubRec)).packet_id == 6
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         received: list[Message] = []
         for _ in range(3):
             received.append(await client.receive())
@@ -499,7 +500,7 @@ def test_an_acknowledgement_of_qos_1_does_not_cross_to_the_next_connection() -> 
         assert (await peer.expect(PubAck)).packet_id == 1
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         old, new = await client.receive(), await client.receive()
         client.ack(old)
         await client.publish("both taken")
@@ -519,8 +520,8 @@ def test_a_server_that_shuts_down_is_waited_for_and_one_that_gave_the_session_aw
         peer.send(Disconnect(ReasonCode.SESSION_TAKEN_OVER))
         await peer.ended()
 
-    async def work(client: AsyncClient) -> None:
-        with pytest.raises(Refused, match="id of its own"):
+    async def work(client: AsyncMqttClient) -> None:
+        with pytest.raises(MqttRefused, match="id of its own"):
             await client.receive()
 
     against(work, first, second, options=AGAIN)
@@ -530,7 +531,7 @@ def test_attempts_are_counted() -> None:
     async def script(peer: Peer) -> None:
         await peer.accept()
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         with pytest.raises(ConnectionLost):
             await client.receive()
 
@@ -541,7 +542,7 @@ def test_a_server_that_accepts_and_hangs_up_is_not_asked_for_ever() -> None:
     async def script(peer: Peer) -> None:
         await peer.accept()
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         with pytest.raises(ConnectionLost):
             await client.receive()
 
@@ -556,7 +557,7 @@ def test_a_server_that_sends_what_it_must_not_is_told_so() -> None:
         assert (await peer.expect(Disconnect)).reason is ReasonCode.PROTOCOL_ERROR
         await peer.ended()
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         with pytest.raises(PacketError):
             await client.receive()
 
@@ -564,7 +565,7 @@ def test_a_server_that_sends_what_it_must_not_is_told_so() -> None:
 
 
 def test_pings_keep_a_silent_connection_alive_and_a_dead_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.client.connection._PING_AFTER", 0.02)
+    monkeypatch.setattr("penstock.client.mqtt.connection._PING_AFTER", 0.02)
 
     async def script(peer: Peer) -> None:
         connect = await peer.accept(Properties(server_keep_alive_s=1))
@@ -574,7 +575,7 @@ def test_pings_keep_a_silent_connection_alive_and_a_dead_one_is_found(monkeypatc
             peer.send(PingResp())
         await peer.ended()
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         with pytest.raises(ConnectionLost, match="has not answered"):
             await client.receive()
 
@@ -591,7 +592,7 @@ def test_a_publish_that_is_given_up_frees_the_way_for_others() -> None:
         peer.send(PubAck((await peer.expect(Publish)).packet_id))
         await peer.expect(Disconnect)
 
-    async def work(client: AsyncClient) -> None:
+    async def work(client: AsyncMqttClient) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await client.publish("t", b"given up", qos=1)

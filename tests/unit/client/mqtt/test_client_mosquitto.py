@@ -15,9 +15,10 @@ import trustme
 from tests.support import servers
 from tests.support.loop import run
 
-from penstock.client.async_client import AsyncClient
-from penstock.client.errors import ConnectionLost, Refused
-from penstock.client.options import ClientOptions, Reconnect
+from penstock.client.errors import ConnectionLost
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.errors import MqttRefused
+from penstock.client.mqtt.options import MqttOptions, Reconnect
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Will
 from penstock.codecs.mqtt.properties import Properties
@@ -33,9 +34,9 @@ def port(tmp_path: Path) -> Iterator[int]:
         yield server.port
 
 
-async def echo(options: ClientOptions, count: int = 50) -> None:
+async def echo(options: MqttOptions, count: int = 50) -> None:
     """Messages of each QoS come back to the client that published them, in order."""
-    async with asyncio.timeout(20), AsyncClient(options) as client:
+    async with asyncio.timeout(20), AsyncMqttClient(options) as client:
         await client.subscribe("echo/#", qos=2)
         for qos in (0, 1, 2):
             for number in range(count):
@@ -47,13 +48,13 @@ async def echo(options: ClientOptions, count: int = 50) -> None:
 
 @both_versions
 def test_messages_of_every_qos_come_back(port: int, version: Version) -> None:
-    run(echo(ClientOptions(port=port, version=version)))
+    run(echo(MqttOptions(port=port, version=version)))
 
 
 def test_many_messages_at_a_time_all_arrive(port: int) -> None:
     async def main() -> None:
-        options = ClientOptions(port=port)
-        async with asyncio.timeout(20), AsyncClient(options) as publisher, AsyncClient(options) as subscriber:
+        options = MqttOptions(port=port)
+        async with asyncio.timeout(20), AsyncMqttClient(options) as publisher, AsyncMqttClient(options) as subscriber:
             await subscriber.subscribe("many", qos=1)
             answers = [await publisher.begin_publish("many", b"%d" % number, qos=1) for number in range(2000)]
             await asyncio.gather(*answers)
@@ -74,7 +75,7 @@ def test_properties_travel_with_a_message(port: int) -> None:
     )
 
     async def main() -> None:
-        async with asyncio.timeout(10), AsyncClient(ClientOptions(port=port)) as client:
+        async with asyncio.timeout(10), AsyncMqttClient(MqttOptions(port=port)) as client:
             await client.subscribe("t")
             await client.publish("t", "text", properties=sent)
             message = await client.receive()
@@ -86,10 +87,10 @@ def test_properties_travel_with_a_message(port: int) -> None:
 
 def test_a_will_is_published_when_the_client_is_gone_without_a_word(port: int) -> None:
     async def main() -> None:
-        options = ClientOptions(port=port)
-        async with asyncio.timeout(10), AsyncClient(options) as watcher:
+        options = MqttOptions(port=port)
+        async with asyncio.timeout(10), AsyncMqttClient(options) as watcher:
             await watcher.subscribe("gone", qos=1)
-            client = AsyncClient(replace(options, reconnect=None, will=Will("gone", b"bye", 1)))
+            client = AsyncMqttClient(replace(options, reconnect=None, will=Will("gone", b"bye", 1)))
             await client.connect()
             assert client._connection is not None
             client._connection.abort()
@@ -101,7 +102,7 @@ def test_a_will_is_published_when_the_client_is_gone_without_a_word(port: int) -
 
 @both_versions
 def test_a_session_collects_while_the_client_is_away(port: int, version: Version) -> None:
-    options = ClientOptions(
+    options = MqttOptions(
         port=port,
         version=version,
         client_id="collector",
@@ -111,11 +112,11 @@ def test_a_session_collects_while_the_client_is_away(port: int, version: Version
 
     async def main() -> None:
         async with asyncio.timeout(10):
-            async with AsyncClient(options) as client:
+            async with AsyncMqttClient(options) as client:
                 await client.subscribe("c", qos=1)
-            async with AsyncClient(ClientOptions(port=port)) as publisher:
+            async with AsyncMqttClient(MqttOptions(port=port)) as publisher:
                 await publisher.publish("c", b"meanwhile", qos=1)
-            client = AsyncClient(options)
+            client = AsyncMqttClient(options)
             assert (await client.connect()).session_present
             assert (await client.receive()).payload == b"meanwhile"
             await client.close()
@@ -126,14 +127,14 @@ def test_a_session_collects_while_the_client_is_away(port: int, version: Version
 @both_versions
 def test_a_client_goes_on_when_its_server_was_restarted(tmp_path: Path, version: Version) -> None:
     async def main(port: int) -> None:
-        options = ClientOptions(
+        options = MqttOptions(
             port=port,
             version=version,
             client_id="steady",
             session_expiry_s=60 if version is Version.V5 else 0,
             reconnect=Reconnect(0.02, 0.1),
         )
-        async with asyncio.timeout(20), AsyncClient(options) as client:
+        async with asyncio.timeout(20), AsyncMqttClient(options) as client:
             await client.subscribe("r", qos=1)
             await client.publish("r", b"before", qos=1)
             assert (await client.receive()).payload == b"before"
@@ -154,11 +155,11 @@ def test_a_client_goes_on_when_its_server_was_restarted(tmp_path: Path, version:
 
 def test_a_wrong_password_is_refused_and_the_right_one_is_not(tmp_path: Path) -> None:
     async def main(port: int) -> None:
-        options = ClientOptions(port=port, username=servers.USERNAME, password=b"wrong")
-        with pytest.raises(Refused) as refused:
-            await AsyncClient(options).connect()
+        options = MqttOptions(port=port, username=servers.USERNAME, password=b"wrong")
+        with pytest.raises(MqttRefused) as refused:
+            await AsyncMqttClient(options).connect()
         assert refused.value.reason is ReasonCode.NOT_AUTHORIZED
-        async with AsyncClient(replace(options, password=servers.PASSWORD)) as client:
+        async with AsyncMqttClient(replace(options, password=servers.PASSWORD)) as client:
             await client.publish("t", b"x", qos=1)
 
     with servers.mosquitto(tmp_path, servers.Kind.LIMITED) as server:
@@ -188,7 +189,7 @@ def mosquitto_with(directory: Path, *settings: str) -> Iterator[int]:
 @both_versions
 def test_a_websocket_carries_it_as_well(tmp_path: Path, version: Version) -> None:
     with mosquitto_with(tmp_path, "protocol websockets") as port:
-        run(echo(ClientOptions(port=port, version=version, websocket_path="/mqtt")))
+        run(echo(MqttOptions(port=port, version=version, websocket_path="/mqtt")))
 
 
 @pytest.mark.parametrize("websocket", [None, "/mqtt"], ids=["tcp", "websocket"])
@@ -202,9 +203,9 @@ def test_tls_is_trusted_only_when_its_authority_is(tmp_path: Path, websocket: st
     authority.configure_trust(trusting)
     kind = ["protocol websockets"] if websocket else []
     with mosquitto_with(tmp_path, f"certfile {tmp_path}/cert.pem", f"keyfile {tmp_path}/key.pem", *kind) as port:
-        options = ClientOptions(port=port, tls=trusting, tls_server_name="localhost", websocket_path=websocket)
+        options = MqttOptions(port=port, tls=trusting, tls_server_name="localhost", websocket_path=websocket)
         run(echo(options))
         with pytest.raises(ConnectionLost, match="is not trusted"):
-            run(AsyncClient(replace(options, tls=ssl.create_default_context())).connect())
+            run(AsyncMqttClient(replace(options, tls=ssl.create_default_context())).connect())
         with pytest.raises(ConnectionLost, match="is not trusted"):
-            run(AsyncClient(replace(options, tls_server_name="other.example")).connect())
+            run(AsyncMqttClient(replace(options, tls_server_name="other.example")).connect())

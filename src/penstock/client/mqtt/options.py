@@ -39,7 +39,7 @@ class Authentication(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ClientOptions:
+class MqttOptions:
     host: str = "127.0.0.1"
     port: int | None = None
     """None is the usual one: 1883, with TLS 8883, with a WebSocket 8083"""

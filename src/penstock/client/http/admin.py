@@ -1,0 +1,320 @@
+"""What operators ask of a server, one function a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import NoneType
+from typing import TypeVar
+
+from penstock.client.http.answers import (
+    Committed,
+    CreatedKey,
+    DeadLetters,
+    Facts,
+    GroupInfo,
+    KeyInfo,
+    MessagePage,
+    Page,
+    Purged,
+    QueueInfo,
+    QueueSummary,
+    RedriveReport,
+    ResetReport,
+    UserInfo,
+)
+from penstock.client.http.requests import Ask, ask, segment
+
+T = TypeVar("T")
+
+_PAGE = 1000
+
+
+def _listed(path: str, page: type[Page[T]], **query: object) -> Ask[Page[T]]:
+    return ask("GET", path, page, query={"limit": _PAGE, **query})
+
+
+def _given(**fields: object) -> dict[str, object]:
+    """Those that were said."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# Queues
+
+
+def queues() -> Ask[Page[QueueSummary]]:
+    """All that the caller may see."""
+    return _listed("/queues", Page[QueueSummary])
+
+
+def queue(name: str) -> Ask[QueueInfo]:
+    """With its partitions, groups and settings."""
+    return ask("GET", f"/queues/{segment(name)}", QueueInfo)
+
+
+def create_queue(name: str, settings: Mapping[str, object] | None = None) -> Ask[QueueInfo]:
+    """With settings as in a configuration file."""
+    return ask("POST", "/queues", QueueInfo, {**(settings or {}), "name": name})
+
+
+def update_queue(name: str, settings: Mapping[str, object]) -> Ask[Facts]:
+    """All settings as they are then; what is not named stays as it is."""
+    return ask("PUT", f"/queues/{segment(name)}/config", Facts, settings)
+
+
+def delete_queue(name: str, dry_run: bool = False) -> Ask[None]:
+    return ask("DELETE", f"/queues/{segment(name)}", NoneType, query={"dry_run": dry_run})
+
+
+def queue_stats(name: str) -> Ask[Facts]:
+    return ask("GET", f"/queues/{segment(name)}/stats", Facts)
+
+
+def queue_consumers(name: str) -> Ask[Facts]:
+    return ask("GET", f"/queues/{segment(name)}/consumers", Facts)
+
+
+def purge(name: str, dry_run: bool = False) -> Ask[Purged]:
+    """All messages are gone, for every group."""
+    return ask("POST", f"/queues/{segment(name)}/purge", Purged, query={"dry_run": dry_run}, is_repeatable=True)
+
+
+def pause(name: str, group: str | None = None) -> Ask[None]:
+    """Nothing is handed out, to anybody or to that group, until resume()."""
+    return ask("POST", f"{_queue_or_group(name, group)}/pause", NoneType, is_repeatable=True)
+
+
+def resume(name: str, group: str | None = None) -> Ask[None]:
+    return ask("POST", f"{_queue_or_group(name, group)}/resume", NoneType, is_repeatable=True)
+
+
+def _queue_or_group(name: str, group: str | None) -> str:
+    return f"/queues/{segment(name)}" + ("" if group is None else f"/groups/{segment(group)}")
+
+
+def messages(
+    name: str,
+    from_: str | None = None,
+    until: str | None = None,
+    partition: int | None = None,
+    filter: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Ask[MessagePage]:
+    """A part of what browse() gives."""
+    query = {"from": from_, "until": until, "partition": partition, "filter": filter, "limit": limit, "cursor": cursor}
+    return ask("GET", f"/queues/{segment(name)}/messages", MessagePage, query=query)
+
+
+# Groups
+
+
+def groups(queue: str | None = None) -> Ask[Page[GroupInfo]]:
+    """Of one queue, or of all."""
+    return _listed("/groups" if queue is None else f"/queues/{segment(queue)}/groups", Page[GroupInfo])
+
+
+def group(queue: str, name: str) -> Ask[GroupInfo]:
+    return ask("GET", _queue_or_group(queue, name), GroupInfo)
+
+
+def create_group(queue: str, name: str, start: str = "earliest") -> Ask[GroupInfo]:
+    """`start`: earliest, latest, an offset, a time, or a duration: so long ago."""
+    return ask("POST", f"/queues/{segment(queue)}/groups", GroupInfo, {"name": name, "start": start})
+
+
+def delete_group(queue: str, name: str, dry_run: bool = False) -> Ask[None]:
+    return ask("DELETE", _queue_or_group(queue, name), NoneType, query={"dry_run": dry_run})
+
+
+def reset_group(
+    queue: str, name: str, to: str, partitions: Sequence[int] | None = None, dry_run: bool = False
+) -> Ask[ResetReport]:
+    """`to` as `start` of create_group()."""
+    body = _given(to=to, partitions=partitions, dry_run=dry_run)
+    return ask("POST", f"{_queue_or_group(queue, name)}/reset", ResetReport, body)
+
+
+def commit(queue: str, group: str, offsets: Mapping[int, int]) -> Ask[Committed]:
+    """All below the offset is done with, by partition."""
+    body = {"offsets": {str(partition): offset for partition, offset in offsets.items()}}
+    return ask("POST", f"{_queue_or_group(queue, group)}/commit", Committed, body, is_repeatable=True)
+
+
+# Dead letters
+
+
+def dead_letters(
+    queue: str, group: str | None = None, reason: str | None = None, limit: int | None = None
+) -> Ask[DeadLetters]:
+    query = {"group": group, "reason": reason, "limit": limit}
+    return ask("GET", f"/queues/{segment(queue)}/dlq", DeadLetters, query=query)
+
+
+def redrive(
+    queue: str,
+    ids: Sequence[str] = (),
+    *,
+    group: str | None = None,
+    reason: str | None = None,
+    to: str | None = None,
+    rate: float | None = None,
+    limit: int | None = None,
+) -> Ask[RedriveReport]:
+    """Dead letters are sent again: those that all of this holds for, without any all of them. `rate` a second."""
+    body = _given(ids=list(ids) or None, group=group, reason=reason, to=to, rate=rate, limit=limit)
+    return ask("POST", f"/queues/{segment(queue)}/dlq/retry", RedriveReport, body)
+
+
+def drop_dead_letter(queue: str, id: str) -> Ask[None]:
+    return ask("DELETE", f"/queues/{segment(queue)}/dlq/{segment(id)}", NoneType)
+
+
+# Clients and topics
+
+
+def clients(connected: bool | None = None) -> Ask[Page[Facts]]:
+    return _listed("/clients", Page[Facts], connected=connected)
+
+
+def client(client_id: str) -> Ask[Facts]:
+    return ask("GET", f"/clients/{segment(client_id)}", Facts)
+
+
+def disconnect_client(client_id: str) -> Ask[None]:
+    return ask("DELETE", f"/clients/{segment(client_id)}", NoneType)
+
+
+def subscriptions() -> Ask[Page[Facts]]:
+    return _listed("/subscriptions", Page[Facts])
+
+
+def topics() -> Ask[Page[Facts]]:
+    return _listed("/topics", Page[Facts])
+
+
+def retained(filter: str = "#", limit: int = 100) -> Ask[Facts]:
+    return ask("GET", "/retained", Facts, query={"filter": filter, "limit": limit})
+
+
+def delete_retained(topic: str) -> Ask[None]:
+    return ask("DELETE", f"/retained/{segment(topic)}", NoneType)
+
+
+# Users
+
+
+def users() -> Ask[Page[UserInfo]]:
+    return _listed("/users", Page[UserInfo])
+
+
+def user(name: str) -> Ask[UserInfo]:
+    return ask("GET", f"/users/{segment(name)}", UserInfo)
+
+
+def create_user(
+    name: str, password: str | None = None, roles: Sequence[str] = (), namespace: str = "default"
+) -> Ask[UserInfo]:
+    body = _given(name=name, password=password, roles=list(roles), namespace=namespace)
+    return ask("POST", "/users", UserInfo, body)
+
+
+def update_user(name: str, password: str | None = None, roles: Sequence[str] | None = None) -> Ask[UserInfo]:
+    """What is not given stays as it is."""
+    return ask("PATCH", f"/users/{segment(name)}", UserInfo, _given(password=password, roles=roles))
+
+
+def delete_user(name: str) -> Ask[None]:
+    return ask("DELETE", f"/users/{segment(name)}", NoneType)
+
+
+def keys() -> Ask[Page[KeyInfo]]:
+    return _listed("/keys", Page[KeyInfo])
+
+
+def create_key(
+    roles: Sequence[str] = (),
+    description: str = "",
+    namespace: str = "default",
+    expires_in: str | float | None = None,
+) -> Ask[CreatedKey]:
+    body = _given(roles=list(roles), description=description, namespace=namespace, expires_in=expires_in)
+    return ask("POST", "/keys", CreatedKey, body)
+
+
+def delete_key(id: str) -> Ask[None]:
+    return ask("DELETE", f"/keys/{segment(id)}", NoneType)
+
+
+def rules() -> Ask[Page[Facts]]:
+    """Of who may do what."""
+    return ask("GET", "/acl", Page[Facts])
+
+
+def create_rule(rule: Mapping[str, object]) -> Ask[Facts]:
+    return ask("POST", "/acl", Facts, rule)
+
+
+def delete_rule(rule: Mapping[str, object]) -> Ask[bytes]:
+    return ask("DELETE", "/acl", bytes, rule)
+
+
+def check_rule(user: str, action: str, topic: str, client_id: str = "") -> Ask[Facts]:
+    """May this user do that there, and why?"""
+    body = {"user": user, "action": action, "topic": topic, "client_id": client_id}
+    return ask("POST", "/acl/check", Facts, body, is_repeatable=True)
+
+
+# The server
+
+
+def overview() -> Ask[Facts]:
+    return ask("GET", "/overview", Facts)
+
+
+def config() -> Ask[Facts]:
+    """Without secrets."""
+    return ask("GET", "/config", Facts)
+
+
+def config_diff() -> Ask[Facts]:
+    """What a reload would change."""
+    return ask("GET", "/config/diff", Facts)
+
+
+def reload() -> Ask[Facts]:
+    return ask("POST", "/config/reload", Facts, is_repeatable=True)
+
+
+def log_level() -> Ask[Facts]:
+    return ask("GET", "/log/level", Facts)
+
+
+def set_log_level(level: str) -> Ask[Facts]:
+    return ask("PUT", "/log/level", Facts, {"level": level})
+
+
+def backup(target: str) -> Ask[Facts]:
+    """Into a directory of the server's machine."""
+    return ask("POST", "/backup", Facts, {"target": target})
+
+
+def cluster_status() -> Ask[Facts]:
+    return ask("GET", "/cluster/status", Facts)
+
+
+def health() -> Ask[Facts]:
+    return Ask("GET", "/health", Facts)
+
+
+def ready() -> Ask[Facts]:
+    """HttpRefused with status 503 while the server is not."""
+    return Ask("GET", "/ready", Facts)
+
+
+def version() -> Ask[Facts]:
+    return Ask("GET", "/version", Facts)
+
+
+def metrics() -> Ask[bytes]:
+    """In the text format of Prometheus."""
+    return Ask("GET", "/metrics", bytes)

@@ -1,0 +1,144 @@
+"""Messages on their way to a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypedDict, Unpack
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.client.http.options import API
+from penstock.client.http.requests import Ask, segment
+from penstock.core.errors import InvalidArgument
+
+Acks = Literal["none", "leader", "all"]
+Headers = Mapping[str, str] | Sequence[tuple[str, str]]
+Key = str | bytes
+
+
+class Carried(TypedDict, total=False):
+    """What a message may carry beside value, key and headers."""
+
+    content_type: str | None
+    reply_to: str | None
+    correlation_id: str | None
+
+
+class QueueCarried(Carried, total=False):
+    """In a queue also the topic that it was published to, as far as the publisher says."""
+
+    topic: str | None
+
+
+class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """As the server takes it: the value in one of its first three fields."""
+
+    text: str | UnsetType = UNSET
+    json: object = UNSET
+    base64: bytes | UnsetType = UNSET
+    key: str | None = None
+    key_base64: bytes | None = None
+    headers: Headers | None = None
+    content_type: str | None = None
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    qos: int | None = None
+    retain: bool = False
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """Where a message is stored. `duplicate`: by an earlier try of the same; an offset of -1 is then not known."""
+
+    id: str
+    partition: int
+    offset: int
+    duplicate: bool = False
+
+
+class PublishReport(msgspec.Struct, frozen=True):
+    accepted: int
+    duplicates: int
+    results: list[Sent]
+
+
+class TopicReport(msgspec.Struct, frozen=True):
+    """`matched` of the messages had a subscriber or a queue."""
+
+    accepted: int
+    matched: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sequenced:
+    """Who numbers its messages, so that those sent twice are stored once."""
+
+    producer: str
+    epoch: int
+    sequence: int
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def outgoing(
+    value: object,
+    key: Key | None = None,
+    headers: Headers | None = None,
+    partition: int | None = None,
+    qos: int | None = None,
+    retain: bool = False,
+    **carried: Unpack[QueueCarried],
+) -> OutgoingMessage:
+    """Bytes stay bytes, a string is text, anything else is JSON."""
+    is_bytes = isinstance(value, (bytes, bytearray, memoryview))
+    return OutgoingMessage(
+        text=value if isinstance(value, str) else UNSET,
+        base64=bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else UNSET,
+        json=UNSET if is_bytes or isinstance(value, str) else value,
+        key=key if isinstance(key, str) else None,
+        key_base64=key if isinstance(key, bytes) else None,
+        headers=headers or None,
+        partition=partition,
+        qos=qos,
+        retain=retain,
+        **carried,
+    )
+
+
+def encoded(message: OutgoingMessage) -> bytes:
+    """As JSON. InvalidArgument for a value that JSON has not."""
+    try:
+        return _encoder.encode(message)
+    except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
+        raise InvalidArgument(f"the message cannot be sent as JSON ({error}): give bytes, or what JSON has") from None
+
+
+def publish_messages(
+    queue: str,
+    messages: Sequence[bytes],
+    acks: Acks,
+    sequenced: Sequenced | None = None,
+    idempotency_key: str | None = None,
+) -> Ask[PublishReport]:
+    """Encoded messages in one request: all are taken, or none."""
+    parts = [b'{"messages":[', b",".join(messages), b"]"]
+    if sequenced is not None:
+        said = {"id": sequenced.producer, "epoch": sequenced.epoch, "sequence": sequenced.sequence}
+        parts.append(b',"producer":%s' % _encoder.encode(said))
+    return Ask(
+        "POST",
+        f"{API}/queues/{segment(queue)}/messages",
+        PublishReport,
+        query={"acks": None if acks == "all" else acks},
+        body=b"".join([*parts, b"}"]),
+        headers={} if idempotency_key is None else {"Idempotency-Key": idempotency_key},
+        is_repeatable=sequenced is not None or idempotency_key is not None,
+    )
+
+
+def publish_to_topic(topic: str, message: OutgoingMessage) -> Ask[TopicReport]:
+    return Ask("POST", f"{API}/topics/{segment(topic)}/messages", TopicReport, body=encoded(message))
