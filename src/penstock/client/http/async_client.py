@@ -68,7 +68,7 @@ class AsyncClient(AdminCalls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await close_after(self.close(), error)
+        await close_after(self.close, error)
 
     async def close(self) -> None:
         """Producers are flushed, consumers stopped and what they settled is sent; then the connections go."""

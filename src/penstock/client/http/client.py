@@ -197,7 +197,7 @@ class Client(AdminCalls):
             self._thread.run(stream.aclose())
 
     def _close(self, error: BaseException | None) -> None:
-        self._thread.close(lambda: close_after(self._end(), error))
+        self._thread.close(lambda: close_after(self._end, error))
 
     async def _end(self) -> None:
         try:

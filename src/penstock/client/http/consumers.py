@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,7 @@ from penstock.client.http.intake import ConsumeOptions, Intake
 from penstock.client.http.promises import thread_promise
 from penstock.client.http.requests import Requests
 from penstock.client.loop_thread import LoopThread
+from penstock.core.errors import Closed
 
 AsyncMessage = Delivered[asyncio.Future[bool]]
 Message = Delivered[concurrent.futures.Future[bool]]
@@ -34,7 +36,7 @@ class AsyncConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await close_after(self.close(), error)
+        await close_after(self.close, error)
 
     def __aiter__(self) -> Self:
         return self
@@ -110,8 +112,10 @@ class Consumer:
         await self._intake.close([])
 
     def _close(self, error: BaseException | None) -> None:
-        self._messages.commit()
-        self._thread.run(close_after(self._intake.close(self._messages.take_unread()), error))
+        # Closed with its client, it has sent what was settled by then; the other messages come again.
+        with contextlib.suppress(Closed):
+            self._messages.commit()
+            self._thread.run(close_after(partial(self._intake.close, self._messages.take_unread()), error))
 
     def _settle(self, verdict: Verdict) -> concurrent.futures.Future[bool]:
         promise: concurrent.futures.Future[bool] = thread_promise()

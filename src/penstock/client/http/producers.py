@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from functools import partial
 from types import TracebackType
@@ -36,7 +37,7 @@ class AsyncProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await close_after(self.close(), error)
+        await close_after(self.close, error)
 
     async def send(
         self,
@@ -136,7 +137,9 @@ class Producer:
 
     def _close(self, error: BaseException | None) -> None:
         self._refuse_more()
-        self._thread.run(close_after(self._accumulator.close(), error))
+        # Closed with its client, it was flushed then.
+        with contextlib.suppress(Closed):
+            self._thread.run(close_after(self._accumulator.close, error))
 
     def _refuse_more(self) -> None:
         with self._room:
