@@ -244,6 +244,7 @@ class Declaring:
             for group in groups:
                 _dismiss(group)
             queue.groups.clear()
+            queue.notify_of_end()
             gone: list[tuple[str, Record | None]] = [
                 (group_key(queue.incarnation, group.number), None) for group in groups
             ]

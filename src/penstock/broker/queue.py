@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.broker.configuration import QueueRecord
 from penstock.broker.gate import Gate
@@ -34,6 +34,12 @@ class Placed(NamedTuple):
     rows: int
 
 
+class Listener(Protocol):
+    def notify_all(self, partitions: Sequence[int]) -> None:
+        """There may be something to read there, or the queue was deleted. Called where the commit is told: quickly."""
+        ...
+
+
 class Queue:
     """Used from the loop."""
 
@@ -41,8 +47,8 @@ class Queue:
         self.cache, self.settings, self.record = cache, settings, record
         self.units: dict[int, Unit] = {}
         self.groups: dict[GroupName, Group] = {}
-        self.listening: dict[Group, None] = {}
-        """groups of which somebody waits for messages"""
+        self.listening: dict[Listener, None] = {}
+        """groups of which somebody waits for messages, and others who look on"""
         self.is_paused = record.is_paused
         self.is_deleted = False
         self.gate = Gate()
@@ -165,8 +171,12 @@ class Queue:
         self._notify([partitions[log.number] for log in logs])
 
     def _notify(self, partitions: Sequence[int]) -> None:
-        for group in list(self.listening):
-            group.notify_all(partitions)
+        for listener in list(self.listening):
+            listener.notify_all(partitions)
+
+    def notify_of_end(self) -> None:
+        """It was deleted."""
+        self._notify(())
 
     # Publishing
 

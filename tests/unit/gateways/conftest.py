@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.http_gateway import RunningHttp, running_http
 from tests.support.mqtt_gateway import RunningGateway, running
 
 _MEMORY = Path("/dev/shm")
@@ -18,5 +19,14 @@ def mqtt() -> Iterator[RunningGateway]:
     with (
         tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory,
         running(Path(directory)) as made,
+    ):
+        yield made
+
+
+@pytest.fixture
+def http() -> Iterator[RunningHttp]:
+    with (
+        tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory,
+        running_http(Path(directory)) as made,
     ):
         yield made

@@ -17,6 +17,7 @@ from penstock.core.errors import Closed, NotAuthorised
 from penstock.gateways.http.addresses import queue_name
 from penstock.gateways.http.login import Caller, ConnectionFacts
 from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.outlet import Outlet
 from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import Headers, Reply
@@ -37,6 +38,8 @@ CONNECTION = "penstock.connection"
 """in the state of a scope: the ConnectionFacts"""
 TRANSPORT = "penstock.transport"
 """in the state of a scope: a call that gives the connection's transport, if it is still there"""
+OUTLET = "penstock.outlet"
+"""in the state of a scope: the Outlet of its connection"""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,6 +126,12 @@ class Exchange:
         return facts
 
     @property
+    def outlet(self) -> Outlet:
+        """Of the connection, for an answer that was started and goes on."""
+        outlet: Outlet = self.scope["state"][OUTLET]
+        return outlet
+
+    @property
     def content_type(self) -> str:
         """Without its parameters; of a body that says nothing, JSON."""
         said = self.header(b"content-type")
@@ -192,6 +201,10 @@ class Exchange:
     def require_consume(self, queue: str) -> None:
         if not self.permissions.may_consume(queue):
             raise NotAuthorised(f"{self.identity.name} may not consume queue {queue!r}")
+
+    def require_browse(self, queue: str) -> None:
+        if not self.permissions.may_browse(queue):
+            raise NotAuthorised(f"{self.identity.name} may not look at messages of queue {queue!r}")
 
     def require_subscribe(self, topic_filter: str) -> None:
         if not self.permissions.may_subscribe(topic_filter):

@@ -10,9 +10,10 @@ from uvicorn.server import ServerState
 
 from penstock.broker.auth.limits import ClientRates
 from penstock.broker.publisher import Publisher
-from penstock.gateways.http.exchange import CONNECTION, TRANSPORT
+from penstock.gateways.http.exchange import CONNECTION, OUTLET, TRANSPORT
 from penstock.gateways.http.login import ConnectionFacts
 from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.outlet import Outlet
 from penstock.gateways.http.problems import Refusal, problem_reply
 from penstock.gateways.listener import ListenerFacts
 
@@ -42,11 +43,13 @@ class HttpProtocol(HttpToolsProtocol):
         certificate = transport.get_extra_info("peercert") or None
         self.app_state[CONNECTION] = ConnectionFacts(self._listener, peer, certificate, self._rates, self._publisher)
         self.app_state[TRANSPORT] = self._live_transport
+        self._outlet = self.app_state[OUTLET] = Outlet(transport, self.flow)
         self._expect(self._options.head_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(None)
         super().connection_lost(exc)
+        self._outlet.lose()
 
     def data_received(self, data: bytes) -> None:
         if self._is_in_head:

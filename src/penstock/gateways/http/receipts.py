@@ -16,10 +16,11 @@ from penstock.queues.names import parse_receipt_handle
 
 
 class Place(NamedTuple):
-    """A group in a partition."""
+    """What one consumer of a group has of a partition."""
 
     group: Group
     unit: Unit
+    consumer: int
 
 
 @dataclass(slots=True)
@@ -33,16 +34,17 @@ class Named:
 
 class Receipts:
     """Of one gateway. All who pull over HTTP are one session of the broker: a receipt tells deliveries apart by their
-    count, and by a word that changes with every start, as a crash may forget that a message was handed out."""
+    count, and by a word that changes with every start, as a crash may forget that a message was handed out. A member
+    of a group is named in its receipts."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.session = broker.session()
         self._word = secrets.token_hex(4)
 
-    def suffix(self, group: Group) -> str:
-        """What follows the count of deliveries."""
-        return f"~{self._word}-{group.number}"
+    def suffix(self, group: Group, member: int | None = None) -> str:
+        """What follows the count of deliveries, to one who pulls or to a member."""
+        return f"~{self._word}-{group.number}" if member is None else f"~{self._word}-{group.number}-{member}"
 
     def find(self, receipts: Iterable[str]) -> tuple[dict[Place, Named], dict[str, str]]:
         """Where they lead, and what is wrong with those that lead nowhere: `malformed`, `stale` or `gone`."""
@@ -64,16 +66,25 @@ class Receipts:
 
     def _place(self, receipt: str) -> tuple[Place, int, int]:
         handle = parse_receipt_handle(receipt)
-        word, _, number = handle.nonce.partition("-")
-        if not number.isdecimal():
+        word, *numbers = handle.nonce.split("-")
+        if not 1 <= len(numbers) <= 2 or not all(number.isdecimal() for number in numbers):
             raise InvalidArgument("no number of a group")
         queue = self._broker.declaring.by_incarnation.get(handle.message.incarnation)
         if queue is None or queue.name != handle.message.queue:
             raise LookupError("gone")
         unit = queue.units.get(handle.message.partition)
-        group = next((group for group in queue.groups.values() if group.number == int(number)), None)
+        group = next((group for group in queue.groups.values() if str(group.number) == numbers[0]), None)
         if unit is None or group is None:
             raise LookupError("gone")
         if word != self._word:
             raise LookupError("stale")
-        return Place(group, unit), handle.message.offset, handle.delivery_count
+        return Place(group, unit, self._consumer(group, numbers[1:])), handle.message.offset, handle.delivery_count
+
+    def _consumer(self, group: Group, member: list[str]) -> int:
+        """A member that has left holds nothing."""
+        if not member:
+            return self.session
+        found = next((number for number in group.consumers if str(number) == member[0]), None)
+        if found is None:
+            raise LookupError("stale")
+        return found

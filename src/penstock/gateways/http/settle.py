@@ -57,68 +57,83 @@ class SettleReport(msgspec.Struct, frozen=True):
     results: list[SettledReceipt]
 
 
-async def ack(exchange: Exchange) -> Reply:
-    body = await exchange.read(AckBody)
-    settling, session = exchange.ports.broker.settling, exchange.state.receipts.session
+async def acked(exchange: Exchange, body: AckBody) -> SettleReport:
+    settling = exchange.ports.broker.settling
 
     async def done(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
-        return await settling.ack(place.group, place.unit, offsets, deliveries, session)
+        return await settling.ack(place.group, place.unit, offsets, deliveries, place.consumer)
 
     return await _settle(exchange, body.receipts, done)
 
 
-async def nack(exchange: Exchange) -> Reply:
-    body = await exchange.read(NackBody)
-    settling, session = exchange.ports.broker.settling, exchange.state.receipts.session
+async def nacked(exchange: Exchange, body: NackBody) -> SettleReport:
+    settling = exchange.ports.broker.settling
     delay_ms = None if body.delay is None else round(1000 * seconds_of(body.delay, "delay", _LONGEST_S))
 
     async def failed(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
-        return await settling.fail(place.group, place.unit, offsets, deliveries, session, delay_ms, body.reason)
+        group, unit, consumer = place
+        return await settling.fail(group, unit, offsets, deliveries, consumer, delay_ms, body.reason)
 
     return await _settle(exchange, body.receipts, failed)
 
 
+async def rejected(exchange: Exchange, body: RejectBody) -> SettleReport:
+    settling = exchange.ports.broker.settling
+
+    async def refused(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
+        return await settling.reject(place.group, place.unit, offsets, deliveries, place.consumer, body.reason)
+
+    return await _settle(exchange, body.receipts, refused)
+
+
+async def extended(exchange: Exchange, body: ExtendBody) -> SettleReport:
+    broker = exchange.ports.broker
+    until_ms = broker.now() + round(1000 * seconds_of(body.visibility, "visibility", _LONGEST_S))
+
+    async def kept(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
+        return await broker.settling.extend(place.group, place.unit, offsets, deliveries, place.consumer, until_ms)
+
+    return await _settle(exchange, body.receipts, kept)
+
+
+async def ack(exchange: Exchange) -> Reply:
+    return _reply(await acked(exchange, await exchange.read(AckBody)))
+
+
+async def nack(exchange: Exchange) -> Reply:
+    return _reply(await nacked(exchange, await exchange.read(NackBody)))
+
+
 async def reject(exchange: Exchange) -> Reply:
-    body = await exchange.read(RejectBody)
-    settling, session = exchange.ports.broker.settling, exchange.state.receipts.session
-
-    async def rejected(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
-        return await settling.reject(place.group, place.unit, offsets, deliveries, session, body.reason)
-
-    return await _settle(exchange, body.receipts, rejected)
+    return _reply(await rejected(exchange, await exchange.read(RejectBody)))
 
 
 async def extend(exchange: Exchange) -> Reply:
-    body = await exchange.read(ExtendBody)
-    broker, session = exchange.ports.broker, exchange.state.receipts.session
-    until_ms = broker.now() + round(1000 * seconds_of(body.visibility, "visibility", _LONGEST_S))
-
-    async def extended(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
-        return await broker.settling.extend(place.group, place.unit, offsets, deliveries, session, until_ms)
-
-    return await _settle(exchange, body.receipts, extended)
+    return _reply(await extended(exchange, await exchange.read(ExtendBody)))
 
 
-async def _settle(exchange: Exchange, receipts: Sequence[str], settle: Settle) -> Reply:
+def _reply(report: SettleReport) -> Reply:
     """200 if all were, 207 if some were, 409 if none was."""
+    return json_reply(report, 409 if not report.settled else 207 if report.stale else 200)
+
+
+async def _settle(exchange: Exchange, receipts: Sequence[str], settle: Settle) -> SettleReport:
     wanted = list(dict.fromkeys(receipts))
     found, statuses = exchange.state.receipts.find(wanted)
     for place in found:
         exchange.require_consume(place.group.queue.name)
-    settled = await asyncio.gather(*(_settle_at(exchange, place, named, settle) for place, named in found.items()))
+    settled = await asyncio.gather(*(_settle_at(place, named, settle) for place, named in found.items()))
     for some in settled:
         statuses |= some
     results = [SettledReceipt(receipt, statuses[receipt]) for receipt in wanted]
     done = sum([result.status == "settled" for result in results])
-    status = 200 if done == len(results) else 207 if done else 409
-    return json_reply(SettleReport(done, len(results) - done, results), status)
+    return SettleReport(done, len(results) - done, results)
 
 
-async def _settle_at(exchange: Exchange, place: Place, named: Named, settle: Settle) -> dict[str, str]:
+async def _settle_at(place: Place, named: Named, settle: Settle) -> dict[str, str]:
     """The status of each receipt. Which are current is looked at in the turn in which they are settled."""
-    group, unit = place
-    session, cursor = exchange.state.receipts.session, group.cursor(unit)
-    held = set(cursor.held(named.offsets, named.deliveries, session))
+    cursor = place.group.cursor(place.unit)
+    held = set(cursor.held(named.offsets, named.deliveries, place.consumer))
     await settle(place, named.offsets, named.deliveries)
     pairs = zip(named.receipts, named.offsets, strict=True)
     return {receipt: "settled" if offset in held else "stale" for receipt, offset in pairs}

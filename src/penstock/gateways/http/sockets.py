@@ -38,7 +38,11 @@ class WebSocketExchange(Exchange):
         return str(text)
 
     async def send_text(self, text: str) -> None:
-        await self._send({"type": "websocket.send", "text": text})
+        """Waits while the client does not read. Disconnected when it is gone."""
+        try:
+            await self._send({"type": "websocket.send", "text": text})
+        except OSError:
+            raise Disconnected from None
 
     async def close(self, code: int = NORMAL, reason: str = "") -> None:
         await self._send({"type": "websocket.close", "code": code, "reason": reason[:120]})

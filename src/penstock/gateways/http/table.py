@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.gateways.http import (
+    browse,
     clients,
     dead_letters,
     description,
@@ -10,9 +11,12 @@ from penstock.gateways.http import (
     health,
     operations,
     publish,
+    queue_events,
     queues,
     receive,
     settle,
+    stream,
+    topic_events,
     topics,
     users,
 )
@@ -22,6 +26,10 @@ ROUTES: tuple[Route, ...] = (
     *publish.ROUTES,
     *receive.ROUTES,
     *settle.ROUTES,
+    *browse.ROUTES,
+    *queue_events.ROUTES,
+    *topic_events.ROUTES,
+    *stream.ROUTES,
     *topics.ROUTES,
     *queues.ROUTES,
     *groups.ROUTES,

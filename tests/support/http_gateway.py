@@ -1,0 +1,250 @@
+"""The HTTP gateway on a free loopback port, over a real broker in a directory, on a loop in a thread: tests send it
+requests through blocking clients, and reach into its loop where they must."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from tests.support.access import SCRAM_ITERATIONS, cheap_passwords
+from tests.support.broker import LARGE
+from tests.support.clock import FakeClock
+from tests.support.event_reader import EventReader
+from websockets.sync.client import ClientConnection, connect
+
+from penstock.broker.auth.access import Access
+from penstock.broker.auth.limits import RateLimits
+from penstock.broker.auth.options import AuthOptions, RateLimitOptions
+from penstock.broker.auth.users import Users
+from penstock.broker.broker import Broker, BrokerOptions
+from penstock.broker.queue import Queue
+from penstock.gateways.http.gateway import HttpGateway
+from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.ports import Ports
+from penstock.gateways.listener import ListenerFacts
+from penstock.log.columns import Columns
+from penstock.log.options import ShardOptions
+
+T = TypeVar("T")
+API = "/api/v1"
+DEADLINE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSetup:
+    options: HttpOptions = field(default_factory=HttpOptions)
+    auth: AuthOptions | None = None
+    """None: everyone may do everything"""
+    rates: RateLimitOptions = field(default_factory=RateLimitOptions)
+    shard: ShardOptions = LARGE
+    port: int = 0
+    heartbeat_s: float | None = None
+    """of event streams, where a test cannot wait for the product's"""
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(slots=True)
+class FakeOperations:
+    """What a server says of itself."""
+
+    version: str = "0.0.0-test"
+    found: list[str] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        return self.found
+
+
+class RunningHttp:
+    """`gateway` and what is below it belong to the loop of the thread: use `call` and `wait`."""
+
+    gateway: HttpGateway
+    broker: Broker
+    access: Access
+
+    def __init__(self, directory: Path, setup: HttpSetup) -> None:
+        self._directory, self._setup, self.port = directory, setup, setup.port
+        self.clock = FakeClock()
+        self.operations = FakeOperations()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="http-gateway")
+        self._readers: list[EventReader] = []
+        self._thread.start()
+        try:
+            self.wait(self._open())
+        except BaseException:
+            self._end_loop()
+            raise
+
+    # The loop
+
+    def wait(self, work: Awaitable[T]) -> T:
+        """What comes of it, on the loop."""
+
+        async def run() -> T:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(DEADLINE_S * 2)
+
+    def call(self, function: Callable[[], T]) -> T:
+        async def run() -> T:
+            return function()
+
+        return self.wait(run())
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Turns of the loop until it holds; the deadline of `wait` is that of the test."""
+
+        async def run() -> None:
+            while not is_so():  # noqa: ASYNC110 - what is waited for tells nobody
+                await asyncio.sleep(0.002)
+
+        self.wait(run())
+
+    # Opening and closing
+
+    async def _open(self) -> None:
+        setup = self._setup
+        self.broker = await Broker.open(self._directory, BrokerOptions(setup.shard), self.clock)
+        self.access = await self._door()
+        ports = Ports(self.broker, self.access, RateLimits(setup.rates, self.clock), self.operations)
+        self.gateway = HttpGateway(ports, setup.options)
+        if setup.heartbeat_s is not None:
+            self.gateway.app.state.streams._heartbeat_s = setup.heartbeat_s
+        facts = ListenerFacts("http", True)
+        self._server = await self._loop.create_server(lambda: self.gateway.protocol(facts), "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _door(self) -> Access:
+        if self._setup.auth is None:
+            return Access.open_to_all()
+        passwords = cheap_passwords()
+        users = await Users.open(self.broker.shard, passwords, self.clock, SCRAM_ITERATIONS)
+        return Access(users, passwords, self._setup.auth, self.clock)
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self.gateway.drain()
+        await self.gateway.close()
+        self.access.close()
+        await self.broker.close()
+
+    def restart(self) -> None:
+        """The same data at the same port, as another process would find it."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        self.wait(self._close())
+
+    def start(self) -> None:
+        self.wait(self._open())
+
+    def close(self) -> None:
+        for reader in self._readers:
+            with suppress(OSError):
+                reader.close()
+        try:
+            self.wait(self._close())
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    # Clients
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        is_raw: bool = False,
+    ) -> Answer:
+        """On a connection of its own. A body is sent as JSON, bytes as they are if `is_raw`; a path without a version
+        is below /api/v1."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        try:
+            data = body if is_raw or body is None else json.dumps(body)
+            connection.request(method, _full(path), data, {**({} if headers is None else headers)})  # type: ignore[arg-type]  # as said
+            answer = connection.getresponse()
+            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+        return self.request("GET", path, None, headers)
+
+    def post(self, path: str, body: object, headers: Mapping[str, str] | None = None) -> Answer:
+        return self.request("POST", path, body, headers)
+
+    def events(
+        self, path: str, headers: Mapping[str, str] | None = None, receive_buffer_bytes: int | None = None
+    ) -> EventReader:
+        """A stream that was accepted."""
+        reader = EventReader(("127.0.0.1", self.port), _full(path), headers or {}, DEADLINE_S, receive_buffer_bytes)
+        self._readers.append(reader)
+        return reader
+
+    def websocket(self, path: str, headers: Mapping[str, str] | None = None) -> ClientConnection:
+        return connect(f"ws://127.0.0.1:{self.port}{_full(path)}", additional_headers=headers, open_timeout=DEADLINE_S)
+
+    # The broker
+
+    def declare(self, name: str = "q", **settings: object) -> Queue:
+        """With one partition unless they say otherwise."""
+        return self.wait(self.broker.declare({"name": name, "partitions": 1} | settings))
+
+    def put(
+        self,
+        queue: str,
+        *messages: bytes,
+        keys: Sequence[bytes] | None = None,
+        topics: Sequence[bytes] | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """In one batch, committed."""
+
+        async def run() -> None:
+            columns = Columns.of(messages, keys=keys, topics=topics)
+            broker = self.broker
+            await broker.publishing.put(broker.queue(queue), columns, broker.publisher(), partition)
+
+        self.wait(run())
+
+    def unsettled(self, queue: str = "q", group: str = "g") -> int:
+        [found] = [each for each in self.broker.queue(queue).groups.values() if each.key.name == group]
+        return self.call(found.depth)
+
+
+def _full(path: str) -> str:
+    return path if path.startswith(API) else API + path
+
+
+@contextmanager
+def running_http(directory: Path, setup: HttpSetup | None = None) -> Iterator[RunningHttp]:
+    made = RunningHttp(directory, setup or HttpSetup())
+    try:
+        yield made
+    finally:
+        made.close()
