@@ -101,7 +101,7 @@ def overview_of(exchange: Exchange) -> Overview:
         connected=sum([client.is_connected for client in clients]),
         subscriptions=sum([client.subscriptions for client in clients]),
         retained=ports.retained.count,
-        streams=exchange.state.streams,
+        streams=exchange.state.streams.count,
         journal_syncs=metrics.journal_syncs,
         journal_bytes=metrics.journal_bytes,
     )
