@@ -53,7 +53,13 @@ class Ask(Generic[T]):
 
     @property
     def target(self) -> str:
+        return self.target_in(None)
+
+    def target_in(self, namespace: str | None) -> str:
+        """Of one that a client works in, if it is not its own."""
         pairs = {name: _written(value) for name, value in self.query.items() if value is not None}
+        if namespace is not None and self.path.startswith(API):
+            pairs.setdefault("namespace", namespace)
         return f"{self.path}?{urlencode(pairs)}" if pairs else self.path
 
 
@@ -169,7 +175,10 @@ class Requests:
         return response
 
     def _bytes(self, ask: Ask[T]) -> bytes:
-        lines = [f"{ask.method} {self._base_path}{ask.target} HTTP/1.1\r\n".encode(), self._head]
+        lines = [
+            f"{ask.method} {self._base_path}{ask.target_in(self.options.namespace)} HTTP/1.1\r\n".encode(),
+            self._head,
+        ]
         lines += [header_line(name, value) for name, value in ask.headers.items()]
         if ask.body is not None:
             lines.append(header_line("Content-Type", ask.content_type))
