@@ -11,6 +11,7 @@ import click
 
 from bench import noise
 from bench.against import embedded
+from bench.http import client as http_client
 from bench.kernels import checksum, loops, mqtt, topics, window
 from bench.measure import Benchmark, Comparison, Run
 from bench.mqtt.suite import BENCHMARKS as MQTT
@@ -54,6 +55,7 @@ BENCHMARKS = {
         window,
         topics,
         mqtt,
+        http_client,
     )
 }
 BENCHMARKS |= {benchmark.name: benchmark for benchmark in MQTT}

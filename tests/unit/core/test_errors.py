@@ -6,6 +6,7 @@ import pickle
 import pytest
 
 from penstock.client import errors as client_errors
+from penstock.client.http.errors import HttpRefused, Problem
 from penstock.client.mqtt.errors import MqttRefused
 from penstock.codecs.mqtt import errors as mqtt_errors
 from penstock.codecs.mqtt.reasons import ReasonCode
@@ -59,7 +60,10 @@ RAISED: list[PenstockError] = [
     mqtt_errors.MalformedPacket("the topic name is empty"),
     mqtt_errors.ProtocolError("the first packet is PUBLISH"),
 ]
-NARROWER: list[PenstockError] = [MqttRefused("the login", ReasonCode.NOT_AUTHORIZED)]
+NARROWER: list[PenstockError] = [
+    MqttRefused("the login", ReasonCode.NOT_AUTHORIZED),
+    HttpRefused("GET /api/v1/queues", 503, Problem(code="closed", detail="the server is stopping", instance="r1")),
+]
 """of a code that a wider class has"""
 
 # What the reader of each message is told to do. The others get their text from where they are raised, or
@@ -107,7 +111,8 @@ def test_codes_are_words_joined_by_hyphens() -> None:
 @pytest.mark.parametrize("error", RAISED + NARROWER, ids=lambda error: type(error).__name__)
 def test_a_message_says_what_to_do_and_names_its_facts(error: PenstockError) -> None:
     assert ADVICE.get(error.code, "") in str(error)
-    assert all(str(fact) in str(error) for fact in vars(error).values() if fact is not None)
+    facts = [fact.value if isinstance(fact, ErrorCode) else fact for fact in vars(error).values()]
+    assert all(str(fact) in str(error) for fact in facts if fact is not None)
 
 
 @pytest.mark.parametrize("error", RAISED + NARROWER, ids=lambda error: type(error).__name__)

@@ -92,20 +92,20 @@ class Accumulator:
             return
         batch = self._open
         if batch.entries and (self._is_over(entry) or batch.entries[0].partition != entry.partition):
-            self._seal()
+            self.seal()
             batch = self._open
         batch.entries.append(entry)
         batch.size_bytes += len(entry.data)
         if len(batch.entries) >= self.options.batch_messages or batch.size_bytes >= self.options.batch_bytes:
-            self._seal()
+            self.seal()
         elif not self.options.linger_s:
             self._wake()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self.options.linger_s, self._seal)
+            self._timer = asyncio.get_running_loop().call_later(self.options.linger_s, self.seal)
 
     async def flush(self) -> None:
         """Returns when all that was added is stored; raises what went wrong first since the last time."""
-        self._seal()
+        self.seal()
         while self._sending is not None:
             await asyncio.shield(self._sending)
         failures, self._failures = self._failures, Failures()
@@ -121,7 +121,8 @@ class Accumulator:
     def _is_over(self, entry: Entry) -> bool:
         return self._open.size_bytes + len(entry.data) > self.options.batch_bytes
 
-    def _seal(self) -> None:
+    def seal(self) -> None:
+        """What was gathered goes as it is: it is time, or somebody waits for room."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -145,7 +146,7 @@ class Accumulator:
 
     def _next(self) -> _Batch | None:
         if not self._full and not self.options.linger_s:
-            self._seal()
+            self.seal()
         return self._full.popleft() if self._full else None
 
     def _give_up(self, error: ConnectionLost) -> None:

@@ -15,6 +15,7 @@ from penstock.core.errors import InvalidArgument
 
 MAX_MESSAGES = 1000
 MAX_WAIT_S = 30.0
+_UNREAD = "its consumer stopped before it was handed out"
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -86,7 +87,7 @@ class Intake:
         self.stop()
         loop = asyncio.get_running_loop()
         for message in unread:
-            self.put(Verdict(message.receipt or "", "extend", visibility_s=0), loop.create_future())
+            self.put(Verdict(message.receipt or "", "nack", delay_s=0, reason=_UNREAD), loop.create_future())
         await self.settlements.flush()
 
     async def _receive(self) -> list[StoredMessage]:

@@ -73,6 +73,7 @@ class AsyncProducer:
     async def _room(self, data: bytes) -> None:
         while self._is_full(data):
             self._changed.clear()
+            self._accumulator.seal()
             await self._changed.wait()
 
     def _leave(self, size_bytes: int) -> None:
@@ -114,6 +115,7 @@ class Producer:
         promise: concurrent.futures.Future[Sent] = thread_promise()
         with self._room:
             while self._unsent_bytes + len(data) > self._options.max_unsent_bytes and not self._is_closed:
+                self._thread.post(self._accumulator.seal)
                 self._room.wait()
             if self._is_closed:
                 raise Closed(_CLOSED)
