@@ -41,8 +41,10 @@ class Reader:
         binaries.mkdir()
         config.mkdir(parents=True)
         self.port = _free_port()
-        context = {"host": _HOST, "port": self.port, "username": "reader", "password": "any will do"}
-        (config / "context.json").write_text(json.dumps(context))
+        http_port = _free_port()
+        context = {"url": f"http://{_HOST}:{http_port}", "mqtt": f"mqtt://{_HOST}:{self.port}", "local": True}
+        # JSON is YAML.
+        (config / "config.yaml").write_text(json.dumps({"current_context": "local", "contexts": {"local": context}}))
         self._server: subprocess.Popen[bytes] | None = None
         self._lines = place / "server.log"
         _write_script(binaries / "penstock", " ".join(COMMAND), "")
@@ -55,6 +57,7 @@ class Reader:
             "XDG_CONFIG_HOME": str(config.parent),
             "PENSTOCK_LISTENERS__MQTT__PORT": str(self.port),
             "PENSTOCK_LISTENERS__MQTT_WS__PORT": "0",
+            "PENSTOCK_LISTENERS__HTTP__PORT": str(http_port),
         }
 
     def can_run(self, command: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.arguments import DIRECTORY, EXISTING_DIRECTORY, directory_argument
-from penstock.cli.output import output_option, print_json, print_table, progress_bar, size_text
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, progress_bar, size_text
 from penstock.log.backup import BackupLog, BackupReport, RestoreReport, create_backup, restore_backup
 
 
@@ -30,8 +30,8 @@ def backup(directory: Path, target: Path, output: str) -> None:
     """
     with progress_bar("copying") as advance:
         report = create_backup(directory, target, advance)
-    if output == "json":
-        print_json(_backup_json(report))
+    if output in DATA_FORMATS:
+        print_data(_backup_json(report), output)
         return
     click.echo(
         f"{report.target}: {report.files} files, {size_text(report.bytes)}, {size_text(report.linked_bytes)} of them "
@@ -58,8 +58,8 @@ def restore(source: Path, directory: Path, output: str) -> None:
     """
     with progress_bar("restoring") as advance:
         report = restore_backup(source, directory, advance)
-    if output == "json":
-        print_json(_restore_json(report))
+    if output in DATA_FORMATS:
+        print_data(_restore_json(report), output)
         return
     click.echo(
         f"{report.directory}: {report.files} files, {size_text(report.bytes)}; {report.records:,} records in "

@@ -14,7 +14,7 @@ import click
 
 from penstock.cli.arguments import DIRECTORY
 from penstock.cli.failures import FAILED
-from penstock.cli.output import output_option, print_json, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.serve import BAD_CONFIGURATION
 from penstock.core.errors import InvalidSetting
 from penstock.version import VERSION
@@ -70,8 +70,8 @@ def doctor(directory: Path | None, file: Path | None, changes: tuple[str, ...], 
         return BAD_CONFIGURATION
     place = directory or (Path(config.data_dir) if file else Path())
     findings = examine(place, config)
-    if output == "json":
-        print_json(_as_json(place, findings))
+    if output in DATA_FORMATS:
+        print_data(_as_json(place, findings), output)
     else:
         print_table(["", "what", "found"], [(found.verdict.value, found.name, found.text) for found in findings])
     return FAILED if any(found.verdict is Verdict.PROBLEM for found in findings) else 0
