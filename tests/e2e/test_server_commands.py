@@ -160,6 +160,14 @@ def test_yaml_says_the_same_as_json(operator: Operator) -> None:
     assert message["value"] == "x"
 
 
+def test_top_shows_a_frame_with_every_queue(operator: Operator) -> None:
+    operator.says("queue", "create", "watched", "--if-absent")
+    frame = operator.says("top", "--once", "--interval", "0.1")
+    assert "watched" in frame
+    assert "in flight" in frame
+    assert "ready" in frame
+
+
 def test_shells_complete_commands(operator: Operator) -> None:
     for shell in ("zsh", "fish"):
         assert "_PENSTOCK_COMPLETE" in operator.says("completion", shell)

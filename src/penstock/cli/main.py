@@ -33,6 +33,7 @@ COMMANDS = {
     "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
     "backup": LazyCommand("backup", "backup", "Copy a data directory while its broker goes on."),
     "restore": LazyCommand("backup", "restore", "Make a data directory from a backup, and check all of it."),
+    "top": LazyCommand("top", "top", "Watch a server: queues, rates, lag, clients."),
     "scene": LazyCommand("scene", "scene", "Watch a server at work: devices, workers, a dead letter."),
     "tour": LazyCommand("tour", "tour", "Show on this machine what a log promises."),
     "doctor": LazyCommand("doctor", "doctor", "Look at kernels, disk, limits, clock and configuration."),
