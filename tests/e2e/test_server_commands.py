@@ -168,6 +168,19 @@ def test_top_shows_a_frame_with_every_queue(operator: Operator) -> None:
     assert "ready" in frame
 
 
+def test_bench_measures_every_load_saves_and_compares(operator: Operator, tmp_path: Path) -> None:
+    saved = tmp_path / "before.json"
+    small = "--messages", "300", "--connections", "2", "--batch", "20"
+    loads = "http-publish", "http-receive", "mqtt-publish"
+    operator.says("bench", *loads, *small, "--save", str(saved))
+    results = json.loads(saved.read_text())["results"]
+    assert [(result["kind"], result["messages"]) for result in results] == [(load, 300) for load in loads]
+    assert all(0 < result["latency_ms"]["p50"] <= result["latency_ms"]["max"] for result in results)
+    assert "ratio" in operator.says("bench", "http-publish", *small, "--compare", str(saved))
+    assert not [queue for queue in operator.shows("queue", "list")["queues"] if queue["name"].startswith("bench-")]
+    operator.fails("bench", "--compare", str(tmp_path / "nothing"))
+
+
 def test_shells_complete_commands(operator: Operator) -> None:
     for shell in ("zsh", "fish"):
         assert "_PENSTOCK_COMPLETE" in operator.says("completion", shell)

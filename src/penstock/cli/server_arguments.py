@@ -38,18 +38,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
-    host: str | None
-    port: int | None
-    username: str | None
-    password_file: Path | None
-    client_id: str
-    mqtt_version: str
-    tls: bool
-    ca_file: Path | None
-    cert_file: Path | None
-    key_file: Path | None
-    ws_path: str | None
-    context: str | None
+    host: str | None = None
+    port: int | None = None
+    username: str | None = None
+    password_file: Path | None = None
+    client_id: str = ""
+    mqtt_version: str = "5"
+    tls: bool = False
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    ws_path: str | None = None
+    context: str | None = None
 
     def options(self) -> MqttOptions:
         """With the login of the context only if it is for the same server: else a password would go to another
@@ -91,6 +91,12 @@ class ServerArguments:
         except (OSError, ssl.SSLError) as error:
             raise InvalidArgument(f"a certificate or key cannot be used ({error}): give PEM files that fit") from None
         return context
+
+
+def mqtt_options(address: str | None) -> MqttOptions:
+    """Of an address, or of the context if there is none."""
+    place = _parse(address)
+    return ServerArguments(host=place.host, port=place.port, tls=place.is_tls, ws_path=place.path).options()
 
 
 def _parse(address: str | None) -> Place:
