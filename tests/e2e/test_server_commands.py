@@ -181,6 +181,14 @@ def test_bench_measures_every_load_saves_and_compares(operator: Operator, tmp_pa
     operator.fails("bench", "--compare", str(tmp_path / "nothing"))
 
 
+def test_a_server_copies_its_own_data(operator: Operator, tmp_path: Path) -> None:
+    report = operator.shows("backup", str(tmp_path / "copy"))
+    assert report["files"] > 0
+    assert (tmp_path / "copy").is_dir()
+    assert "absolute path" in operator.fails("backup", "relative")
+    operator.fails("backup", "a", "b", "c", expected=2)
+
+
 def test_shells_complete_commands(operator: Operator) -> None:
     for shell in ("zsh", "fish"):
         assert "_PENSTOCK_COMPLETE" in operator.says("completion", shell)

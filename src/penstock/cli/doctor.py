@@ -49,7 +49,7 @@ class Finding:
 )
 @output_option("table", "json")
 def doctor(directory: Path | None, file: Path | None, changes: tuple[str, ...], output: str) -> int:
-    """Look at kernels, disk, limits, clock and configuration, and say what to do about them.
+    """Look at kernels, disk, limits, clock, ports, certificates and configuration, and say what to do about them.
 
     DIR is the data directory, or where it is going to be; without it, that of the configuration file, or the current
     directory. Writes one unnamed file of 1 MiB there for a second, to measure syncs. The configuration is what a server
@@ -79,7 +79,7 @@ def doctor(directory: Path | None, file: Path | None, changes: tuple[str, ...], 
 
 def examine(directory: Path, config: Config) -> list[Finding]:
     """Every check, in the order in which a person reads them."""
-    from penstock.cli import doctor_disk, doctor_process, doctor_server
+    from penstock.cli import doctor_disk, doctor_network, doctor_process, doctor_server
 
     place = _nearest(directory)
     return [
@@ -93,6 +93,11 @@ def examine(directory: Path, config: Config) -> list[Finding]:
         doctor_server.event_loop(config),
         doctor_server.packages(config),
         doctor_server.rate_limits(config),
+        doctor_server.limits(config),
+        doctor_network.ports(config, directory),
+        doctor_network.certificates(config),
+        doctor_network.server(),
+        doctor_process.java(),
     ]
 
 

@@ -38,7 +38,7 @@ COMMANDS = {
     "demo": LazyCommand("scene", "demo", "Watch a server at work: orders, devices, workers, a dead letter."),
     "scene": LazyCommand("scene", "scene", "The same as demo, with data that stays."),
     "tour": LazyCommand("tour", "tour", "Show on this machine what a log promises."),
-    "doctor": LazyCommand("doctor", "doctor", "Look at kernels, disk, limits, clock and configuration."),
+    "doctor": LazyCommand("doctor", "doctor", "Look at kernels, disk, limits, ports, certificates, configuration."),
     "completion": LazyCommand("completion", "completion", "Print what makes a shell complete commands."),
     "version": LazyCommand("version", "version", "Print the version."),
 }

@@ -38,6 +38,8 @@ class Target:
     """what destroys something is done without asking"""
     directory: Path | None = None
     """opened by the command itself"""
+    has_been_chosen: bool = True
+    """not the default that counts where nobody said anything"""
 
     def __str__(self) -> str:
         return str(self.directory) if self.directory is not None else self.options.url
@@ -115,7 +117,8 @@ def _combined(layers: list[_Layer], namespace: str | None) -> Target:
         retries=_RETRIES,
         namespace=namespace or (None if context is None else context.namespace),
     )
-    return Target(options, is_local=chosen is None or (context is not None and context.local))
+    is_local = chosen is None or (context is not None and context.local)
+    return Target(options, is_local, has_been_chosen=chosen is not None)
 
 
 def _tls(context: Context) -> TlsFiles | None:
