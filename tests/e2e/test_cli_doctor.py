@@ -24,7 +24,7 @@ def test_every_check_has_a_verdict_and_the_directory_stays_empty(tmp_path: Path)
     checks = _doctor(tmp_path)
     assert [*checks] == [
         *("kernels", "data directory", "file system", "sync", "free space", "open files", "clock"),
-        *("event loop", "packages", "rate limits"),
+        *("event loop", "packages", "rate limits", "limits", "ports", "certificates", "server", "java"),
     ]
     assert all(check["verdict"] in ("ok", "warning", "problem") for check in checks.values())
     assert [*tmp_path.iterdir()] == []
@@ -55,7 +55,7 @@ def test_the_rate_limits_that_count_are_those_of_listeners_beyond_loopback(tmp_p
     config.write_text("listeners: {mqtt: {host: 0.0.0.0}}\nrate_limit: {max_messages_per_client: 50}\n")
     check = _doctor(tmp_path, "-c", config)["rate limits"]
     assert check["verdict"] == "ok"
-    assert (check["limited_listeners"], check["unlimited_listeners"]) == (["mqtt"], ["mqtt_ws"])
+    assert (check["limited_listeners"], check["unlimited_listeners"]) == (["mqtt"], ["mqtt_ws", "http"])
     assert check["limits"] == {
         "max_connections_per_ip": 100,
         "connection_burst_size": 20,
@@ -66,7 +66,7 @@ def test_the_rate_limits_that_count_are_those_of_listeners_beyond_loopback(tmp_p
         "subscribe_burst_size": 10,
     }
     assert "50 messages a second (at once 100)" in str(check["text"])
-    assert "mqtt_ws: none, on loopback" in str(check["text"])
+    assert "mqtt_ws, http: none, on loopback" in str(check["text"])
 
 
 def test_a_limit_that_is_switched_off_beyond_loopback_is_a_warning(tmp_path: Path) -> None:

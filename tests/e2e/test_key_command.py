@@ -38,12 +38,14 @@ async def logged_in(directory: Path, text: str) -> Identity:
 
 def test_a_key_that_was_made_logs_in_and_is_listed_without_its_secret(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    printed = said("key", "create", data, "--role", "producer", "--description", "web shop", "--expires", "90d")
+    printed = said(
+        "key", "create", "--data", data, "--role", "producer", "--description", "web shop", "--expires", "90d"
+    )
     found = re.search(r"secret: (psk_([0-9a-f]{12})_[0-9a-f]{64})", printed)
     assert found is not None
     identity = asyncio.run(logged_in(data, found[1]))
     assert (identity.name, identity.how) == (f"key:{found[2]}", "api-key")
-    [key] = shown("key", "list", data)["keys"]
+    [key] = shown("key", "list", "--data", data)["keys"]
     assert (key["id"], key["user"], key["roles"], key["description"]) == (
         found[2],
         identity.name,
@@ -52,32 +54,37 @@ def test_a_key_that_was_made_logs_in_and_is_listed_without_its_secret(tmp_path: 
     )
     assert key["expires_ms"] - key["created_ms"] <= 90 * 86_400_000
     assert key.keys() == {"id", "user", "roles", "namespace", "description", "created_ms", "expires_ms"}
-    assert "web shop" in said("key", "list", data)
-    assert found[1][20:] not in said("key", "list", data, "-o", "json") + said("key", "list", data)
+    assert "web shop" in said("key", "list", "--data", data)
+    assert found[1][20:] not in said("key", "list", "--data", data, "-o", "json") + said("key", "list", "--data", data)
 
 
 def test_a_key_is_revoked_once_with_its_rules(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    made = shown("key", "create", data, "--role", "read-only")
+    made = shown("key", "create", "--data", data, "--role", "read-only")
     assert made["secret"].startswith(f"psk_{made['id']}_")
-    said("acl", "add", data, "allow", "consume", "orders", "--user", made["user"])
-    assert said("acl", "check", data, "--user", made["user"], "browse", "other").startswith(
+    said("acl", "add", "--data", data, "allow", "consume", "orders", "--user", made["user"])
+    assert said("acl", "check", "--data", data, "--user", made["user"], "browse", "other").startswith(
         "allowed: the role read-only"
     )
-    assert b"--yes" in penstock("key", "revoke", data, made["id"], expected=1).stderr
-    assert shown("key", "revoke", data, made["user"], "--yes") == {
+    assert b"would be revoked" in penstock("key", "revoke", "--data", data, made["id"], "--dry-run").stdout
+    assert shown("key", "revoke", "--data", data, made["user"], "--yes") == {
         "id": made["id"],
         "revoked": True,
         "rules_removed": 1,
     }
-    assert b"no API key" in penstock("key", "revoke", data, made["id"], "--yes", expected=1).stderr
-    assert b"no API key" in penstock("acl", "check", data, made["user"], "browse", "q", expected=1).stderr
-    assert said("key", "list", data) == "no API keys yet\n"
+    assert b"no API key" in penstock("key", "revoke", "--data", data, made["id"], "--yes", expected=3).stderr
+    assert b"no API key" in penstock("acl", "check", "--data", data, made["user"], "browse", "q", expected=3).stderr
+    assert said("key", "list", "--data", data) == "no API keys yet\n"
 
 
 def test_a_lifetime_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
-    assert b"--expires" in penstock("key", "create", tmp_path / "data", "--expires", "soon", expected=2).stderr
-    assert b"expired already" in penstock("key", "create", tmp_path / "data", "--expires", "0s", expected=1).stderr
+    assert (
+        b"--expires" in penstock("key", "create", "--data", tmp_path / "data", "--expires", "soon", expected=2).stderr
+    )
+    assert (
+        b"expired already"
+        in penstock("key", "create", "--data", tmp_path / "data", "--expires", "0s", expected=1).stderr
+    )
 
 
 def test_a_revoked_key_stops_an_mqtt_session(tmp_path: Path) -> None:

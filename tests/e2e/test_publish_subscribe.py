@@ -27,7 +27,7 @@ from penstock.codecs.mqtt.properties import Properties
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the local context is, which no test may share with who runs it."""
     monkeypatch.setitem(ENVIRONMENT, "XDG_CONFIG_HOME", str(tmp_path / "config"))
-    return tmp_path / "config" / "penstock" / "context.json"
+    return tmp_path / "config" / "penstock" / "config.yaml"
 
 
 @pytest.fixture(params=list(servers.SERVERS))
@@ -215,9 +215,14 @@ def test_wrong_usage_says_what_is_right(
 
 def test_a_server_that_is_not_there_is_named_with_what_to_do() -> None:
     port = str(servers._free_port())
-    text = failed("publish", "t", "x", "--port", port)
+    text = failed("publish", "t", "x", "--port", port, expected=4)
     assert f"127.0.0.1:{port}" in text
     assert "penstock serve" in text
+
+
+def write(file: Path, mqtt: str, login: dict[str, str]) -> None:
+    """JSON is YAML."""
+    file.write_text(json.dumps({"current_context": "it", "contexts": {"it": {"mqtt": mqtt, **login}}}))
 
 
 def test_the_local_context_is_used_for_its_own_server_and_no_other(tmp_path: Path, context: Path) -> None:
@@ -225,17 +230,17 @@ def test_the_local_context_is_used_for_its_own_server_and_no_other(tmp_path: Pat
         pytest.skip(servers.INSTALL_HINT)
     with servers.mosquitto(tmp_path, Kind.LIMITED) as server:
         context.parent.mkdir(parents=True)
-        written = {"host": servers.HOST, "username": servers.USERNAME, "password": servers.PASSWORD.decode()}
-        context.write_text(json.dumps(written | {"port": server.port}))
+        login = {"username": servers.USERNAME, "password": servers.PASSWORD.decode()}
+        write(context, f"mqtt://{servers.HOST}:{server.port}", login)
         assert b"acknowledged" in penstock("publish", "t", "x").stdout
         assert b"acknowledged" in penstock("publish", "t", "x", *address(server)).stdout
 
-        context.write_text(json.dumps(written | {"port": server.port + 1}))
+        write(context, f"mqtt://{servers.HOST}:{server.port + 1}", login)
         assert "0x87 not authorized" in failed("publish", "t", "x", *address(server))
         password = tmp_path / "password"
         password.write_bytes(servers.PASSWORD + b"\n")
-        login = "-u", servers.USERNAME, "--password-file", str(password)
-        assert b"acknowledged" in penstock("publish", "t", "x", *address(server), *login).stdout
+        given = "-u", servers.USERNAME, "--password-file", str(password)
+        assert b"acknowledged" in penstock("publish", "t", "x", *address(server), *given).stdout
 
         context.write_text("{")
         assert "mend or remove it" in failed("publish", "t", "x", *address(server))

@@ -53,8 +53,18 @@ def test_it_ends_by_itself_with_one_dead_letter_and_nothing_lost(tmp_path: Path)
         assert said.count("cannot handle") == 4
         assert said.count("dead letter in $dlq/readings") == 1
         assert "max-retries: celsius is not a number" in said
-        listed = penstock("dlq", "list", data, "readings").stdout.decode()
+        listed = penstock("dlq", "list", "readings", "--data", data).stdout.decode()
         assert listed.count("max-retries") == runs
+
+
+def test_a_demo_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "TMPDIR", str(tmp_path))
+    said = penstock("demo", "--seconds", "1", *SMALL).stdout.decode()
+    assert "1,001 orders taken and acknowledged by the group shipping, which has 0 left" in said
+    assert "stored once" in said
+    assert "none lost" in said
+    assert "The data is in" not in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_stops_everything_and_ends_with_0(playing: subprocess.Popen[bytes], tmp_path: Path) -> None:
@@ -71,7 +81,7 @@ def test_ctrl_c_stops_everything_and_ends_with_0(playing: subprocess.Popen[bytes
 def test_the_lines_it_invites_to_type_work(playing: subprocess.Popen[bytes]) -> None:
     said = until(playing, "workers 3")
     lines = [line for line in said if line.startswith("     ")]
-    assert len(lines) == 5
+    assert len(lines) == 7
     for line in lines:
         if line.split()[0].startswith("mosquitto") and shutil.which(line.split()[0]) is None:
             continue

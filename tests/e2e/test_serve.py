@@ -16,6 +16,7 @@ from typing import Literal
 import paho.mqtt.client as mqtt
 import pytest
 import trustme
+import yaml
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -199,8 +200,9 @@ def test_without_development_mode_nobody_comes_in_without_the_first_password(ser
     stranger, admin = Client("stranger"), Client("admin")
     assert stranger.connect(ports["mqtt"]) in (0x86, 0x87)
     stranger.close()
-    context = json.loads((serving.place / "config" / "penstock" / "context.json").read_text())
-    assert context["port"] == ports["mqtt"]
+    context = yaml.safe_load((serving.place / "config" / "penstock" / "config.yaml").read_text())["contexts"]["local"]
+    assert context["mqtt"] == f"mqtt://127.0.0.1:{ports['mqtt']}"
+    assert context["url"] == f"http://127.0.0.1:{ports['http']}"
     assert context["password"] in serving.said
     assert context["password"] not in serving.lines
     admin.paho.username_pw_set("admin", context["password"])

@@ -52,80 +52,80 @@ async def logged_in(directory: Path, user: str, password: str) -> Identity:
 def data(tmp_path: Path) -> Path:
     """With a user `alice`."""
     directory = tmp_path / "data"
-    said("user", "add", directory, "alice", "--role", "staff", given=b"wonderland\n")
+    said("user", "add", "--data", directory, "alice", "--role", "staff", given=b"wonderland\n")
     return directory
 
 
 def test_a_user_that_was_added_can_log_in(data: Path) -> None:
     assert asyncio.run(logged_in(data, "alice", "wonderland")) == Identity("alice")
-    [user] = shown("user", "list", data)["users"]
+    [user] = shown("user", "list", "--data", data)["users"]
     assert (user["name"], user["roles"], user["login"]) == ("alice", ["staff"], ["password", "scram"])
     assert user["namespace"] == "default"
     assert user.keys() == {"name", "namespace", "roles", "login", "created_ms", "changed_ms"}
-    assert "alice" in said("user", "list", data)
+    assert "alice" in said("user", "list", "--data", data)
 
 
 def test_a_generated_password_is_printed_and_works(data: Path) -> None:
-    found = re.search(r"password: (\S+)", said("user", "passwd", data, "alice", "--generate"))
+    found = re.search(r"password: (\S+)", said("user", "passwd", "--data", data, "alice", "--generate"))
     assert found is not None
-    said("user", "roles", data, "alice", "admin")
+    said("user", "roles", "--data", data, "alice", "admin")
     assert asyncio.run(logged_in(data, "alice", found[1])) == Identity("alice", is_admin=True)
 
 
 def test_users_come_once_and_go(data: Path) -> None:
-    assert "exists already" in said("user", "add", data, "alice", given=b"x\n", expected=1)
-    assert "no password" in said("user", "add", data, "bob", given=b"\n", expected=1)
-    said("user", "add", data, "pump", "--no-password")
-    said("acl", "add", data, "allow", "publish", "a/#", "--user", "pump")
-    assert "--yes" in said("user", "rm", data, "pump", expected=1)
-    assert "and 1 rules" in said("user", "rm", data, "pump", "--yes")
-    assert "no user 'pump'" in said("user", "rm", data, "pump", "--yes", expected=1)
-    assert "no user 'pump'" in said("user", "passwd", data, "pump", "--generate", expected=1)
-    assert [user["name"] for user in shown("user", "list", data)["users"]] == ["alice"]
-    assert shown("acl", "list", data)["rules"] == []
+    assert "exists already" in said("user", "add", "--data", data, "alice", given=b"x\n", expected=1)
+    assert "no password" in said("user", "add", "--data", data, "bob", given=b"\n", expected=1)
+    said("user", "add", "--data", data, "pump", "--no-password")
+    said("acl", "add", "--data", data, "allow", "publish", "a/#", "--user", "pump")
+    assert "would be removed, and 1 rules" in said("user", "rm", "--data", data, "pump", "--dry-run")
+    assert "and 1 rules" in said("user", "rm", "--data", data, "pump", "--yes")
+    assert "no user 'pump'" in said("user", "rm", "--data", data, "pump", "--yes", expected=3)
+    assert "no user 'pump'" in said("user", "passwd", "--data", data, "pump", "--generate", expected=3)
+    assert [user["name"] for user in shown("user", "list", "--data", data)["users"]] == ["alice"]
+    assert shown("acl", "list", "--data", data)["rules"] == []
 
 
 def test_rules_are_added_listed_checked_and_removed(data: Path) -> None:
-    said("acl", "add", data, "allow", "publish", "devices/%c/#", "--role", "staff")
-    said("acl", "add", data, "allow", "consume", "orders", "--user", "alice")
-    assert "already" in said("acl", "add", data, "allow", "consume", "$queue/orders", "--user", "alice")
-    patterns = [(rule["action"], rule["pattern"]) for rule in shown("acl", "list", data)["rules"]]
+    said("acl", "add", "--data", data, "allow", "publish", "devices/%c/#", "--role", "staff")
+    said("acl", "add", "--data", data, "allow", "consume", "orders", "--user", "alice")
+    assert "already" in said("acl", "add", "--data", data, "allow", "consume", "$queue/orders", "--user", "alice")
+    patterns = [(rule["action"], rule["pattern"]) for rule in shown("acl", "list", "--data", data)["rules"]]
     assert patterns == [("publish", "devices/%c/#"), ("consume", "$queue/orders")]
-    assert "role staff" in said("acl", "list", data)
-    check = "acl", "check", data, "alice"
+    assert "role staff" in said("acl", "list", "--data", data)
+    check = "acl", "check", "--data", data, "alice"
     assert said(*check, "publish", "devices/pump/up", "--client-id", "pump").startswith("allowed: the rule `allow pub")
     said(*check, "publish", "devices/other/up", "--client-id", "pump", expected=1)
     assert said(*check, "consume", "orders").startswith("allowed: ")
-    assert shown("acl", "check", data, "--user", "alice", "consume", "orders")["allowed"] is True
-    said("acl", "rm", data, "allow", "consume", "orders", "--user", "alice")
+    assert shown("acl", "check", "--data", data, "--user", "alice", "consume", "orders")["allowed"] is True
+    said("acl", "rm", "--data", data, "allow", "consume", "orders", "--user", "alice")
     said(*check, "consume", "orders", expected=1)
-    assert "no rule" in said("acl", "rm", data, "allow", "consume", "orders", "--user", "alice", expected=1)
-    assert "wildcard" in said("acl", "add", data, "allow", "publish", "a#", expected=1)
+    assert "no rule" in said("acl", "rm", "--data", data, "allow", "consume", "orders", "--user", "alice", expected=3)
+    assert "wildcard" in said("acl", "add", "--data", data, "allow", "publish", "a#", expected=1)
 
 
 def test_built_in_roles_are_listed_and_checked(data: Path) -> None:
     assert [role["name"] for role in shown("acl", "roles")["roles"]] == ["admin", "producer", "consumer", "read-only"]
     assert "read-only" in said("acl", "roles")
-    said("user", "roles", data, "alice", "producer")
-    assert said("acl", "check", data, "--user", "alice", "publish", "a/b") == "allowed: the role producer allows it\n"
-    said("acl", "add", data, "deny", "publish", "a/#", "--role", "producer")
-    denied = penstock("acl", "check", data, "--user", "alice", "publish", "a/b", expected=1).stdout
+    said("user", "roles", "--data", data, "alice", "producer")
+    assert (
+        said("acl", "check", "--data", data, "--user", "alice", "publish", "a/b")
+        == "allowed: the role producer allows it\n"
+    )
+    said("acl", "add", "--data", data, "deny", "publish", "a/#", "--role", "producer")
+    denied = penstock("acl", "check", "--data", data, "--user", "alice", "publish", "a/b", expected=1).stdout
     assert denied == b"denied: the rule `deny publish a/# --role producer` denies it\n"
-    penstock("acl", "check", data, "--user", "alice", "publsh", "a/b", expected=2)
-    penstock("acl", "check", data, "publish", "a/b", expected=2)
+    penstock("acl", "check", "--data", data, "--user", "alice", "publsh", "a/b", expected=2)
+    penstock("acl", "check", "--data", data, "publish", "a/b", expected=2)
 
 
-def test_while_a_server_holds_the_directory_users_are_read_and_not_changed(data: Path) -> None:
-    async def main() -> None:
-        async with await Broker.open(data):
-            found = await asyncio.to_thread(shown, "user", "list", data)
-            assert [user["name"] for user in found["users"]] == ["alice"]
-            refused = await asyncio.to_thread(said, "user", "add", data, "bob", given=b"x\n", expected=1)
-            assert "is held by" in refused
-            assert "SIGHUP" in refused
-            assert str(data) in refused
-
-    asyncio.run(main())
+def test_a_directory_that_a_server_holds_is_not_touched_and_the_server_is_named(data: Path) -> None:
+    with server(data, "listeners: {mqtt: {port: 0}, mqtt_ws: null, http: {port: 0}}") as (process, _):
+        url = json.loads((data / "server.json").read_text())["url"]
+        refused = said("user", "add", "--data", data, "bob", given=b"x\n", expected=1)
+        assert str(data) in refused
+        assert f"process {process.pid}" in refused
+        assert f"--url {url}" in refused
+    assert not (data / "server.json").exists()
 
 
 def test_a_password_is_printed_as_a_configuration_takes_it() -> None:
@@ -133,7 +133,7 @@ def test_a_password_is_printed_as_a_configuration_takes_it() -> None:
 
 
 def test_no_output_has_the_password_or_its_hash(data: Path) -> None:
-    text = said("user", "list", data) + said("user", "list", data, "-o", "json")
+    text = said("user", "list", "--data", data) + said("user", "list", "--data", data, "-o", "json")
     assert "argon2" not in text
     assert "wonderland" not in text
 
@@ -178,9 +178,9 @@ def publish_reason(client: MqttClient, topic: str) -> ReasonCode:
 
 
 def test_users_and_rules_hold_on_a_server(data: Path) -> None:
-    said("acl", "add", data, "allow", "all", "a/%u/#", "--role", "staff")
-    said("acl", "add", data, "deny", "publish", "a/+/secret")
-    said("acl", "add", data, "allow", "consume", "orders", "--user", "alice")
+    said("acl", "add", "--data", data, "allow", "all", "a/%u/#", "--role", "staff")
+    said("acl", "add", "--data", data, "deny", "publish", "a/+/secret")
+    said("acl", "add", "--data", data, "allow", "consume", "orders", "--user", "alice")
     with server(data, "auth: {}\n") as (_, address):
         assert login_reason(address, None, None) is ReasonCode.NOT_AUTHORIZED
         assert login_reason(address, "alice", b"wrong") is ReasonCode.BAD_USER_NAME_OR_PASSWORD
@@ -202,7 +202,7 @@ def test_users_and_rules_hold_on_a_server(data: Path) -> None:
         assert publish_reason(alice, "a/bob/x") is ReasonCode.NOT_AUTHORIZED
         assert publish_reason(alice, "$queue/orders") is ReasonCode.NOT_AUTHORIZED
         alice.close()
-        held = said("user", "add", data, "bob", given=b"x\n", expected=1)
+        held = said("user", "add", "--data", data, "bob", given=b"x\n", expected=1)
         assert "penstock serve" in held or "is held by" in held
 
 

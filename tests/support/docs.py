@@ -43,8 +43,9 @@ class Reader:
         binaries.mkdir()
         config.mkdir(parents=True)
         self.port, self._http_port = _free_port(), _free_port()
-        context = {"host": _HOST, "port": self.port, "username": "reader", "password": "any will do"}
-        (config / "context.json").write_text(json.dumps(context))
+        context = {"url": f"http://{_HOST}:{self._http_port}", "mqtt": f"mqtt://{_HOST}:{self.port}", "local": True}
+        # JSON is YAML.
+        (config / "config.yaml").write_text(json.dumps({"current_context": "local", "contexts": {"local": context}}))
         self._server: subprocess.Popen[bytes] | None = None
         self._lines = place / "server.log"
         _write_script(binaries / "penstock", " ".join(COMMAND), "")

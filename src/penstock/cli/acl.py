@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar, get_args
+from dataclasses import replace
 
 import click
 import msgspec
 
-from penstock.broker.auth.explaining import AskedAction, Question, Verdict, find_subject
-from penstock.broker.auth.roles import BUILT_IN_ROLES, book_of
-from penstock.broker.auth.rules import Action, Effect, Rule, rule
-from penstock.broker.auth.store import Stored
-from penstock.broker.auth.users import Users
-from penstock.cli.arguments import DIRECTORY, directory_argument
 from penstock.cli.failures import FAILED
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import output_option, print_json, print_table
-from penstock.cli.user import on_users, stored_in
-from penstock.core.clock import SystemClock
-from penstock.core.errors import InvalidArgument
-from penstock.queues.names import DEFAULT_NAMESPACE
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
+from penstock.cli.target import Target, target_options
+from penstock.client.http.answers import Facts
+from penstock.client.http.async_client import AsyncClient
 
 COMMANDS = {
     "add": LazyCommand("acl", "add", "Add a rule."),
@@ -31,23 +25,30 @@ COMMANDS = {
     "roles": LazyCommand("acl", "list_roles", "List the built-in roles."),
 }
 
-Command = TypeVar("Command", bound=Callable[..., object])
+_EFFECTS = "allow", "deny"
+_ACTIONS = "publish", "subscribe", "consume", "admin", "all"
+_ASKED_ACTIONS = "publish", "subscribe", "receive", "consume", "browse"
+_FIELDS = "effect", "action", "pattern", "user", "role"
 
-_ACTIONS: tuple[AskedAction, ...] = get_args(AskedAction)
 
+def rule_arguments(command: Callable[..., object]) -> Callable[..., object]:
+    """EFFECT ACTION PATTERN and whom it is about, as one parameter `rule`; the namespace is that of the target."""
 
-def rule_arguments(command: Command) -> Command:
-    """EFFECT ACTION PATTERN and whom it is about."""
+    @functools.wraps(command)
+    def with_rule(**given: object) -> object:
+        said = {name: given.pop(name) for name in _FIELDS}
+        return command(rule={name: value for name, value in said.items() if value is not None}, **given)
+
+    wrapped: Callable[..., object] = with_rule
     for option in (
-        click.option("--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, show_default=True, help="`*` is all."),
         click.option("--role", metavar="ROLE", help="The rule is about everyone who has this role."),
         click.option("--user", metavar="NAME", help="The rule is about this user. Without it and --role: everyone."),
         click.argument("pattern", metavar="PATTERN"),
-        click.argument("action", metavar="ACTION", type=click.Choice([action.value for action in Action])),
-        click.argument("effect", metavar="EFFECT", type=click.Choice([effect.value for effect in Effect])),
+        click.argument("action", metavar="ACTION", type=click.Choice(_ACTIONS)),
+        click.argument("effect", metavar="EFFECT", type=click.Choice(_EFFECTS)),
     ):
-        command = option(command)
-    return command
+        wrapped = option(wrapped)
+    return wrapped
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
@@ -61,73 +62,85 @@ def acl() -> None:
 
     \b
     Examples:
-      penstock acl add ./data allow publish 'devices/%c/#' --role device
-      penstock acl add ./data allow consume orders --user billing
-      penstock acl check ./data --user billing consume orders
-      penstock acl list ./data
+      penstock acl add allow publish 'devices/%c/#' --role device
+      penstock acl add allow consume orders --user billing
+      penstock acl check --user billing consume orders
+      penstock acl list
     """
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=DIRECTORY)
 @rule_arguments
-def add(
-    directory: Path, effect: str, action: str, pattern: str, user: str | None, role: str | None, namespace: str
-) -> None:
-    """Add a rule. EFFECT is allow or deny; ACTION is publish, subscribe, consume, admin or all.
+@target_options
+def add(target: Target, rule: Facts) -> None:
+    """Add a rule. EFFECT is allow or deny; ACTION is publish, subscribe, consume, admin or all. It counts in the
+    namespace of --namespace; `*` is all.
 
     To consume, the pattern is the name of a queue. Wildcards in the first level do not reach topics that begin with $:
     write $SYS/#, $queue/#, $dlq/# or $admin/# for those.
 
     \b
     Examples:
-      penstock acl add ./data allow publish 'devices/%c/#' --role device
-      penstock acl add ./data allow consume orders --user billing
-      penstock acl add ./data deny subscribe 'secret/#'
+      penstock acl add allow publish 'devices/%c/#' --role device
+      penstock acl add allow consume orders --user billing
+      penstock acl add deny subscribe 'secret/#'
     """
-    added = rule(Effect(effect), Action(action), pattern, user=user, role=role, namespace=namespace)
 
-    async def act(users: Users) -> bool:
-        return await users.add_rule(added)
+    async def act(client: AsyncClient) -> tuple[Facts, bool]:
+        before = await client.rules()
+        added = await client.create_rule(_placed(target, rule))
+        return added, added not in before
 
-    is_new = on_users(directory, act, may_create=True)
-    click.echo(f"rule {added}: {'added' if is_new else 'was there already'}")
+    added, is_new = on_server(_home(target), act, may_create=True)
+    click.echo(f"rule {_text(added)}: {'added' if is_new else 'was there already'}")
 
 
 @click.command("rm")
-@directory_argument
 @rule_arguments
-def remove(
-    directory: Path, effect: str, action: str, pattern: str, user: str | None, role: str | None, namespace: str
-) -> None:
+@destructive
+@target_options
+def remove(target: Target, rule: Facts, yes: bool, dry_run: bool) -> None:
     """Remove a rule, named as it was added.
 
     \b
     Examples:
-      penstock acl rm ./data allow consume orders --user billing
+      penstock acl rm allow consume orders --user billing
     """
-    gone = rule(Effect(effect), Action(action), pattern, user=user, role=role, namespace=namespace)
+    if dry_run:
+        click.echo(f"rule {_text(rule)}: would be removed")
+        return
+    refuse_unless_confirmed(target, yes, f"Remove the rule {_text(rule)}?")
 
-    async def act(users: Users) -> bool:
-        return await users.remove_rule(gone)
+    async def act(client: AsyncClient) -> None:
+        await client.delete_rule(_placed(target, rule))
 
-    if not on_users(directory, act):
-        raise InvalidArgument(f"there is no rule {gone}: see those there are with `penstock acl list {directory}`")
-    click.echo(f"rule {gone}: removed")
+    on_server(_home(target), act)
+    click.echo(f"rule {_text(rule)}: removed")
 
 
 @click.command("list")
-@directory_argument
+@target_options
 @output_option("table", "json")
-def list_rules(directory: Path, output: str) -> None:
-    """List the rules of a directory, also of one that a server holds.
+def list_rules(target: Target, output: str) -> None:
+    """List the rules.
 
     \b
     Examples:
-      penstock acl list ./data
-      penstock acl list ./data -o json
+      penstock acl list
+      penstock acl list -o json
     """
-    show_rules(list(stored_in(directory).rules.values()), output)
+
+    async def act(client: AsyncClient) -> list[Facts]:
+        return await client.rules()
+
+    rules = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data({"rules": rules}, output)
+    elif rules:
+        rows = [(rule["effect"], rule["action"], rule["pattern"], _whom(rule), rule["namespace"]) for rule in rules]
+        print_table(["effect", "action", "pattern", "whom", "namespace"], rows)
+    else:
+        click.echo("no rules yet")
 
 
 @click.command("roles")
@@ -140,71 +153,68 @@ def list_roles(output: str) -> None:
       penstock acl roles
       penstock acl roles -o json
     """
-    if output == "json":
-        print_json({"roles": [msgspec.to_builtins(role._asdict()) for role in BUILT_IN_ROLES]})
+    from penstock.broker.auth.roles import BUILT_IN_ROLES
+
+    if output in DATA_FORMATS:
+        print_data({"roles": [msgspec.to_builtins(role._asdict()) for role in BUILT_IN_ROLES]}, output)
     else:
         print_table(["role", "may"], [(role.name, role.summary) for role in BUILT_IN_ROLES])
 
 
 @click.command()
-@directory_argument
 @click.argument("asked", metavar="[USER] ACTION TOPIC", nargs=-1, required=True)
 @click.option("--user", metavar="NAME", help="Whom it is about; key:ID is an API key. May stand before ACTION instead.")
 @click.option("--client-id", metavar="ID", default="", help="What %c stands for.")
+@target_options
 @output_option("table", "json")
-def check(directory: Path, asked: tuple[str, ...], user: str | None, client_id: str, output: str) -> None:
-    """Say whether a user may do something, by the roles and rules of the directory, and which of them decides; ends
-    with 1 if not.
+def check(target: Target, asked: tuple[str, ...], user: str | None, client_id: str, output: str) -> None:
+    """Say whether a user may do something, by its roles and rules, and which of them decides; ends with 1 if not.
 
     ACTION is publish (to a topic), subscribe (to a filter), receive (a message of a topic), consume or browse (a
     queue).
 
     \b
     Examples:
-      penstock acl check ./data --user alice publish devices/pump-7/up --client-id pump-7
-      penstock acl check ./data billing consume orders
+      penstock acl check --user alice publish devices/pump-7/up --client-id pump-7
+      penstock acl check billing consume orders
     """
     name, action, topic = _asked(asked, user)
-    verdict = verdict_in(stored_in(directory), name, action, topic, client_id)
-    show_verdict(verdict, output)
-    if not verdict.allowed:
+
+    async def act(client: AsyncClient) -> Facts:
+        return await client.check_rule(name, action, topic, client_id)
+
+    verdict = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data(verdict, output)
+    else:
+        click.echo(f"{'allowed' if verdict['allowed'] else 'denied'}: {verdict['because']}")
+    if not verdict["allowed"]:
         raise click.exceptions.Exit(FAILED)
 
 
-def _asked(words: tuple[str, ...], user: str | None) -> tuple[str, AskedAction, str]:
+def _asked(words: tuple[str, ...], user: str | None) -> tuple[str, str, str]:
     whole = words if user is None else (user, *words)
     if len(whole) != 3:
         raise click.UsageError("write a user, an action and a topic: --user alice publish a/b")
-    name, written, topic = whole
-    action = next((action for action in _ACTIONS if action == written), None)
-    if action is None:
-        raise click.BadParameter(f"{written!r} is not one of {', '.join(_ACTIONS)}", param_hint="ACTION")
+    name, action, topic = whole
+    if action not in _ASKED_ACTIONS:
+        raise click.BadParameter(f"{action!r} is not one of {', '.join(_ASKED_ACTIONS)}", param_hint="ACTION")
     return name, action, topic
 
 
-def verdict_in(stored: Stored, name: str, action: AskedAction, topic: str, client_id: str) -> Verdict:
-    """By what is in a directory. NoSuchUser, NoSuchKey."""
-    subject = find_subject(name, stored.users.get, stored.keys.get)
-    rules = book_of(stored.rules.values()).about(name, subject.roles, subject.namespace)
-    return Question(subject, action, topic, client_id).answer(rules, SystemClock().now_ms())
+def _placed(target: Target, rule: Facts) -> Facts:
+    return {**rule, "namespace": target.options.namespace or "default"}
 
 
-def show_verdict(verdict: Verdict, output: str) -> None:
-    if output == "json":
-        print_json(verdict)
-    else:
-        click.echo(f"{'allowed' if verdict.allowed else 'denied'}: {verdict.because}")
+def _home(target: Target) -> Target:
+    """The namespace is the rule's, and may be all of them."""
+    return replace(target, options=replace(target.options, namespace=None))
 
 
-def show_rules(rules: list[Rule], output: str) -> None:
-    if output == "json":
-        print_json({"rules": rules})
-    elif rules:
-        rows = [(rule.effect.value, rule.action.value, rule.pattern, _whom(rule), rule.namespace) for rule in rules]
-        print_table(["effect", "action", "pattern", "whom", "namespace"], rows)
-    else:
-        click.echo("no rules yet")
+def _text(rule: Facts) -> str:
+    whom = next((f" --{name} {rule[name]}" for name in ("user", "role") if rule.get(name)), "")
+    return f"{rule['effect']} {rule['action']} {rule['pattern']}{whom}"
 
 
-def _whom(rule: Rule) -> str:
-    return f"user {rule.user}" if rule.user else f"role {rule.role}" if rule.role else "everyone"
+def _whom(rule: Facts) -> str:
+    return next((f"{name} {rule[name]}" for name in ("user", "role") if rule.get(name)), "everyone")

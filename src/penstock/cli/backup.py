@@ -3,41 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from penstock.cli.arguments import DIRECTORY, EXISTING_DIRECTORY, directory_argument
-from penstock.cli.output import output_option, print_json, print_table, progress_bar, size_text
+from penstock.cli.arguments import DIRECTORY, EXISTING_DIRECTORY
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, progress_bar, size_text
+from penstock.cli.talking import on_server
+from penstock.cli.target import Target, target_options
+from penstock.client.http.answers import Facts
+from penstock.client.http.async_client import AsyncClient
 from penstock.log.backup import BackupLog, BackupReport, RestoreReport, create_backup, restore_backup
+
+# A directory of terabytes is copied where it cannot be linked.
+_LONGEST_S = 24 * 3600.0
 
 
 @click.command()
-@directory_argument
-@click.argument("target", metavar="TARGET", type=DIRECTORY)
+@click.argument("places", metavar="[DIR] TARGET", nargs=-1, required=True)
+@target_options
 @output_option("text", "json")
-def backup(directory: Path, target: Path, output: str) -> None:
+def backup(places: tuple[str, ...], target: Target, output: str) -> None:
     """Copy a data directory to TARGET, while its broker goes on.
 
-    Everything acknowledged before the command began is in the backup. Segments that are complete are hard links where
-    TARGET is on the same file system, so that they cost no room: copy TARGET to another disk to be safe from the loss
-    of this one. TARGET must be empty or absent.
+    With DIR (or --data) this command copies; without it the server of the context does, and TARGET is an absolute path
+    on the server's machine. Everything acknowledged before the command began is in the backup. Segments that are
+    complete are hard links where TARGET is on the same file system, so that they cost no room: copy TARGET to another
+    disk to be safe from the loss of this one. TARGET must be empty or absent.
 
     \b
     Examples:
       penstock backup ./data ./backups/monday
       penstock backup ./data ./backups/monday -o json
+      penstock backup /var/backups/penstock/monday --context production
     """
+    *directories, copy = places
+    if target.directory is not None:
+        directories.append(str(target.directory))
+    if len(directories) > 1:
+        raise click.UsageError("give DIR and TARGET, or TARGET alone for the server to write")
+    if not directories:
+        _ask_for_backup(target, copy, output)
+        return
     with progress_bar("copying") as advance:
-        report = create_backup(directory, target, advance)
-    if output == "json":
-        print_json(_backup_json(report))
+        report = create_backup(_existing(directories[0]), Path(copy), advance)
+    if output in DATA_FORMATS:
+        print_data(_backup_json(report), output)
         return
     click.echo(
         f"{report.target}: {report.files} files, {size_text(report.bytes)}, {size_text(report.linked_bytes)} of them "
         f"linked; the directory was {report.state}"
     )
     _print_logs(report.logs)
+
+
+def _existing(text: str) -> Path:
+    if not (directory := Path(text)).is_dir():
+        raise click.BadParameter(f"there is no directory {text}", param_hint="DIR")
+    return directory
+
+
+def _ask_for_backup(target: Target, copy: str, output: str) -> None:
+    patient = replace(target, options=replace(target.options, timeout_s=_LONGEST_S))
+
+    async def act(client: AsyncClient) -> Facts:
+        return await client.backup(copy)
+
+    report = on_server(patient, act)
+    if output in DATA_FORMATS:
+        print_data(report, output)
+        return
+    size, linked = report["bytes"], report["linked_bytes"]
+    assert isinstance(size, int)
+    assert isinstance(linked, int)
+    sizes = f"{report['files']} files, {size_text(size)}, {size_text(linked)} of them linked"
+    click.echo(f"{report['target']} on {target}: {sizes}")
 
 
 @click.command()
@@ -58,8 +99,8 @@ def restore(source: Path, directory: Path, output: str) -> None:
     """
     with progress_bar("restoring") as advance:
         report = restore_backup(source, directory, advance)
-    if output == "json":
-        print_json(_restore_json(report))
+    if output in DATA_FORMATS:
+        print_data(_restore_json(report), output)
         return
     click.echo(
         f"{report.directory}: {report.files} files, {size_text(report.bytes)}; {report.records:,} records in "

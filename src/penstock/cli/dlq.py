@@ -22,7 +22,7 @@ def dlq() -> None:
 
     \b
     Examples:
-      penstock dlq list ./data
-      penstock dlq list ./data orders
-      penstock dlq redrive ./data orders
+      penstock dlq list
+      penstock dlq list orders
+      penstock dlq redrive orders
     """

@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import click
 
-from penstock.broker import redrive as redriving
-from penstock.broker.broker import Broker
-from penstock.broker.letters import dead_letter_queue_of
-from penstock.broker.redrive import Progress, RedriveOptions, Report
-from penstock.cli.arguments import directory_argument
 from penstock.cli.failures import FAILED
-from penstock.cli.letter_arguments import selection, selection_options
-from penstock.cli.opened import namespace_option, on_broker, queue_argument, refuse_unless_confirmed, yes_option
-from penstock.cli.output import output_option, print_json, progress_bar
+from penstock.cli.letter_arguments import Letters, letter_options
+from penstock.cli.output import DATA_FORMATS, Advance, output_option, print_data, progress_bar
+from penstock.cli.talking import destructive, on_server, queue_argument, refuse_unless_confirmed
+from penstock.cli.target import Target, target_options
+from penstock.client.http.async_client import AsyncClient
 from penstock.core.errors import PenstockError
+
+# Of one request: what has been done is seen on the bar, and no request waits for longer than a few seconds.
+_MOST = 5000
+_SECONDS = 5
+
+
+@dataclass(slots=True)
+class Report:
+    """How far it has come. `left`: how many were asked for and stay, by the reason why."""
+
+    done: int = 0
+    left: dict[str, int] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+Step = Callable[[AsyncClient, int], Awaitable[Report]]
+"""does up to so many"""
 
 
 @click.command()
-@directory_argument
 @queue_argument
-@namespace_option
-@selection_options
-@click.option("--to", "target", metavar="QUEUE", help="Publish to this queue.  [default: the one each came from]")
+@letter_options
+@click.option("--to", metavar="QUEUE", help="Publish to this queue.  [default: the one each came from]")
 @click.option("--all-groups", is_flag=True, help="For all groups, not only the one that gave up on a message.")
 @click.option("--rate", metavar="N", type=click.FloatRange(min=0, min_open=True), help="At most N letters a second.")
+@click.option("--dry-run", is_flag=True, help="Say how many there are, and change nothing.")
+@target_options
 @output_option("text", "json")
 def redrive(
-    directory: Path,
+    target: Target,
     queue: str,
-    namespace: str,
-    ids: tuple[str, ...],
-    groups: tuple[str, ...],
-    reasons: tuple[str, ...],
-    sources: tuple[str, ...],
-    limit: int | None,
-    target: str | None,
+    letters: Letters,
+    to: str | None,
     all_groups: bool,
     rate: float | None,
+    dry_run: bool,
     output: str,
 ) -> int:
     """Publish dead letters again: all that wait, or those that the options choose.
@@ -50,94 +60,116 @@ def redrive(
 
     \b
     Examples:
-      penstock dlq redrive ./data orders
-      penstock dlq redrive ./data orders --id '$dlq/orders@2:3:0'
-      penstock dlq redrive ./data orders --group billing --reason max-retries --rate 50
-      penstock dlq redrive ./data orders --to orders-repair -n 100
+      penstock dlq redrive orders --dry-run
+      penstock dlq redrive orders --id '$dlq/orders@2:3:0'
+      penstock dlq redrive orders --group billing --reason max-retries --rate 50
+      penstock dlq redrive orders --to orders-repair -n 100
     """
-    chosen = selection(ids, groups, reasons, sources)
 
-    async def act(broker: Broker, progress: Progress) -> Report:
-        to = None if target is None else broker.queue(target, namespace)
-        options = RedriveOptions(chosen, to, all_groups, rate, limit)
-        if (found := dead_letter_queue_of(broker, queue, namespace)) is None:
-            return Report(missing=set(ids))
-        return await redriving.redrive(broker, found, options, progress)
+    async def step(client: AsyncClient, most: int) -> Report:
+        report = await client.redrive(
+            queue,
+            letters.ids,
+            **letters.which,
+            to=to,
+            to_all_groups=all_groups,
+            rate=rate,
+            limit=letters.limit if dry_run else most,
+            dry_run=dry_run,
+        )
+        return Report(report.retried, report.left, report.missing)
 
-    return _run(directory, act, "redriven", output)
+    most = _MOST if rate is None else max(1, min(_MOST, round(rate * _SECONDS)))
+    return _run(target, step, letters, most, _Words("redriven", dry_run), output)
 
 
 @click.command()
-@directory_argument
 @queue_argument
-@namespace_option
-@selection_options
+@letter_options
 @click.option("--all", "is_all", is_flag=True, help="All letters that wait.")
-@yes_option
+@destructive
+@target_options
 @output_option("text", "json")
-def drop(
-    directory: Path,
-    queue: str,
-    namespace: str,
-    ids: tuple[str, ...],
-    groups: tuple[str, ...],
-    reasons: tuple[str, ...],
-    sources: tuple[str, ...],
-    limit: int | None,
-    is_all: bool,
-    yes: bool,
-    output: str,
-) -> int:
+def drop(target: Target, queue: str, letters: Letters, is_all: bool, yes: bool, dry_run: bool, output: str) -> int:
     """Settle dead letters without redriving them: they are listed no more. Name those that are meant, or --all.
 
     \b
     Examples:
-      penstock dlq drop ./data orders --id '$dlq/orders@2:3:0' --yes
-      penstock dlq drop ./data orders --reason rejected --yes
-      penstock dlq drop ./data orders --all --yes
+      penstock dlq drop orders --id '$dlq/orders@2:3:0' --yes
+      penstock dlq drop orders --reason rejected --dry-run
+      penstock dlq drop orders --all --yes
     """
-    chosen = selection(ids, groups, reasons, sources)
-    if chosen.is_everything != is_all:
+    if letters.is_everything != is_all:
         raise click.UsageError("say which letters are to be dropped (--id, --group, --reason, --source), or --all")
-    refuse_unless_confirmed(yes, f"Drop dead letters of queue {queue!r}?")
+    if not dry_run:
+        refuse_unless_confirmed(target, yes, f"Drop dead letters of queue {queue!r}?")
 
-    async def act(broker: Broker, progress: Progress) -> Report:
-        if (found := dead_letter_queue_of(broker, queue, namespace)) is None:
-            return Report(missing=set(ids))
-        return await redriving.drop(broker, found, chosen, limit, progress)
+    async def step(client: AsyncClient, most: int) -> Report:
+        limit = letters.limit if dry_run else most
+        report = await client.drop_dead_letters(queue, letters.ids, **letters.which, limit=limit, dry_run=dry_run)
+        return Report(report.dropped, {}, report.missing)
 
-    return _run(directory, act, "dropped", output)
+    return _run(target, step, letters, _MOST, _Words("dropped", dry_run), output)
 
 
-def _run(directory: Path, act: Callable[[Broker, Progress], Awaitable[Report]], verb: str, output: str) -> int:
+@dataclass(frozen=True, slots=True)
+class _Words:
+    verb: str
+    is_dry: bool
+
+    @property
+    def done(self) -> str:
+        return f"would be {self.verb}" if self.is_dry else self.verb
+
+
+def _run(target: Target, step: Step, letters: Letters, most: int, words: _Words, output: str) -> int:
     """With a bar; what was done before a failure is told, as it is done for good."""
     seen = Report()
 
-    def note(report: Report) -> None:
-        nonlocal seen
-        seen = report
-        advance(verb, report.seen, report.total)
+    async def act(client: AsyncClient) -> None:
+        if words.is_dry:
+            _add(seen, await step(client, 0))
+        else:
+            await _all(client, step, letters, most, seen, lambda what, done, total: advance(what, done, total))
 
-    with progress_bar(verb) as advance:
+    with progress_bar(words.verb) as advance:
         try:
-            seen = on_broker(directory, lambda broker: act(broker, note))
+            on_server(target, act)
         except PenstockError:
             if seen.done:
-                click.echo(f"penstock: {_letters(seen.done)} {verb} before it failed", err=True)
+                click.echo(f"penstock: {_letters(seen.done)} {words.verb} before it failed", err=True)
             raise
-    _print(seen, verb, output)
+    _print(seen, words, output)
     return FAILED if seen.left or seen.missing else 0
 
 
-def _print(report: Report, verb: str, output: str) -> None:
-    if output == "json":
+async def _all(client: AsyncClient, step: Step, letters: Letters, most: int, seen: Report, advance: Advance) -> None:
+    """Ids are asked for once: what the first request has done is missing in a second."""
+    while True:
+        wanted = most if letters.limit is None else min(most, letters.limit - seen.done)
+        report = await step(client, max(wanted, len(letters.ids)))
+        _add(seen, report)
+        advance("letters", seen.done, letters.limit or seen.done)
+        if letters.ids or report.done < wanted or seen.done == letters.limit:
+            return
+
+
+def _add(seen: Report, more: Report) -> None:
+    """Those that are left are left again by every request."""
+    seen.done += more.done
+    seen.left, seen.missing = more.left, more.missing
+
+
+def _print(report: Report, words: _Words, output: str) -> None:
+    if output in DATA_FORMATS:
         left = [{"reason": reason, "letters": count} for reason, count in report.left.items()]
-        print_json({verb: report.done, "left": left, "missing": sorted(report.missing)})
+        dry = {"dry_run": True} if words.is_dry else {}
+        print_data({words.verb: report.done, "left": left, "missing": report.missing, **dry}, output)
         return
-    click.echo(f"{_letters(report.done)} {verb}")
+    click.echo(f"{_letters(report.done)} {words.done}")
     for reason, count in report.left.items():
         click.echo(f"{_letters(count)} left: {reason}; use --to or --all-groups, or put that right", err=True)
-    for identity in sorted(report.missing):
+    for identity in report.missing:
         click.echo(f"no letter {identity} waits: it was redriven or dropped, or there never was one", err=True)
 
 

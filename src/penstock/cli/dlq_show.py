@@ -2,62 +2,48 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from penstock.broker.broker import Broker
-from penstock.broker.letters import Letter, Selection, dead_letter_queue_of, dead_letter_queues, letters, waiting
-from penstock.cli.arguments import directory_argument
-from penstock.cli.letter_arguments import selection, selection_options
+from penstock.cli.failures import NotThere
+from penstock.cli.letter_arguments import Letters, letter_options
 from penstock.cli.message_text import letter_json, second_text, short_text
-from penstock.cli.opened import namespace_option, on_broker
-from penstock.cli.output import output_option, print_json, print_table
-from penstock.core.errors import InvalidArgument
-from penstock.queues.names import parse_message_id
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.talking import on_server
+from penstock.cli.target import Target, target_options
+from penstock.client.http.answers import DeadLetter, WaitingLetters
+from penstock.client.http.async_client import AsyncClient
 
 _COLUMNS = ["id", "message", "group", "reason", "failures", "given up", "detail", "value"]
+_MOST = 1000
 
 
 @click.command("list")
-@directory_argument
 @click.argument("queue", metavar="[QUEUE]", required=False)
-@namespace_option
-@selection_options
+@letter_options
+@target_options
 @output_option("table", "json")
-def list_letters(
-    directory: Path,
-    queue: str | None,
-    namespace: str,
-    ids: tuple[str, ...],
-    groups: tuple[str, ...],
-    reasons: tuple[str, ...],
-    sources: tuple[str, ...],
-    limit: int | None,
-    output: str,
-) -> None:
-    """List the dead letters of a queue that were neither redriven nor dropped; without QUEUE, how many each
-    dead-letter queue has.
+def list_letters(target: Target, queue: str | None, letters: Letters, output: str) -> None:
+    """List the dead letters of a queue that were neither redriven nor dropped, the oldest thousand at most; without
+    QUEUE, how many each dead-letter queue has.
 
     \b
     Examples:
-      penstock dlq list ./data
-      penstock dlq list ./data orders --reason rejected -n 20
-      penstock dlq list ./data orders --group billing -o json
+      penstock dlq list
+      penstock dlq list orders --reason rejected -n 20
+      penstock dlq list orders --group billing -o json
     """
-    chosen = selection(ids, groups, reasons, sources)
     if queue is None:
-        if limit is not None or not chosen.is_everything:
+        if letters.limit is not None or not letters.is_everything:
             raise click.UsageError("name the QUEUE of which letters are asked for")
-        _print_queues(directory, namespace, output)
+        _print_queues(target, output)
         return
 
-    async def act(broker: Broker) -> list[Letter]:
-        return await _waiting(broker, queue, namespace, chosen, limit)
+    async def act(client: AsyncClient) -> list[DeadLetter]:
+        return await find_letters(client, queue, letters)
 
-    found = on_broker(directory, act)
-    if output == "json":
-        print_json({"letters": [letter_json(letter) for letter in found]})
+    found = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data({"letters": [letter_json(letter) for letter in found]}, output)
     elif found:
         print_table(_COLUMNS, [_row(letter) for letter in found], numbers=["failures"])
     else:
@@ -65,65 +51,68 @@ def list_letters(
 
 
 @click.command()
-@directory_argument
 @click.argument("identity", metavar="ID")
-@namespace_option
+@target_options
 @output_option("text", "json")
-def show(directory: Path, identity: str, namespace: str, output: str) -> None:
+def show(target: Target, identity: str, output: str) -> None:
     """Show a dead letter whole. ID is its own, or that of the message it was.
 
     \b
     Examples:
-      penstock dlq show ./data '$dlq/orders@2:3:0'
-      penstock dlq show ./data orders@1:3:42 -o json
+      penstock dlq show '$dlq/orders@2:3:0'
+      penstock dlq show orders@1:3:42 -o json
     """
+    queue, at, _ = identity.rpartition("@")
+    if not at:
+        raise click.BadParameter(f"{identity!r} is not the id of a message, like orders@1:3:42", param_hint="ID")
 
-    async def act(broker: Broker) -> list[Letter]:
-        queue = parse_message_id(identity).queue
-        return await _waiting(broker, queue, namespace, Selection(ids=frozenset((identity,))))
+    async def act(client: AsyncClient) -> list[DeadLetter]:
+        return (await client.dead_letters(queue, id=identity)).items
 
-    found = on_broker(directory, act)
+    found = on_server(target, act)
     if not found:
-        raise InvalidArgument(f"no dead letter {identity} waits: it was redriven or dropped, or there never was one")
-    if output == "json":
-        print_json({"letters": [letter_json(letter) for letter in found]})
+        raise NotThere(f"no dead letter {identity} waits: it was redriven or dropped, or there never was one")
+    if output in DATA_FORMATS:
+        print_data({"letters": [letter_json(letter) for letter in found]}, output)
     else:
         for letter in found:
             _print(letter)
 
 
-async def _waiting(
-    broker: Broker, queue: str, namespace: str, chosen: Selection, limit: int | None = None
-) -> list[Letter]:
-    found = dead_letter_queue_of(broker, queue, namespace)
-    return [] if found is None else [letter async for letter in letters(broker, found, chosen, limit)]
+async def find_letters(client: AsyncClient, queue: str, letters: Letters) -> list[DeadLetter]:
+    limit = min(letters.limit or _MOST, _MOST)
+    if not letters.ids:
+        return (await client.dead_letters(queue, limit=limit, **letters.which)).items
+    found: list[DeadLetter] = []
+    for identity in letters.ids:
+        found += (await client.dead_letters(queue, id=identity, **letters.which)).items
+    return found[:limit]
 
 
-def _print_queues(directory: Path, namespace: str, output: str) -> None:
-    async def act(broker: Broker) -> list[tuple[str, int]]:
-        queues = [queue for queue in dead_letter_queues(broker) if queue.namespace == namespace]
-        return [(queue.name, waiting(queue)) for queue in queues]
+def _print_queues(target: Target, output: str) -> None:
+    async def act(client: AsyncClient) -> list[WaitingLetters]:
+        return await client.dead_letter_queues()
 
-    found = on_broker(directory, act)
-    if output == "json":
-        print_json({"queues": [{"name": name, "letters": count} for name, count in found]})
+    found = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data({"queues": [{"name": queue.name, "letters": queue.waiting} for queue in found]}, output)
     elif found:
-        print_table(
-            ["dead-letter queue", "letters"], [(name, f"{count:,}") for name, count in found], numbers=["letters"]
-        )
+        rows = [(queue.name, f"{queue.waiting:,}") for queue in found]
+        print_table(["dead-letter queue", "letters"], rows, numbers=["letters"])
     else:
         click.echo("no dead letters")
 
 
-def _row(letter: Letter) -> list[object]:
-    facts, value = letter.facts, short_text(letter.message.row.value)
-    if facts is None:
+def _row(letter: DeadLetter) -> list[object]:
+    value = short_text(letter.message.value)
+    if letter.source is None:
         return [letter.message.id, "-", "-", "-", "-", "-", "-", value]
-    why = facts.reason.value, facts.failures, second_text(facts.moved_ms), short_text(facts.detail.encode()) or "-"
-    return [letter.message.id, facts.source, facts.group, *why, value]
+    when = second_text(letter.moved_ms) if letter.moved_ms else "-"
+    why = letter.reason, letter.failures, when, short_text((letter.detail or "").encode()) or "-"
+    return [letter.message.id, letter.source, letter.group, *why, value]
 
 
-def _print(letter: Letter) -> None:
+def _print(letter: DeadLetter) -> None:
     told = letter_json(letter)
     facts = told.pop("dead_letter")
     rows = [*told.items(), *(facts.items() if isinstance(facts, dict) else ())]

@@ -14,7 +14,7 @@ import click
 
 from penstock.cli.arguments import DIRECTORY
 from penstock.cli.failures import FAILED
-from penstock.cli.output import output_option, print_json, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.serve import BAD_CONFIGURATION
 from penstock.core.errors import InvalidSetting
 from penstock.version import VERSION
@@ -49,7 +49,7 @@ class Finding:
 )
 @output_option("table", "json")
 def doctor(directory: Path | None, file: Path | None, changes: tuple[str, ...], output: str) -> int:
-    """Look at kernels, disk, limits, clock and configuration, and say what to do about them.
+    """Look at kernels, disk, limits, clock, ports, certificates and configuration, and say what to do about them.
 
     DIR is the data directory, or where it is going to be; without it, that of the configuration file, or the current
     directory. Writes one unnamed file of 1 MiB there for a second, to measure syncs. The configuration is what a server
@@ -70,8 +70,8 @@ def doctor(directory: Path | None, file: Path | None, changes: tuple[str, ...], 
         return BAD_CONFIGURATION
     place = directory or (Path(config.data_dir) if file else Path())
     findings = examine(place, config)
-    if output == "json":
-        print_json(_as_json(place, findings))
+    if output in DATA_FORMATS:
+        print_data(_as_json(place, findings), output)
     else:
         print_table(["", "what", "found"], [(found.verdict.value, found.name, found.text) for found in findings])
     return FAILED if any(found.verdict is Verdict.PROBLEM for found in findings) else 0
@@ -79,7 +79,7 @@ def doctor(directory: Path | None, file: Path | None, changes: tuple[str, ...], 
 
 def examine(directory: Path, config: Config) -> list[Finding]:
     """Every check, in the order in which a person reads them."""
-    from penstock.cli import doctor_disk, doctor_process, doctor_server
+    from penstock.cli import doctor_disk, doctor_network, doctor_process, doctor_server
 
     place = _nearest(directory)
     return [
@@ -93,6 +93,11 @@ def examine(directory: Path, config: Config) -> list[Finding]:
         doctor_server.event_loop(config),
         doctor_server.packages(config),
         doctor_server.rate_limits(config),
+        doctor_server.limits(config),
+        doctor_network.ports(config, directory),
+        doctor_network.certificates(config),
+        doctor_network.server(),
+        doctor_process.java(),
     ]
 
 

@@ -1,8 +1,11 @@
-"""The doctor's look at the process Penstock would run in: kernels, open files, clock."""
+"""The doctor's look at the process Penstock would run in: kernels, open files, clock, Java."""
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -24,6 +27,7 @@ _MEASURED_S = 0.1
 _COMPILED_NS = 50
 # Segments, journal, maps of readers and, later, sockets share the limit.
 _FILES_WANTED = 2 * KeeperOptions().max_open_files
+_JAVA_S = 20.0
 _EARLIEST_SANE_MS = 1_700_000_000_000
 
 
@@ -56,6 +60,24 @@ def clock(directory: Path) -> Finding:
         text = f"says {time_text(now_ms)}, but there is a record of {time_text(newest_ms)}: the clock went back; set it"
         return Finding("clock", Verdict.WARNING, text, facts)
     return Finding("clock", Verdict.OK, f"says {time_text(now_ms)}", facts)
+
+
+def java() -> Finding:
+    """Only Spark jobs need it."""
+    home = os.environ.get("JAVA_HOME")
+    program = shutil.which("java", path=str(Path(home, "bin"))) if home else None
+    program = program or shutil.which("java")
+    advice = (
+        "only Spark jobs need it: install a JRE of 17 or newer (apt install openjdk-17-jre-headless), set JAVA_HOME"
+    )
+    if program is None:
+        return Finding("java", Verdict.OK, f"not found; {advice}", {"version": None})
+    try:
+        ran = subprocess.run([program, "-version"], capture_output=True, timeout=_JAVA_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("java", Verdict.WARNING, f"{program} does not run ({error}); {advice}", {"version": None})
+    said = (ran.stderr or ran.stdout).decode(errors="replace").splitlines()
+    return Finding("java", Verdict.OK, f"{said[0] if said else '?'}: {program}", {"version": said[0] if said else None})
 
 
 def _newest_timestamp(directory: Path) -> int:

@@ -1,12 +1,14 @@
-"""The doctor's look at what a server would run with: event loop, optional packages, rate limits."""
+"""The doctor's look at what a server would run with: event loop, optional packages, limits."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
+import resource
 from typing import NamedTuple
 
 from penstock.cli.doctor import Finding, Verdict
+from penstock.cli.output import size_text
 from penstock.core.errors import InvalidSetting
 from penstock.server.config import Config, LoopKind
 from penstock.server.config_auth import RateLimit
@@ -68,6 +70,30 @@ def rate_limits(config: Config) -> Finding:
         limits.max_subscriptions_per_client,
     )
     return Finding("rate limits", Verdict.WARNING if is_open else Verdict.OK, "; ".join(texts), facts)
+
+
+def limits(config: Config) -> Finding:
+    """How much one client may send, and how many there may be: the settings, and what the process may open."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    facts: dict[str, object] = {
+        "http.max_body_size": config.http.max_body_size_bytes,
+        "http.max_streams": config.http.max_streams,
+        "mqtt.max_packet_size": config.mqtt.max_packet_size_bytes,
+        "mqtt.max_queued_messages": config.mqtt.max_queued_messages,
+        "mqtt.max_subscriptions": config.mqtt.max_subscriptions,
+        "connections": None if files == resource.RLIM_INFINITY else files,
+    }
+    text = (
+        f"a request {size_text(config.http.max_body_size_bytes)}, an MQTT packet "
+        f"{size_text(config.mqtt.max_packet_size_bytes)}, {config.http.max_streams:,} streams, "
+        f"{config.mqtt.max_queued_messages:,} messages for a session that is away"
+    )
+    if files == resource.RLIM_INFINITY or files >= config.http.max_streams:
+        return Finding("limits", Verdict.OK, text, facts)
+    advice = (
+        f"but the process may open {files:,} files only: raise the hard limit (LimitNOFILE= of systemd, ulimit -Hn)"
+    )
+    return Finding("limits", Verdict.WARNING, f"{text}; {advice}", facts)
 
 
 def _facts(limits: RateLimit) -> dict[str, object]:

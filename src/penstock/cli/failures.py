@@ -9,12 +9,16 @@ from collections.abc import Callable
 
 import click
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError
 
 FAILED = 1
+NOT_FOUND = 3
+NOT_REACHED = 4
 INTERRUPTED = 130
 # What a shell reports for a program that a closed pipe ended: `penstock log cat … | head` is no failure of ours.
 PIPE_CLOSED = 141
+_HTTP_NOT_FOUND = 404
+_HTTP_ADVICE = {401: "log in with --token or --api-key, or with a context (`penstock context set`)"}
 
 _ADVICE = {
     errno.ENOENT: "check the path",
@@ -27,6 +31,10 @@ _ADVICE = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.EIO: "the disk reports an error: look at the kernel's messages, and do not trust this disk",
 }
+
+
+class NotThere(InvalidArgument):
+    """What was asked for is not there; the command ends with NOT_FOUND."""
 
 
 def exit_code_of(run: Callable[[], int]) -> int:
@@ -45,7 +53,7 @@ def exit_code_of(run: Callable[[], int]) -> int:
         _discard_output()
         return PIPE_CLOSED
     except PenstockError as error:
-        return _fail(str(error))
+        return _fail(_told(error), _code_of(error))
     except OSError as error:
         return _fail(describe(error))
 
@@ -57,9 +65,25 @@ def describe(error: OSError) -> str:
     return f"{where}{error.strerror or error}" + (f": {advice}" if advice else "")
 
 
-def _fail(text: str) -> int:
+def _code_of(error: PenstockError) -> int:
+    """Told by what it is, not by its class: the client is not imported for a command that needs none."""
+    if error.code is ErrorCode.CONNECTION_LOST:
+        return NOT_REACHED
+    return NOT_FOUND if isinstance(error, NotThere) or getattr(error, "status", None) == _HTTP_NOT_FOUND else FAILED
+
+
+def _told(error: PenstockError) -> str:
+    """What a server says is meant for people; of one that says nothing, the request and its status."""
+    status, detail = getattr(error, "status", None), getattr(error, "detail", "")
+    if status is None or not detail:
+        return str(error)
+    advice = getattr(error, "help", None) or _HTTP_ADVICE.get(status)
+    return f"{detail}; {advice}" if advice else str(detail)
+
+
+def _fail(text: str, code: int = FAILED) -> int:
     click.echo(f"penstock: error: {' '.join(text.split())}", err=True)
-    return FAILED
+    return code
 
 
 def _discard_output() -> None:

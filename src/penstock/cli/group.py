@@ -10,7 +10,8 @@ COMMANDS = {
     "list": LazyCommand("group_show", "list_groups", "List groups: lag, what is in flight or waits."),
     "describe": LazyCommand("group_show", "describe", "Show a group, partition by partition."),
     "create": LazyCommand("group_change", "create", "Create a group that begins at a place."),
-    "reset": LazyCommand("group_change", "reset", "Let a group begin anew at a place."),
+    "reset": LazyCommand("group_reset", "reset", "Let a group begin anew at a place."),
+    "reset-offsets": LazyCommand("group_reset", "reset_offsets", "The same, by --to-earliest, --to-time, …"),
     "commit": LazyCommand("group_change", "commit", "Settle all messages of a partition below an offset."),
     "pause": LazyCommand("group_change", "pause", "Hand out no messages to a group until it is resumed."),
     "resume": LazyCommand("group_change", "resume", "Hand out messages to a group again."),
@@ -26,7 +27,7 @@ def group() -> None:
 
     \b
     Examples:
-      penstock group list ./data
-      penstock group create ./data orders billing --start latest
-      penstock group reset ./data orders billing --to 1h
+      penstock group list
+      penstock group create orders billing --start latest
+      penstock group reset orders billing --to 1h
     """

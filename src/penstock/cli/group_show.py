@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from penstock.broker.broker import Broker
-from penstock.broker.describing import GroupDescription, describe_group
-from penstock.cli.arguments import directory_argument
 from penstock.cli.group_table import print_groups
-from penstock.cli.opened import group_argument, group_of, namespace_option, on_broker, queue_argument
-from penstock.cli.output import output_option, print_json, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.talking import group_argument, on_server, queue_argument
+from penstock.cli.target import Target, target_options
+from penstock.client.http.answers import GroupInfo
+from penstock.client.http.async_client import AsyncClient
 
 _COLUMNS = ["partition", "floor", "next", "end", "lag", "in flight", "waiting"]
 
 
 @click.command("list")
-@directory_argument
 @click.argument("queue", metavar="[QUEUE]", required=False)
-@namespace_option
+@target_options
 @output_option("table", "json")
-def list_groups(directory: Path, queue: str | None, namespace: str, output: str) -> None:
+def list_groups(target: Target, queue: str | None, output: str) -> None:
     """List the groups of a queue, or of all queues of the namespace.
 
     `lag` counts the messages that a group has not settled and `oldest` is the age of the oldest of them; `depth` leaves
@@ -29,18 +26,16 @@ def list_groups(directory: Path, queue: str | None, namespace: str, output: str)
 
     \b
     Examples:
-      penstock group list ./data
-      penstock group list ./data orders -o json
+      penstock group list
+      penstock group list orders -o json
     """
 
-    async def act(broker: Broker) -> list[GroupDescription]:
-        every = [found for found in broker.queues if found.namespace == namespace]
-        queues = every if queue is None else [broker.queue(queue, namespace)]
-        return [await describe_group(group, broker.now()) for found in queues for group in found.groups.values()]
+    async def act(client: AsyncClient) -> list[GroupInfo]:
+        return await client.groups(queue)
 
-    groups = sorted(on_broker(directory, act), key=lambda group: (group.queue, group.name, group.filter or ""))
-    if output == "json":
-        print_json({"groups": groups})
+    groups = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data({"groups": groups}, output)
     elif groups:
         print_groups(groups, with_queue=True)
     else:
@@ -48,28 +43,27 @@ def list_groups(directory: Path, queue: str | None, namespace: str, output: str)
 
 
 @click.command()
-@directory_argument
 @queue_argument
 @group_argument
-@namespace_option
+@target_options
 @output_option("text", "json")
-def describe(directory: Path, queue: str, group: str, namespace: str, output: str) -> None:
+def describe(target: Target, queue: str, group: str, output: str) -> None:
     """Show a group, partition by partition.
 
     All below `floor` is settled; from `next` on nothing was handed out yet; `end` is where the partition ends.
 
     \b
     Examples:
-      penstock group describe ./data orders billing
-      penstock group describe ./data orders 'billing|eu/#' -o json
+      penstock group describe orders billing
+      penstock group describe orders 'billing|eu/#' -o json
     """
 
-    async def act(broker: Broker) -> GroupDescription:
-        return await describe_group(group_of(broker, queue, namespace, group), broker.now())
+    async def act(client: AsyncClient) -> GroupInfo:
+        return await client.group(queue, group)
 
-    found = on_broker(directory, act)
-    if output == "json":
-        print_json(found)
+    found = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data(found, output)
         return
     print_groups([found], with_queue=True)
     rows = [

@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypedDict
 
 import click
 
-from penstock.broker.letters import Selection
-from penstock.core.errors import InvalidArgument
-from penstock.queues.deadletter import Reason
-from penstock.queues.names import parse_message_id
-
-Command = TypeVar("Command", bound=Callable[..., object])
+# As penstock.queues.deadletter has them, which would bring the rules of queues with it.
+REASONS = ("rejected", "max-retries", "total-timeout", "max-deliveries")
 
 
-def selection_options(command: Command) -> Command:
-    """--id, --group, --reason, --source and -n, as parameters ids, groups, reasons, sources, limit."""
-    for option in (
-        click.option("-n", "--limit", metavar="N", type=click.IntRange(min=0), help="At most N letters."),
-        click.option("--source", "sources", metavar="QUEUE", multiple=True, help="Only those of this queue."),
-        click.option(
-            "--reason",
-            "reasons",
-            type=click.Choice([reason.value for reason in Reason]),
-            multiple=True,
-            help="Only those given up on for this reason.",
-        ),
-        click.option("--group", "groups", metavar="GROUP", multiple=True, help="Only those of this group."),
-        click.option(
-            "--id",
-            "ids",
-            metavar="ID",
-            multiple=True,
-            help="Only this one: its own id, or that of the message it was. Options may be repeated.",
-        ),
-    ):
-        command = option(command)
-    return command
+class Which(TypedDict):
+    """As the client takes it."""
+
+    group: str | None
+    reason: str | None
+    source: str | None
 
 
-def selection(ids: Sequence[str], groups: Sequence[str], reasons: Sequence[str], sources: Sequence[str]) -> Selection:
-    for text in ids:
-        try:
-            parse_message_id(text)
-        except InvalidArgument as error:
-            raise click.BadParameter(str(error), param_hint="--id") from error
-    return Selection(frozenset(ids), frozenset(groups), frozenset(map(Reason, reasons)), frozenset(sources))
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """What is None asks for nothing; all that is said must hold."""
+
+    ids: tuple[str, ...]
+    group: str | None
+    reason: str | None
+    source: str | None
+    limit: int | None
+
+    @property
+    def is_everything(self) -> bool:
+        return not (self.ids or self.group or self.reason or self.source)
+
+    @property
+    def which(self) -> Which:
+        return {"group": self.group, "reason": self.reason, "source": self.source}
+
+
+_OPTIONS = (
+    click.option(
+        "--id",
+        "ids",
+        metavar="ID",
+        multiple=True,
+        help="Only this one: its own id, or that of the message it was. May be repeated.",
+    ),
+    click.option("--group", metavar="GROUP", help="Only those of this group."),
+    click.option("--reason", type=click.Choice(REASONS), help="Only those given up on for this reason."),
+    click.option("--source", metavar="QUEUE", help="Only those of this queue."),
+    click.option("-n", "--limit", metavar="N", type=click.IntRange(min=1), help="At most N letters."),
+)
+_NAMES = tuple(Letters.__dataclass_fields__)
+
+
+def letter_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The options, as one parameter `letters`."""
+
+    @functools.wraps(command)
+    def with_letters(**given: object) -> object:
+        # click has converted each to the type of its field.
+        letters = Letters(**{name: given.pop(name) for name in _NAMES})  # type: ignore[arg-type]
+        return command(letters=letters, **given)
+
+    wrapped: Callable[..., object] = with_letters
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped

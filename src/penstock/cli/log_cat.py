@@ -12,7 +12,7 @@ import click
 
 from penstock.cli.arguments import directory_argument, log_option
 from penstock.cli.output import output_option
-from penstock.cli.record_text import Render, as_json_lines, as_values
+from penstock.cli.record_text import RENDERERS, Render
 from penstock.cli.view import DirectoryView, LogSummary
 from penstock.cli.window import Window, window_options
 from penstock.core.types import LogName
@@ -53,7 +53,7 @@ def cat(
       penstock log cat ./data --log numbers --since 2h --until 2026-11-15T09:00:00Z
       penstock log cat ./data --log numbers -n 10
     """
-    render = as_json_lines if output == "json" else as_values
+    render = RENDERERS[output]
     printer = Printer(Window(first, stop, since_ms, until_ms), render, _write, limit)
     offset = _print_once(directory, name, printer, first)
     while follow and not printer.is_done:

@@ -13,7 +13,7 @@ import msgspec
 from penstock.cli.arguments import directory_argument, log_option
 from penstock.cli.dump_batches import BatchLine, DamageLine, batch_lines
 from penstock.cli.dump_journal import EntryLine, FrameLine, frame_lines
-from penstock.cli.output import output_option, time_text
+from penstock.cli.output import DATA_FORMATS, line_of, output_option, time_text
 from penstock.cli.view import DirectoryView
 from penstock.cli.window import Window, window_options
 from penstock.core.types import LogName
@@ -63,7 +63,7 @@ def dump(
 
 def _print(lines: Iterable[Line], as_text: Callable[[Line], str], output: str, limit: int | None) -> None:
     for line in islice(lines, limit):
-        click.echo(msgspec.json.encode(line) if output == "json" else as_text(line))
+        click.echo(line_of(line, output).rstrip() if output in DATA_FORMATS else as_text(line))
 
 
 def batch_text(line: BatchLine | DamageLine) -> str:

@@ -11,7 +11,7 @@ import click
 from penstock.cli.arguments import directory_argument, log_option
 from penstock.cli.directory import DataDirectory
 from penstock.cli.failures import FAILED
-from penstock.cli.output import output_option, print_json
+from penstock.cli.output import DATA_FORMATS, output_option, print_data
 from penstock.core.errors import JournalDamaged
 from penstock.core.types import LogName
 from penstock.log.disk import RealDisk
@@ -74,8 +74,8 @@ def _show_ways(disk: RealDisk, name: LogName | None, output: str) -> int:
         plans = [plan_repair(disk, name, method) for method in METHODS]
     except JournalDamaged:
         plans = [plan_repair(disk, None, "journal")]
-    if output == "json":
-        print_json({"plans": [_plan_json(plan) for plan in plans]})
+    if output in DATA_FORMATS:
+        print_data({"plans": [_plan_json(plan) for plan in plans]}, output)
     elif not any(plan.findings for plan in plans):
         click.echo("nothing to mend")
     else:
@@ -91,8 +91,8 @@ def _mend(disk: RealDisk, plan: RepairPlan, dry_run: bool, yes: bool, output: st
         _print_plan(plan)
     is_wanted = bool(plan.actions) and not dry_run and (yes or _is_confirmed())
     report = apply_repair(disk, plan) if is_wanted else None
-    if output == "json":
-        print_json(_plan_json(plan) | {"applied": report is not None, "aside": report.aside if report else ()})
+    if output in DATA_FORMATS:
+        print_data(_plan_json(plan) | {"applied": report is not None, "aside": report.aside if report else ()}, output)
     else:
         _print_outcome(plan, report)
     return FAILED if plan.left else 0

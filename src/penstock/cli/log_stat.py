@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.arguments import directory_argument
-from penstock.cli.output import output_option, print_json, print_table, size_text, time_text
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, size_text, time_text
 from penstock.cli.view import DirectoryView, LogSummary
 
 _COLUMNS = ["log", "start", "end", "records", "bytes", "segments", "durability", "compression", "newest record"]
@@ -29,8 +29,8 @@ def stat(directory: Path, output: str) -> None:
       penstock log stat ./data -o json
     """
     view = DirectoryView(directory)
-    if output == "json":
-        print_json(as_json(view))
+    if output in DATA_FORMATS:
+        print_data(as_json(view), output)
     else:
         _print(view)
 

@@ -9,7 +9,7 @@ import click
 from penstock.cli.arguments import directory_argument, log_option
 from penstock.cli.directory import DataDirectory
 from penstock.cli.failures import FAILED
-from penstock.cli.output import Advance, output_option, print_json, progress_bar, size_text
+from penstock.cli.output import DATA_FORMATS, Advance, output_option, print_data, progress_bar, size_text
 from penstock.cli.view import DirectoryView
 from penstock.core.errors import LogDamaged, NoSuchLog
 from penstock.core.types import LogName
@@ -36,8 +36,8 @@ def verify(directory: Path, name: LogName | None, output: str) -> int:
     """
     found = DataDirectory.at(directory)
     report = check(directory, name)
-    if output == "json":
-        print_json(_as_json(found, report))
+    if output in DATA_FORMATS:
+        print_data(_as_json(found, report), output)
     else:
         _print(found, report)
     return FAILED if report.findings else 0

@@ -3,47 +3,54 @@ so."""
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 
-from penstock.broker.browsing import Browsed
-from penstock.broker.letters import Letter
-from penstock.cli.record_text import text_or_base64
-from penstock.core.errors import InvalidArgument
-from penstock.queues.properties import unpack
+from penstock.client.http.answers import DeadLetter
+from penstock.client.http.incoming import StoredMessage
+
+_CARRIED = ("content_type", "reply_to", "correlation_id")
 
 
-def message_json(message: Browsed) -> dict[str, object]:
-    row = message.row
+def message_json(message: StoredMessage) -> dict[str, object]:
     found: dict[str, object] = {
-        "id": str(message.id),
+        "id": message.id,
         "partition": message.partition,
-        "offset": row.offset,
-        "timestamp": row.timestamp,
+        "offset": message.offset,
+        "timestamp": message.timestamp_ms,
     }
-    for name, data in (("topic", row.topic), ("key", row.key), ("value", row.value), ("native", row.native)):
-        if data is not None:
-            found |= text_or_base64(name, data)
-    found |= _properties_json(row.properties)
-    return found | ({"expiry": row.expiry} if row.expiry else {})
+    found |= {} if message.topic is None else {"topic": message.topic}
+    found |= {} if message.key_bytes is None else text_or_base64("key", message.key_bytes)
+    found |= text_or_base64("value", message.value)
+    found |= {"headers": [list(header) for header in message.headers]} if message.headers else {}
+    for name in _CARRIED:
+        found |= {} if (value := getattr(message, name)) is None else {name: value}
+    return found | ({"deliveries": message.deliveries} if message.deliveries else {})
 
 
-def letter_json(letter: Letter) -> dict[str, object]:
+def letter_json(letter: DeadLetter) -> dict[str, object]:
     """The message, and under `dead_letter` whence and why."""
-    facts = letter.facts
-    if facts is None:
+    if letter.source is None:
         return {**message_json(letter.message), "dead_letter": None}
     told = {
-        "message_id": str(facts.source),
-        "queue": facts.source.queue,
-        "group": str(facts.group),
-        "reason": facts.reason.value,
-        "detail": facts.detail,
-        "delivery_count": facts.delivery_count,
-        "failures": facts.failures,
-        "first_failed": facts.first_failed_ms or None,
-        "time": facts.moved_ms,
+        "message_id": letter.source,
+        "queue": letter.source.partition("@")[0],
+        "group": letter.group,
+        "reason": letter.reason,
+        "detail": letter.detail or "",
+        "delivery_count": letter.deliveries,
+        "failures": letter.failures,
+        "first_failed": letter.first_failed_ms,
+        "time": letter.moved_ms,
     }
     return {**message_json(letter.message), "dead_letter": told}
+
+
+def text_or_base64(name: str, data: bytes) -> dict[str, str]:
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def short_text(data: bytes, most: int = 60) -> str:
@@ -55,18 +62,3 @@ def short_text(data: bytes, most: int = 60) -> str:
 
 def second_text(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _properties_json(properties: bytes | None) -> dict[str, object]:
-    if properties is None:
-        return {}
-    try:
-        envelope = unpack(properties)
-    except InvalidArgument:
-        return dict(text_or_base64("properties", properties))
-    found: dict[str, object] = {"headers": [list(header) for header in envelope.headers]} if envelope.headers else {}
-    for name, text in (("content_type", envelope.content_type), ("reply_to", envelope.reply_to)):
-        found |= {} if text is None else {name: text}
-    if envelope.correlation_id is not None:
-        found |= text_or_base64("correlation_id", envelope.correlation_id)
-    return found

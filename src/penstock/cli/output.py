@@ -1,7 +1,9 @@
-"""How commands show things: tables for people, JSON for programs, progress on a terminal only."""
+"""How commands show things: tables for people, JSON or YAML for programs, progress on a terminal only."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,29 +20,79 @@ Advance = Callable[[str, int, int], None]
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+DATA_FORMATS = ("json", "yaml")
+_GAP = "  "
+_BOLD = "\x1b[1m{}\x1b[0m"
+
+
 def output_option(*formats: str) -> Callable[[Command], Command]:
-    """-o; the first format is the default."""
-    kinds = click.Choice(formats)
+    """-o; the first format is the default. Who has JSON has YAML."""
+    kinds = click.Choice((*formats, "yaml") if "json" in formats else formats)
     return click.option("-o", "--output", type=kinds, default=formats[0], show_default=True, help="How to print.")
 
 
-def print_json(value: object) -> None:
-    """Indented, with a newline."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+def print_data(value: object, output: str) -> None:
+    """For programs, with a newline."""
+    if output == "yaml":
+        click.echo(_yaml(value), nl=False)
+    else:
+        click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def line_of(value: object, output: str) -> bytes:
+    """One of many that come one after the other: JSON on a line, or a document of YAML."""
+    if output == "yaml":
+        return b"---\n" + _yaml(value).encode()
+    return msgspec.json.encode(value) + b"\n"
+
+
+def _yaml(value: object) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True)
+    return text
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> None:
     """`numbers` names the columns that are flushed right. A table is never cut to the width of a terminal that is not
     there."""
+    right = frozenset(numbers)
+    texts = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
+    is_terminal = sys.stdout.isatty()
+    if not _is_plain(columns, texts) or (is_terminal and sum(widths) + 2 * len(widths) > _terminal_columns()):
+        _print_folded(columns, texts, right)
+        return
+    is_bold = is_terminal and "NO_COLOR" not in os.environ
+    for number, cells in enumerate([columns, *texts]):
+        padded = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, cell, width in zip(columns, cells, widths, strict=True)
+        ]
+        line = _GAP.join(padded).rstrip()
+        click.echo(_BOLD.format(line) if is_bold and not number else line)
+
+
+def _is_plain(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> bool:
+    """Every character is as wide as any other, and none begins a line."""
+    return all(cell.isascii() and cell.isprintable() for cells in (columns, *texts) for cell in cells)
+
+
+def _terminal_columns() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def _print_folded(columns: Sequence[str], texts: Sequence[Sequence[str]], right: frozenset[str]) -> None:
+    """Where cells are too wide for the terminal, or their width is not the count of their characters. What knows about
+    that takes as long to import as all the rest of a command."""
     from rich.console import Console
     from rich.table import Table
 
-    right = frozenset(numbers)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+    for cells in texts:
+        table.add_row(*cells)
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
     console.print(table)
 

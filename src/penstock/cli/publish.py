@@ -15,7 +15,7 @@ import click
 
 from penstock.cli.failures import INTERRUPTED
 from penstock.cli.lines import LineReader
-from penstock.cli.output import output_option, print_json
+from penstock.cli.output import DATA_FORMATS, output_option, print_data
 from penstock.cli.server_arguments import CONTEXT_SETTINGS, ServerArguments, server_options, user_properties
 from penstock.client.mqtt.async_client import AsyncMqttClient
 from penstock.client.mqtt.options import MqttOptions
@@ -239,14 +239,14 @@ def _stop_on_signal(lines: LineReader | None) -> list[signal.Signals]:
 
 
 def _print(request: PublishRequest, report: Report, output: str) -> None:
-    if output == "json":
-        print_json({
+    if output in DATA_FORMATS:
+        print_data({
             "topic": request.topic,
             "qos": request.qos,
             "messages": report.messages,
             "bytes": report.size_bytes,
             "unmatched": report.unmatched,
-        })  # fmt: skip
+        }, output)  # fmt: skip
         return
     plural = "message" if report.messages == 1 else "messages"
     nobody = f", {report.unmatched:,} of them to nobody" if report.unmatched else ""

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
-import msgspec
 
-from penstock.broker.broker import Broker
-from penstock.broker.browsing import Browsed, find
-from penstock.broker.browsing import browse as browse_queue
-from penstock.broker.start import Start
-from penstock.cli.arguments import directory_argument
 from penstock.cli.message_text import message_json
-from penstock.cli.opened import namespace_option, on_broker, queue_argument
-from penstock.cli.output import output_option
+from penstock.cli.output import DATA_FORMATS, line_of, output_option
+from penstock.cli.talking import on_server, queue_argument
+from penstock.cli.target import Target, target_options
+from penstock.client.http.async_client import AsyncClient
+from penstock.client.http.incoming import StoredMessage
 from penstock.core.errors import InvalidArgument
-from penstock.queues.names import parse_message_id
+
+_ID = re.compile(r".+@[0-9]+:([0-9]{1,9}):([0-9]{1,19})")
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class BrowseRequest:
     queue: str
-    namespace: str
-    start: Start
-    partition: int | None
-    limit: int | None
-    topic_filter: str | None
-    ids: tuple[str, ...]
+    start: str
+    partition: int | None = None
+    limit: int | None = None
+    topic_filter: str | None = None
+    ids: tuple[str, ...] = ()
 
 
 @click.command()
-@directory_argument
 @queue_argument
-@namespace_option
 @click.option(
     "--from",
     "start",
@@ -49,11 +45,11 @@ class BrowseRequest:
 @click.option("--filter", "topic_filter", metavar="FILTER", help="Only where the routing key matches, like eu/#.")
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only the message of this id. May be repeated.")
 @click.option("-n", "--number", "limit", metavar="N", type=click.IntRange(min=0), help="At most N messages.")
+@target_options
 @output_option("text", "json")
 def browse(
-    directory: Path,
+    target: Target,
     queue: str,
-    namespace: str,
     start: str,
     partition: int | None,
     topic_filter: str | None,
@@ -68,44 +64,52 @@ def browse(
 
     \b
     Examples:
-      penstock queue browse ./data orders -n 10
-      penstock queue browse ./data orders --from 1h --filter 'eu/#' -o json
-      penstock queue browse ./data orders --id orders@1:3:42 -o json
+      penstock queue browse orders -n 10
+      penstock queue browse orders --from 1h --filter 'eu/#' -o json
+      penstock queue browse orders --id orders@1:3:42 -o json
     """
-    request = BrowseRequest(queue, namespace, _start(start), partition, limit, topic_filter, ids)
+    request = BrowseRequest(queue, start, partition, limit, topic_filter, ids)
 
-    async def act(broker: Broker) -> None:
-        async for message in _messages(broker, request):
-            line = msgspec.json.encode(message_json(message)) if output == "json" else message.row.value
-            sys.stdout.buffer.write(line + b"\n")
+    async def act(client: AsyncClient) -> None:
+        async for message in _messages(client, request):
+            sys.stdout.buffer.write(rendered(message, output))
 
-    on_broker(directory, act)
+    on_server(target, act)
     sys.stdout.flush()
 
 
-async def _messages(broker: Broker, request: BrowseRequest) -> AsyncIterator[Browsed]:
-    queue = broker.queue(request.queue, request.namespace)
+def rendered(message: StoredMessage, output: str) -> bytes:
+    """With a newline behind it."""
+    return line_of(message_json(message), output) if output in DATA_FORMATS else message.value + b"\n"
+
+
+async def _messages(client: AsyncClient, request: BrowseRequest) -> AsyncIterator[StoredMessage]:
     if request.ids:
-        for text in request.ids:
-            message = parse_message_id(text)
-            if broker.find(message)[0] is not queue:
-                raise InvalidArgument(f"message {text} is not of queue {queue.name!r}: name its own queue")
-            yield await find(broker, message)
+        for identity in request.ids:
+            yield await _find(client, request.queue, identity)
         return
-    found = browse_queue(
-        broker,
-        queue,
-        request.start,
-        partition=request.partition,
-        limit=request.limit,
-        topic_filter=request.topic_filter,
+    left = request.limit
+    if left == 0:
+        return
+    page = _PAGE if left is None else min(left, _PAGE)
+    found = client.browse(
+        request.queue, from_=request.start, partition=request.partition, filter=request.topic_filter, page=page
     )
-    async for each in found:
-        yield each
+    async for message in found:
+        yield message
+        left = None if left is None else left - 1
+        if left == 0:
+            return
 
 
-def _start(text: str) -> Start:
-    try:
-        return Start.parse(text)
-    except InvalidArgument as error:
-        raise click.BadParameter(str(error), param_hint="--from") from error
+async def _find(client: AsyncClient, queue: str, identity: str) -> StoredMessage:
+    """By the place that its id tells."""
+    match = _ID.fullmatch(identity)
+    if match is None:
+        raise click.BadParameter(f"{identity!r} is not the id of a message, like orders@1:3:42", param_hint="--id")
+    partition, offset = int(match[1]), match[2]
+    page = await client.messages(queue, f"offset:{offset}", None, partition, limit=1)
+    found = next((message for message in page.messages if message.id == identity), None)
+    if found is None:
+        raise InvalidArgument(f"message {identity} is not there, or of another queue: it may have been removed")
+    return found

@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import click
 
-from penstock.broker.broker import Broker
-from penstock.broker.describing import QueueDescription, describe_queue
-from penstock.cli.arguments import directory_argument
 from penstock.cli.group_table import print_groups
-from penstock.cli.opened import namespace_option, on_broker, queue_argument
-from penstock.cli.output import output_option, print_json, print_table
-from penstock.queues.settings import parse_queue, queue_json
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.talking import on_server, queue_argument
+from penstock.cli.target import Target, target_options
+from penstock.client.http.answers import QueueInfo, QueueSummary
+from penstock.client.http.async_client import AsyncClient
 
-_COLUMNS = ["queue", "namespace", "partitions", "messages", "depth", "groups", "state"]
-_NUMBERS = ["partitions", "messages", "depth", "groups"]
+_COLUMNS = ["queue", "namespace", "partitions", "messages", "depth", "groups", "consumers", "state"]
+_NUMBERS = ["partitions", "messages", "depth", "groups", "consumers"]
 
 
 @click.command("list")
-@directory_argument
-@click.option("--namespace", metavar="NAME", help="Only the queues of this one.  [default: all]")
+@target_options
 @output_option("table", "json")
-def list_queues(directory: Path, namespace: str | None, output: str) -> None:
+def list_queues(target: Target, output: str) -> None:
     """List the queues: how many messages they keep, and how many of them the slowest group has not settled.
 
     \b
     Examples:
-      penstock queue list ./data
-      penstock queue list ./data -o json
+      penstock queue list
+      penstock queue list -o json
+      penstock queue list --data ./data
     """
 
-    async def act(broker: Broker) -> list[QueueDescription]:
-        wanted = [queue for queue in broker.queues if namespace in (None, queue.namespace)]
-        return [await describe_queue(queue, broker.now()) for queue in wanted]
+    async def act(client: AsyncClient) -> list[QueueSummary]:
+        return await client.queues()
 
-    queues = sorted(on_broker(directory, act), key=lambda queue: (queue.namespace, queue.name))
-    if output == "json":
-        print_json({"queues": queues})
+    queues = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data({"queues": queues}, output)
     elif queues:
         print_table(_COLUMNS, [_row(queue) for queue in queues], numbers=_NUMBERS)
     else:
@@ -46,35 +43,34 @@ def list_queues(directory: Path, namespace: str | None, output: str) -> None:
 
 
 @click.command()
-@directory_argument
 @queue_argument
-@namespace_option
+@target_options
 @output_option("text", "json")
-def describe(directory: Path, queue: str, namespace: str, output: str) -> None:
+def describe(target: Target, queue: str, output: str) -> None:
     """Show a queue: its partitions, its groups, and the settings that are not the defaults.
 
     \b
     Examples:
-      penstock queue describe ./data orders
-      penstock queue describe ./data orders -o json
+      penstock queue describe orders
+      penstock queue describe orders -o yaml
     """
 
-    async def act(broker: Broker) -> QueueDescription:
-        return await describe_queue(broker.queue(queue, namespace), broker.now())
+    async def act(client: AsyncClient) -> QueueInfo:
+        return await client.queue(queue)
 
-    found = on_broker(directory, act)
-    if output == "json":
-        print_json(found)
+    found = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data(found, output)
     else:
         _print(found)
 
 
-def _row(queue: QueueDescription) -> list[object]:
-    sizes = queue.settings["partitions"], f"{queue.messages:,}", f"{queue.depth:,}", len(queue.groups)
+def _row(queue: QueueSummary) -> list[object]:
+    sizes = queue.partitions, f"{queue.messages:,}", f"{queue.depth:,}", queue.groups, queue.consumers
     return [queue.name, queue.namespace, *sizes, "paused" if queue.is_paused else "-"]
 
 
-def _print(queue: QueueDescription) -> None:
+def _print(queue: QueueInfo) -> None:
     letters = queue.dead_letter_queue or "nowhere"
     state = ", paused" if queue.is_paused else ""
     click.echo(
@@ -91,8 +87,10 @@ def _print(queue: QueueDescription) -> None:
         print_table(["setting", "value"], changed)
 
 
-def _changed(queue: QueueDescription) -> Iterator[tuple[str, object]]:
+def _changed(queue: QueueInfo) -> Iterator[tuple[str, object]]:
     """Settings that a queue of that name would not have by itself."""
+    from penstock.queues.settings import parse_queue, queue_json
+
     usual = dict(_flat(queue_json(parse_queue({"name": queue.name, "namespace": queue.namespace}))))
     return ((path, value) for path, value in _flat(queue.settings) if usual.get(path) != value)
 

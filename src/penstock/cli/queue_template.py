@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.broker.broker import Broker
-from penstock.cli.arguments import DIRECTORY, directory_argument
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.opened import on_broker
-from penstock.cli.output import output_option, print_json, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.setting_arguments import settings_options, written_settings
+from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
+from penstock.cli.target import Target, target_options
+from penstock.client.http.answers import TemplateInfo
+from penstock.client.http.async_client import AsyncClient
 
 COMMANDS = {
     "add": LazyCommand("queue_template", "add", "Add a template, or replace the one of that pattern."),
@@ -30,70 +31,82 @@ def template() -> None:
 
     \b
     Examples:
-      penstock queue template add ./data 'mail-*' --set retry_policy.max_retries=3
+      penstock queue template add 'mail-*' --set retry_policy.max_retries=3
       penstock queue template list ./data
     """
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=DIRECTORY)
 @click.argument("pattern", metavar="PATTERN")
 @settings_options
-def add(directory: Path, pattern: str, file: Path | None, changes: tuple[str, ...]) -> None:
+@target_options
+def add(target: Target, pattern: str, file: Path | None, changes: tuple[str, ...]) -> None:
     """Add a template, or replace the one of that pattern. `*` stands for any text, `?` for one character.
 
     \b
     Examples:
-      penstock queue template add ./data 'mail-*' --set retry_policy.max_retries=3
+      penstock queue template add 'mail-*' --set retry_policy.max_retries=3
     """
     written = written_settings(file, changes)
     if not written:
         raise click.UsageError("a template without settings does nothing: give --set or --file")
 
-    async def act(broker: Broker) -> None:
-        await broker.declaring.put_template(pattern, written)
+    async def act(client: AsyncClient) -> None:
+        await client.put_template(pattern, written)
 
-    on_broker(directory, act, may_create=True)
+    on_server(target, act, may_create=True)
     click.echo(f"template {pattern}: added")
 
 
 @click.command("list")
-@directory_argument
+@target_options
 @output_option("table", "json")
-def list_templates(directory: Path, output: str) -> None:
+def list_templates(target: Target, output: str) -> None:
     """List the templates, in the order in which they apply.
 
     \b
     Examples:
-      penstock queue template list ./data -o json
+      penstock queue template list -o json
     """
 
-    async def act(broker: Broker) -> dict[str, object]:
-        return {match: dict(template.settings) for match, template in broker.declaring.templates.items()}
+    async def act(client: AsyncClient) -> list[TemplateInfo]:
+        return await client.templates()
 
-    found = on_broker(directory, act)
-    if output == "json":
-        print_json({"templates": [{"match": match, "settings": settings} for match, settings in found.items()]})
+    found = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data({"templates": found}, output)
     elif found:
-        rows = [(match, msgspec.json.encode(settings).decode()) for match, settings in found.items()]
+        rows = [(each.match, msgspec.json.encode(each.settings).decode()) for each in found]
         print_table(["pattern", "settings"], rows)
     else:
         click.echo("no templates yet")
 
 
 @click.command()
-@directory_argument
 @click.argument("pattern", metavar="PATTERN")
-def drop(directory: Path, pattern: str) -> None:
+@destructive
+@target_options
+def drop(target: Target, pattern: str, yes: bool, dry_run: bool) -> None:
     """Drop a template; queues that were made from it stay as they are.
 
     \b
     Examples:
-      penstock queue template drop ./data 'mail-*'
+      penstock queue template drop 'mail-*'
     """
+    if dry_run:
+        click.echo(f"template {pattern}: {'would be dropped' if _is_there(target, pattern) else 'is not there'}")
+        return
+    refuse_unless_confirmed(target, yes, f"Drop the template for {pattern!r}?")
 
-    async def act(broker: Broker) -> None:
-        await broker.declaring.drop_template(pattern)
+    async def act(client: AsyncClient) -> None:
+        await client.drop_template(pattern)
 
-    on_broker(directory, act)
+    on_server(target, act)
     click.echo(f"template {pattern}: dropped")
+
+
+def _is_there(target: Target, pattern: str) -> bool:
+    async def act(client: AsyncClient) -> bool:
+        return any(each.match == pattern for each in await client.templates())
+
+    return on_server(target, act)

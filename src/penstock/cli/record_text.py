@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 
 import msgspec
 
+from penstock.cli.message_text import text_or_base64
+from penstock.cli.output import line_of
 from penstock.log.batch import VALUE, Batch
 
 Render = Callable[[Batch, range], bytes]
@@ -30,6 +31,15 @@ def as_json_lines(batch: Batch, rows: range) -> bytes:
     return b"".join([_encoder.encode(_record(batch, row, offsets[row], timestamps[row])) + b"\n" for row in rows])
 
 
+def as_yaml(batch: Batch, rows: range) -> bytes:
+    offsets, timestamps = batch.offsets(), batch.timestamps()
+    return b"".join([line_of(_record(batch, row, offsets[row], timestamps[row]), "yaml") for row in rows])
+
+
+RENDERERS: dict[str, Render] = {"text": as_values, "json": as_json_lines, "yaml": as_yaml}
+"""by the format of -o"""
+
+
 def _record(batch: Batch, row: int, offset: int, timestamp: int) -> dict[str, object]:
     """Only the fields the record has. Bytes that are no UTF-8 are base64, under a name that says so."""
     record: dict[str, object] = {"offset": offset, "timestamp": timestamp}
@@ -46,10 +56,3 @@ def _record(batch: Batch, row: int, offset: int, timestamp: int) -> dict[str, ob
     if expiry := batch.expiry(row):
         record["expiry"] = expiry
     return record
-
-
-def text_or_base64(name: str, data: bytes) -> dict[str, str]:
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -1,4 +1,4 @@
-"""`penstock scene`: a server at work, seen live."""
+"""`penstock demo` and `penstock scene`: a server at work, seen live."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Coroutine, Iterable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from penstock.cli.arguments import DIRECTORY
 from penstock.cli.failures import FAILED
 from penstock.cli.scene_board import Board
 from penstock.cli.scene_devices import POISON_AFTER_S, Device, Readings
+from penstock.cli.scene_http import trade
 from penstock.cli.scene_server import HOST, SceneServer, serving
 from penstock.cli.scene_workers import QUEUE, SETTINGS, Letters, Worker
 from penstock.cli.tour_stage import Stage
@@ -32,35 +34,65 @@ _PATIENCE_S = 30.0
 Work = Coroutine[object, object, None]
 
 
-@click.command()
-@click.option(
-    "--data", type=DIRECTORY, default=Path("penstock-data"), show_default=True, help="Where the server keeps its data."
-)
-@click.option(
+_seconds_option = click.option(
     "--seconds",
     type=click.FloatRange(min=0),
     help="End by itself.  [default: at Ctrl-C; without a terminal after 20]",
 )
-@click.option("--devices", type=click.IntRange(1, 100), default=10, show_default=True, help="How many publish.")
+_devices_option = click.option(
+    "--devices", type=click.IntRange(1, 100), default=10, show_default=True, help="How many publish."
+)
+
+
+@click.command()
+@click.option("--data", type=DIRECTORY, help="Where the server keeps its data, which stays.  [default: nothing stays]")
+@_seconds_option
+@_devices_option
+def demo(data: Path | None, seconds: float | None, devices: int) -> int:
+    """Start a server on free ports, with its data in a temporary directory, and watch it at work: orders over HTTP,
+    devices that publish over MQTT, three workers that share a durable queue, one message that nobody can handle and
+    that becomes a dead letter. Ctrl-C ends it, and nothing is left behind.
+
+    \b
+    Examples:
+      penstock demo
+      penstock demo --seconds 30
+    """
+    if data is not None:
+        return _play(data, seconds, devices, is_kept=True)
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as place:
+        return _play(Path(place, "data"), seconds, devices, is_kept=False)
+
+
+@click.command()
+@click.option(
+    "--data", type=DIRECTORY, default=Path("penstock-data"), show_default=True, help="Where the server keeps its data."
+)
+@_seconds_option
+@_devices_option
 def scene(data: Path, seconds: float | None, devices: int) -> int:
-    """Start a server in development mode and watch it at work: devices publish over MQTT, three workers share a durable
-    queue, one message that nobody can handle becomes a dead letter. Ctrl-C ends it; the data stays.
+    """The same as `penstock demo`, with data that stays.
 
     \b
     Examples:
       penstock scene
       penstock scene --data ./scene-data --seconds 30
     """
+    return _play(data, seconds, devices, is_kept=True)
+
+
+def _play(data: Path, seconds: float | None, devices: int, *, is_kept: bool) -> int:
     if seconds is None and not sys.stdout.isatty():
         seconds = _SECONDS_WITHOUT_TERMINAL
-    return 0 if asyncio.run(Scene(data, seconds, devices, Stage()).run()) else FAILED
+    return 0 if asyncio.run(Scene(data, seconds, devices, Stage(), is_kept=is_kept).run()) else FAILED
 
 
 class Scene:
     """Talks to its server as any client does."""
 
-    def __init__(self, data: Path, seconds: float | None, devices: int, stage: Stage) -> None:
-        self._data, self._seconds, self._stage = data, seconds, stage
+    def __init__(self, data: Path, seconds: float | None, devices: int, stage: Stage, *, is_kept: bool) -> None:
+        """`is_kept`: the data stays, and it is told what can be done with it."""
+        self._data, self._seconds, self._stage, self._is_kept = data, seconds, stage, is_kept
         self._devices = devices
         self._readings = Readings(secrets.token_hex(4))
         self._over, self._stopping = asyncio.Event(), asyncio.Event()
@@ -72,6 +104,8 @@ class Scene:
         async with serving(self._data, [SETTINGS]) as server:
             self._show_addresses(server.ports)
             options = MqttOptions(host=HOST, port=server.ports["mqtt"])
+            self._stage.scene("orders over HTTP")
+            await _together([trade(_url(server.ports), self._readings.run, self._stage.say)], beside=[server.watch()])
             await self._play(server, options)
             await server.stop()
         return self._report()
@@ -89,7 +123,7 @@ class Scene:
         self._stage.say(f"MQTT 3.1.1 and 5: {HOST}:{ports['mqtt']}   WebSocket: ws://{HOST}:{ports['mqtt_ws']}/mqtt")
         self._stage.say(f"HTTP: http://{HOST}:{ports['http']}/docs   metrics: http://{HOST}:{ports['http']}/metrics")
         self._stage.say("in another terminal:")
-        for line in invitations(ports["mqtt"]):
+        for line in invitations(ports["mqtt"], _url(ports)):
             click.echo(f"     {line}")
 
     async def _play(self, server: SceneServer, options: MqttOptions) -> None:
@@ -136,13 +170,18 @@ class Scene:
                 f"{readings.acknowledged:,} readings acknowledged: {readings.handled:,} handled, "
                 f"{readings.given_up:,} in the dead letters, none lost"
             )
-        stage.say(f"The data is in {self._data}. Look at it, or go on with it:")
-        for line in farewells(self._data):
-            click.echo(f"     {line}")
+        if self._is_kept:
+            stage.say(f"The data is in {self._data}. Look at it, or go on with it:")
+            for line in farewells(self._data):
+                click.echo(f"     {line}")
         return not readings.left
 
 
-def invitations(port: int) -> list[str]:
+def _url(ports: dict[str, int]) -> str:
+    return f"http://{HOST}:{ports['http']}"
+
+
+def invitations(port: int, url: str) -> list[str]:
     """What to type while it runs; each ends by itself."""
     penstock, python = _program("penstock"), _program("python")
     return [
@@ -152,6 +191,8 @@ def invitations(port: int) -> list[str]:
         f"{penstock} subscribe 'devices/+/status' --count 3 -h {HOST} -p {port}",
         f'{python} -c "import paho.mqtt.subscribe as paho; '
         f"print(paho.simple('devices/+/reading', hostname='{HOST}', port={port}).payload)\"",
+        f"{penstock} top --url {url} --once    # without --once it goes on",
+        f"{penstock} consume {QUEUE} --url {url} --follow --max 20",
     ]
 
 
@@ -159,8 +200,8 @@ def farewells(data: Path) -> list[str]:
     """What to type when it is over."""
     penstock, place = _program("penstock"), shlex.quote(str(data))
     return [
-        f"{penstock} queue list {place}",
-        f"{penstock} dlq list {place} {QUEUE}",
+        f"{penstock} queue list --data {place}",
+        f"{penstock} dlq list {QUEUE} --data {place}",
         f"{penstock} serve --dev --data {place}",
     ]
 

@@ -1,4 +1,4 @@
-"""Which server a command talks to, and as whom: options, and behind them the local context."""
+"""Which server a command talks to, and as whom: options, and behind them a context."""
 
 from __future__ import annotations
 
@@ -8,66 +8,71 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
-import msgspec
 
+from penstock.cli.target import find_context
 from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.kinds import Version
 from penstock.core.errors import InvalidArgument
-from penstock.server.context import Context, context_file
+from penstock.server.context import Context
 
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
+_SCHEMES = {"mqtt": False, "mqtts": True, "ws": False, "wss": True}
+"""and whether they mean TLS"""
 _VERSIONS = {"5": Version.V5, "3.1.1": Version.V3_1_1}
 # -h is the host, as in other clients of MQTT.
 CONTEXT_SETTINGS = {"help_option_names": ["--help"]}
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server of MQTT is; `path` is that of a WebSocket."""
+
+    host: str | None = None
+    port: int | None = None
+    is_tls: bool = False
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ServerArguments:
-    host: str | None
-    port: int | None
-    username: str | None
-    password_file: Path | None
-    client_id: str
-    mqtt_version: str
-    tls: bool
-    ca_file: Path | None
-    cert_file: Path | None
-    key_file: Path | None
-    ws_path: str | None
+    host: str | None = None
+    port: int | None = None
+    username: str | None = None
+    password_file: Path | None = None
+    client_id: str = ""
+    mqtt_version: str = "5"
+    tls: bool = False
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    ws_path: str | None = None
+    context: str | None = None
 
     def options(self) -> MqttOptions:
-        """With the login of the local context only if it is for the same server: else a password would go to another
+        """With the login of the context only if it is for the same server: else a password would go to another
         one."""
-        found = self._context()
-        context = found if found is not None and self._is_for(found) else None
+        context = find_context(self.context, os.environ) or Context()
+        place = _parse(context.mqtt)
+        if not self._is_for(place):
+            context, place = Context(), Place()
         is_own = self.username is None and self.password_file is None
-        password = self._password()
-        if context is not None and is_own:
-            password = context.password.encode()
+        login = _login(context) if is_own else (self.username, self._password())
         return MqttOptions(
-            host=self.host or (context.host if context else "127.0.0.1"),
-            port=self.port or (context.port if context else None),
+            host=self.host or place.host or "127.0.0.1",
+            port=self.port or place.port,
             version=_VERSIONS[self.mqtt_version],
             client_id=self.client_id,
-            username=context.username if context and is_own else self.username,
-            password=password,
-            tls=self._tls(context is not None and context.tls),
-            websocket_path=self.ws_path or (context.path if context else None),
+            username=login[0],
+            password=login[1],
+            tls=self._tls(place.is_tls, context),
+            websocket_path=self.ws_path or place.path,
         )
 
-    def _context(self) -> Context | None:
-        file = context_file(os.environ)
-        try:
-            return msgspec.json.decode(file.read_bytes(), type=Context)
-        except FileNotFoundError:
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidArgument(f"{file} is not a context: {error}; mend or remove it") from None
-
-    def _is_for(self, context: Context) -> bool:
-        return self.host in (None, context.host) and self.port in (None, context.port)
+    def _is_for(self, place: Place) -> bool:
+        return self.host in (None, place.host) and self.port in (None, place.port)
 
     def _password(self) -> bytes | None:
         """The first line, without its end."""
@@ -75,28 +80,58 @@ class ServerArguments:
             return None
         return self.password_file.read_bytes().split(b"\n", 1)[0].rstrip(b"\r")
 
-    def _tls(self, is_usual: bool) -> ssl.SSLContext | None:
+    def _tls(self, is_usual: bool, said: Context) -> ssl.SSLContext | None:
+        ca_file, cert_file = self.ca_file or said.ca_file, self.cert_file or said.cert_file
         if not (self.tls or is_usual or self.ca_file or self.cert_file):
             return None
         try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.cert_file is not None:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except ssl.SSLError as error:
+            context = ssl.create_default_context(cafile=ca_file)
+            if cert_file is not None:
+                context.load_cert_chain(cert_file, self.key_file or said.key_file)
+        except (OSError, ssl.SSLError) as error:
             raise InvalidArgument(f"a certificate or key cannot be used ({error}): give PEM files that fit") from None
         return context
 
 
+def mqtt_options(address: str | None) -> MqttOptions:
+    """Of an address, or of the context if there is none."""
+    place = _parse(address)
+    return ServerArguments(host=place.host, port=place.port, tls=place.is_tls, ws_path=place.path).options()
+
+
+def _parse(address: str | None) -> Place:
+    """Of `Context.mqtt`."""
+    if address is None:
+        return Place()
+    parts = urlsplit(address)
+    is_tls = _SCHEMES.get(parts.scheme)
+    try:
+        port = parts.port
+    except ValueError:
+        is_tls = None
+    if is_tls is None or not parts.hostname:
+        raise InvalidArgument(f"{address!r} is no address of MQTT: write it like mqtt://host:1883 or wss://host/mqtt")
+    return Place(parts.hostname, port, is_tls, parts.path or None)
+
+
+def _login(context: Context) -> tuple[str | None, bytes | None]:
+    """A key or a token goes as the password."""
+    if context.username is not None:
+        return context.username, None if context.password is None else context.password.encode()
+    secret = context.api_key or context.token
+    return (None, None) if secret is None else ("", secret.encode())
+
+
 _OPTIONS = (
-    click.option("-h", "--host", metavar="HOST", help="The server.  [default: the local context's, or 127.0.0.1]"),
+    click.option("-h", "--host", metavar="HOST", help="The server.  [default: that of the context, or 127.0.0.1]"),
     click.option(
         "-p",
         "--port",
         metavar="PORT",
         type=click.IntRange(1, 65_535),
-        help="[default: the local context's, or 1883; with TLS 8883, over WebSocket 8083]",
+        help="[default: that of the context, or 1883; with TLS 8883, over WebSocket 8083]",
     ),
-    click.option("-u", "--username", metavar="USER", help="Log in as this user.  [default: the local context's]"),
+    click.option("-u", "--username", metavar="USER", help="Log in as this user.  [default: that of the context]"),
     click.option("--password-file", metavar="FILE", type=_FILE, help="A file with the password in its first line."),
     click.option("-i", "--client-id", metavar="ID", default="", help="[default: one that the server gives]"),
     click.option(
@@ -107,6 +142,7 @@ _OPTIONS = (
     click.option("--cert-file", metavar="FILE", type=_FILE, help="A client certificate (PEM); means --tls."),
     click.option("--key-file", metavar="FILE", type=_FILE, help="Its key, if it is in a file of its own."),
     click.option("--ws-path", metavar="PATH", help="Connect over a WebSocket at this path, like /mqtt."),
+    click.option("--context", metavar="NAME", help="Of `penstock context list`.  [default: the current one]"),
 )
 _NAMES = tuple(ServerArguments.__dataclass_fields__)
 

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import click
-import msgspec
 
-from penstock.cli.output import output_option
-from penstock.cli.record_text import text_or_base64
+from penstock.cli.message_text import text_or_base64
+from penstock.cli.output import DATA_FORMATS, line_of, output_option
 from penstock.cli.server_arguments import CONTEXT_SETTINGS, ServerArguments, server_options, user_properties
 from penstock.client.mqtt.async_client import AsyncMqttClient
 from penstock.client.mqtt.message import Message
@@ -130,8 +129,8 @@ def _render(output: str, template: str | None) -> Render:
         if output != "text":
             raise click.UsageError("--template is a text: leave -o out")
         return lambda message: _filled(template, message) + b"\n"
-    if output == "json":
-        return lambda message: msgspec.json.encode(message_json(message)) + b"\n"
+    if output in DATA_FORMATS:
+        return lambda message: line_of(message_json(message), output)
     if output == "raw":
         return lambda message: message.payload
     return lambda message: message.topic.encode() + b" " + message.payload + b"\n"

@@ -351,7 +351,7 @@ class NoSuchUser(PenstockError):
     code = ErrorCode.NO_SUCH_USER
 
     def __init__(self, user: str) -> None:
-        super().__init__(f"no user {user!r}: see those there are with `penstock user list DIR`")
+        super().__init__(f"no user {user!r}: see those there are with `penstock user list`")
         self.user = user
 
 
@@ -360,7 +360,7 @@ class UserExists(PenstockError):
 
     def __init__(self, user: str) -> None:
         super().__init__(
-            f"user {user!r} exists already: change the password with `penstock user passwd DIR {user}`, "
+            f"user {user!r} exists already: change the password with `penstock user passwd {user}`, "
             f"or remove the user first"
         )
         self.user = user

@@ -16,16 +16,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.gateways.http.ports import Operations
 from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.server.config import Config
 from penstock.server.config_listeners import WebSocketListener
-from penstock.server.context import Context, context_file, write_context
+from penstock.server.context import LOCAL, Context, context_file, http_address, mqtt_address, write_local
 from penstock.server.log_lines import LogLines
 from penstock.server.looping import loop_factory
 from penstock.server.operations import ServerOperations
-from penstock.server.ready import ReadyFile
+from penstock.server.ready import SERVER_FILE, ReadyFile
 from penstock.server.server import Server, Works
 
 logger = logging.getLogger("penstock.server")
@@ -33,6 +33,7 @@ logger = logging.getLogger("penstock.server")
 _GARBAGE_THRESHOLDS = 20_000, 20, 50
 
 OK, FAILED = 0, 1
+HTTP = "http"
 
 Say = Callable[[str], None]
 OpenWorks = Callable[[Config, Operations], Awaitable[Works]]
@@ -48,6 +49,7 @@ class Process:
         self._new_loop = loop_factory(self._config.loop)
         self._lines = LogLines(self._config.log)
         self._ready = None if ready_file is None else ReadyFile(ready_file)
+        self._here: ReadyFile | None = None
         self._stopping: asyncio.Event
         self._operations: ServerOperations
         self._reloads: set[asyncio.Task[None]] = set()
@@ -77,13 +79,17 @@ class Process:
 
     def _tell_ready(self, server: Server) -> None:
         self._tell_first_password(server)
+        url = url_of(server.config, server.addresses)
+        self._here = ReadyFile(Path(self._config.data_dir) / SERVER_FILE)
+        self._here.write(server.addresses, url)
         if self._ready is not None:
-            self._ready.write(server.addresses)
+            self._ready.write(server.addresses, url)
         logger.info("ready pid=%d data_dir=%s", os.getpid(), self._config.data_dir)
 
     async def _stop(self, server: Server) -> None:
-        if self._ready is not None:
-            self._ready.remove()
+        for file in (self._ready, self._here):
+            if file is not None:
+                file.remove()
         timeout_s = server.config.shutdown_timeout_ms / 1000
         stopping = asyncio.ensure_future(server.stop())
         await asyncio.wait([stopping], timeout=timeout_s)
@@ -129,21 +135,40 @@ class Process:
         self._say("It is shown this once. Change it with `penstock user passwd`, add others with `penstock user add`.")
         file = context_file(os.environ)
         try:
-            previous = write_context(file, context_of(server.config, server.addresses, server.first_password))
-            kept = f" What was there is now {previous}." if previous else ""
-            self._say(f"Commands of this user find it in {file}.{kept}")
-        except OSError as error:
-            logger.warning("the local context cannot be written file=%s reason=%s", file, error.strerror)
+            found = write_local(file, context_of(server.config, server.addresses, server.first_password))
+        except (OSError, InvalidArgument) as error:
+            logger.warning("the local context cannot be written file=%s reason=%s", file, error)
+            return
+        self._say(f"Commands of this user find it in {file}, as context {LOCAL}.")
+        if found.current_context != LOCAL:
+            self._say(f"They use {found.current_context} now: `penstock context use {LOCAL}` changes that.")
 
 
 def context_of(config: Config, addresses: Mapping[str, tuple[str, int]], password: str) -> Context:
-    """How commands on this machine reach the server: by its first listener."""
-    name, listener = next(iter(config.listeners.switched_on().items()))
-    host, port = addresses[name]
+    """How commands on this machine reach the server: over MQTT by its first listener."""
+    listeners = config.listeners.switched_on()
+    mqtt = None
+    if (name := next((name for name in listeners if name != HTTP), None)) is not None:
+        listener, (host, port) = listeners[name], _from_here(addresses[name])
+        path = listener.path if isinstance(listener, WebSocketListener) else None
+        mqtt = mqtt_address(host, port, is_tls=listener.tls is not None, path=path)
+    url = url_of(config, addresses)
+    return Context(url=url, mqtt=mqtt, username="admin", password=password, local=True)
+
+
+def url_of(config: Config, addresses: Mapping[str, tuple[str, int]]) -> str | None:
+    """Of HTTP, for who is on this machine."""
+    if HTTP not in addresses:
+        return None
+    host, port = _from_here(addresses[HTTP])
+    return http_address(host, port, is_tls=config.listeners.switched_on()[HTTP].tls is not None)
+
+
+def _from_here(address: tuple[str, int]) -> tuple[str, int]:
+    host, port = address
     if ipaddress.ip_address(host).is_unspecified:
         host = "::1" if ":" in host else "127.0.0.1"
-    path = listener.path if isinstance(listener, WebSocketListener) else None
-    return Context(host, port, "admin", password, listener.tls is not None, path)
+    return host, port
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from penstock.cli.failures import exit_code_of
-from penstock.core.errors import NoSuchLog, PenstockError
+from penstock.core.errors import ErrorCode, NoSuchLog, PenstockError
 
 
 def _raising(error: BaseException) -> int:
@@ -42,7 +42,7 @@ def test_an_error_of_the_system_names_the_file_and_what_to_do(capsys: pytest.Cap
 
 def test_an_error_of_ours_is_one_line_even_if_its_text_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     class TwoLines(PenstockError):
-        pass
+        code = ErrorCode.INVALID_ARGUMENT
 
     _raising(TwoLines("one\n  two"))
     assert capsys.readouterr().err == "penstock: error: one two\n"

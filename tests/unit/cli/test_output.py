@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.cli.output import print_json, print_table, progress_bar, size_text, time_text
+from penstock.cli.output import print_data, print_table, progress_bar, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_times_are_utc_with_milliseconds() -> None:
 
 
 def test_json_can_be_read_back(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json({"a": [1, 2], "b": None})
+    print_data({"a": [1, 2], "b": None}, "json")
     assert json.loads(capsys.readouterr().out) == {"a": [1, 2], "b": None}
 
 

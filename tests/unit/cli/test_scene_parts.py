@@ -77,5 +77,5 @@ def test_the_board_shows_the_group_of_the_workers_and_the_dead_letters() -> None
 
 
 def test_what_to_type_names_the_port_and_quotes_the_directory() -> None:
-    assert all("4711" in line for line in invitations(4711))
+    assert all("4711" in line for line in invitations(4711, "http://127.0.0.1:4711"))
     assert all("'my data'" in line for line in farewells(Path("my data")))

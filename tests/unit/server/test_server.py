@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import ssl
-import stat
 from pathlib import Path
 
 import msgspec
@@ -19,7 +18,7 @@ from tests.support.serving import EchoWorks, configured, running
 from penstock.core.errors import CannotListen, DirectoryInUse
 from penstock.core.types import Durability
 from penstock.server.config import Config
-from penstock.server.context import Context, context_file, write_context
+from penstock.server.context import Context
 from penstock.server.doors import facts_of
 from penstock.server.process import context_of
 from penstock.server.ready import ReadyFile
@@ -334,22 +333,11 @@ def test_the_ready_file_is_there_whole_and_an_old_one_is_gone_first(tmp_path: Pa
     assert not file.exists()
 
 
-def test_the_local_context_is_for_its_user_alone(tmp_path: Path) -> None:
-    file = context_file({"XDG_CONFIG_HOME": str(tmp_path / "config")})
-    assert file == tmp_path / "config" / "penstock" / "context.json"
-    for password in ("first", "second", "third"):
-        write_context(file, Context("127.0.0.1", 1883, "admin", password))
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert json.loads(file.read_text())["password"] == password
-    assert json.loads((file.parent / "context.previous.json").read_text())["password"] == "second"
-    assert len(list(file.parent.iterdir())) == 2
-    assert context_file({"XDG_CONFIG_HOME": "relative"}) == Path("~/.config/penstock/context.json").expanduser()
-
-
 def test_commands_reach_the_first_listener_by_an_address_of_this_machine(tmp_path: Path) -> None:
     everywhere = configured(tmp_path, "listeners.mqtt.host=0.0.0.0")
     found = context_of(everywhere, {"mqtt": ("0.0.0.0", 1883)}, "secret")
-    assert found == Context("127.0.0.1", 1883, "admin", "secret")
+    assert found == Context(mqtt="mqtt://127.0.0.1:1883", username="admin", password="secret", local=True)
     websocket = configured(tmp_path, "listeners.mqtt=null", "listeners.mqtt_ws.host=::")
     found = context_of(websocket, {"mqtt_ws": ("::", 8083)}, "secret")
-    assert found == Context("::1", 8083, "admin", "secret", path="/mqtt")
+    assert found == Context(mqtt="ws://[::1]:8083/mqtt", username="admin", password="secret", local=True)
+    assert context_of(websocket, {"mqtt_ws": ("::", 1), "http": ("::1", 8080)}, "x").url == "http://[::1]:8080"

@@ -25,7 +25,7 @@ class NoSuchKey(NoSuchUser):
     """The same, in words of keys."""
 
     def __init__(self, key_id: str) -> None:
-        PenstockError.__init__(self, f"no API key {key_id[:80]!r}: see those there are with `penstock key list DIR`")
+        PenstockError.__init__(self, f"no API key {key_id[:80]!r}: see those there are with `penstock key list`")
         self.user = KEY_USER_PREFIX + key_id
 
 

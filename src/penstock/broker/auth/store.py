@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
 from penstock.broker.auth.rules import Rule
 from penstock.broker.auth.scram import ScramKeys
-from penstock.core.errors import DirectoryFormat, NoSuchLog
+from penstock.core.errors import DirectoryFormat
 from penstock.core.ports import Buffer
 from penstock.core.types import LogName, Purpose
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
 from penstock.log.names import log_name
-from penstock.log.outside import DirectoryReader
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings
 from penstock.log.shard import Shard
@@ -148,16 +146,3 @@ class Store:
         values = [b"" if record is None else msgspec.json.encode(record) for _, record in pairs]
         columns = Columns.of(values, keys=[key.encode() for key, _ in pairs])
         await self._shard.append(self._log, columns, Purpose.SETTLE)
-
-
-def read_outside(directory: Path) -> Stored:
-    """Of a directory that another process may have open; takes no lock. DirectoryFormat if it is none."""
-    reader = DirectoryReader(directory)
-    try:
-        log = reader.log(NAME)
-    except NoSuchLog:
-        return Stored()
-    else:
-        return Stored().fold(reader.batches(log.number, log.start))
-    finally:
-        reader.close()

@@ -10,6 +10,7 @@ from penstock.client.http.answers import (
     Committed,
     CreatedKey,
     DeadLetters,
+    DropReport,
     Facts,
     GroupInfo,
     KeyInfo,
@@ -20,7 +21,9 @@ from penstock.client.http.answers import (
     QueueSummary,
     RedriveReport,
     ResetReport,
+    TemplateInfo,
     UserInfo,
+    WaitingLetters,
 )
 from penstock.client.http.requests import Ask, ask, segment
 
@@ -51,9 +54,11 @@ def queue(name: str) -> Ask[QueueInfo]:
     return ask("GET", f"/queues/{segment(name)}", QueueInfo)
 
 
-def create_queue(name: str, settings: Mapping[str, object] | None = None) -> Ask[QueueInfo]:
-    """With settings as in a configuration file."""
-    return ask("POST", "/queues", QueueInfo, {**(settings or {}), "name": name})
+def create_queue(name: str, settings: Mapping[str, object] | None = None, if_absent: bool = False) -> Ask[QueueInfo]:
+    """With settings as in a configuration file. One that is there is an error, unless `if_absent`."""
+    body = {**(settings or {}), "name": name}
+    query = {"if_absent": True} if if_absent else {}
+    return ask("POST", "/queues", QueueInfo, body, query=query, is_repeatable=if_absent)
 
 
 def update_queue(name: str, settings: Mapping[str, object]) -> Ask[Facts]:
@@ -105,6 +110,20 @@ def messages(
     return ask("GET", f"/queues/{segment(name)}/messages", MessagePage, query=query)
 
 
+def templates() -> Ask[Page[TemplateInfo]]:
+    """Settings for queues whose name matches a pattern, in the order in which they apply."""
+    return ask("GET", "/templates", Page[TemplateInfo])
+
+
+def put_template(match: str, settings: Mapping[str, object]) -> Ask[TemplateInfo]:
+    return ask("PUT", f"/templates/{segment(match)}", TemplateInfo, settings)
+
+
+def drop_template(match: str) -> Ask[None]:
+    """Queues that were made from it stay as they are."""
+    return ask("DELETE", f"/templates/{segment(match)}", NoneType)
+
+
 # Groups
 
 
@@ -143,10 +162,20 @@ def commit(queue: str, group: str, offsets: Mapping[int, int]) -> Ask[Committed]
 # Dead letters
 
 
+def dead_letter_queues() -> Ask[Page[WaitingLetters]]:
+    return ask("GET", "/dlq", Page[WaitingLetters])
+
+
 def dead_letters(
-    queue: str, group: str | None = None, reason: str | None = None, limit: int | None = None
+    queue: str,
+    group: str | None = None,
+    reason: str | None = None,
+    limit: int | None = None,
+    *,
+    source: str | None = None,
+    id: str | None = None,
 ) -> Ask[DeadLetters]:
-    query = {"group": group, "reason": reason, "limit": limit}
+    query = {"group": group, "reason": reason, "limit": limit, "source": source, "id": id}
     return ask("GET", f"/queues/{segment(queue)}/dlq", DeadLetters, query=query)
 
 
@@ -156,13 +185,41 @@ def redrive(
     *,
     group: str | None = None,
     reason: str | None = None,
+    source: str | None = None,
     to: str | None = None,
+    to_all_groups: bool | None = None,
     rate: float | None = None,
     limit: int | None = None,
+    dry_run: bool | None = None,
 ) -> Ask[RedriveReport]:
     """Dead letters are sent again: those that all of this holds for, without any all of them. `rate` a second."""
-    body = _given(ids=list(ids) or None, group=group, reason=reason, to=to, rate=rate, limit=limit)
+    body = _given(
+        ids=list(ids) or None,
+        group=group,
+        reason=reason,
+        source=source,
+        to=to,
+        to_all_groups=to_all_groups,
+        rate=rate,
+        limit=limit,
+        dry_run=dry_run,
+    )
     return ask("POST", f"/queues/{segment(queue)}/dlq/retry", RedriveReport, body)
+
+
+def drop_dead_letters(
+    queue: str,
+    ids: Sequence[str] = (),
+    *,
+    group: str | None = None,
+    reason: str | None = None,
+    source: str | None = None,
+    limit: int | None = None,
+    dry_run: bool | None = None,
+) -> Ask[DropReport]:
+    """Chosen as by redrive(); they are gone."""
+    body = _given(ids=list(ids) or None, group=group, reason=reason, source=source, limit=limit, dry_run=dry_run)
+    return ask("POST", f"/queues/{segment(queue)}/dlq/drop", DropReport, body)
 
 
 def drop_dead_letter(queue: str, id: str) -> Ask[None]:
@@ -212,15 +269,22 @@ def user(name: str) -> Ask[UserInfo]:
 
 
 def create_user(
-    name: str, password: str | None = None, roles: Sequence[str] = (), namespace: str = "default"
+    name: str,
+    password: str | None = None,
+    roles: Sequence[str] = (),
+    namespace: str = "default",
+    scram: bool | None = None,
 ) -> Ask[UserInfo]:
-    body = _given(name=name, password=password, roles=list(roles), namespace=namespace)
+    """`scram`: whether keys for SCRAM-SHA-256 are kept, as they are if nothing is said."""
+    body = _given(name=name, password=password, roles=list(roles), namespace=namespace, scram=scram)
     return ask("POST", "/users", UserInfo, body)
 
 
-def update_user(name: str, password: str | None = None, roles: Sequence[str] | None = None) -> Ask[UserInfo]:
+def update_user(
+    name: str, password: str | None = None, roles: Sequence[str] | None = None, scram: bool | None = None
+) -> Ask[UserInfo]:
     """What is not given stays as it is."""
-    return ask("PATCH", f"/users/{segment(name)}", UserInfo, _given(password=password, roles=roles))
+    return ask("PATCH", f"/users/{segment(name)}", UserInfo, _given(password=password, roles=roles, scram=scram))
 
 
 def delete_user(name: str) -> Ask[None]:

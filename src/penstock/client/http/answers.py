@@ -122,6 +122,9 @@ class DeadLetter(msgspec.Struct, frozen=True):
     reason: str | None = None
     detail: str | None = None
     deliveries: int | None = None
+    failures: int | None = None
+    first_failed_ms: int | None = None
+    moved_ms: int | None = None
 
 
 class DeadLetters(msgspec.Struct, frozen=True):
@@ -138,13 +141,40 @@ class RedriveReport(msgspec.Struct, frozen=True):
     retried: int
     left: dict[str, int]
     missing: list[str]
+    dry_run: bool = False
+
+
+class DropReport(msgspec.Struct, frozen=True):
+    """`missing` are ids that were not found."""
+
+    dropped: int
+    missing: list[str]
+    dry_run: bool = False
+
+
+class WaitingLetters(msgspec.Struct, frozen=True):
+    """A queue of dead letters, and how many wait in it."""
+
+    name: str
+    waiting: int
+
+
+class TemplateInfo(msgspec.Struct, frozen=True):
+    """`match` is the pattern of the queues' names."""
+
+    match: str
+    settings: Facts
 
 
 class UserInfo(msgspec.Struct, frozen=True):
+    """`login`: password, scram; empty where a certificate or a token is the only login."""
+
     name: str
     roles: list[str]
     namespace: str
+    login: tuple[str, ...] = ()
     created_ms: int = 0
+    changed_ms: int = 0
 
 
 class KeyInfo(msgspec.Struct, frozen=True):

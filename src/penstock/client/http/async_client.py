@@ -58,19 +58,30 @@ class AsyncClient(AdminCalls):
         retries: Retries = Retries(),  # noqa: B008  # a frozen value
         max_connections: int = 32,
     ) -> None:
-        self.options = HttpOptions(
-            url=url,
-            token=token,
-            api_key=api_key,
-            username=username,
-            password=password,
-            tls=tls,
-            namespace=namespace,
-            timeout_s=timeout_s,
-            retries=retries,
-            max_connections=max_connections,
+        self._begin(
+            HttpOptions(
+                url=url,
+                token=token,
+                api_key=api_key,
+                username=username,
+                password=password,
+                tls=tls,
+                namespace=namespace,
+                timeout_s=timeout_s,
+                retries=retries,
+                max_connections=max_connections,
+            )
         )
-        self.requests = Requests(self.options)
+
+    @classmethod
+    def of(cls, options: HttpOptions) -> Self:
+        """With every option there is."""
+        client = cls.__new__(cls)
+        client._begin(options)
+        return client
+
+    def _begin(self, options: HttpOptions) -> None:
+        self.options, self.requests = options, Requests(options)
         self._producers: WeakSet[AsyncProducer] = WeakSet()
         self._consumers: WeakSet[AsyncConsumer] = WeakSet()
 

@@ -189,6 +189,10 @@ def _is_until_end(headers: dict[str, str]) -> bool:
 
 async def open_connection(options: HttpOptions, tls: ssl.SSLContext | None) -> HttpConnection:
     """ConnectionLost with what to do, if there is no way to the server."""
+    if options.connect is not None:
+        connection = HttpConnection(options.max_answer_bytes)
+        await options.connect(connection)
+        return connection
     host, port = options.address
     loop = asyncio.get_running_loop()
     try:

@@ -46,6 +46,7 @@ class HttpRefused(Refused):
         super().__init__(_text(what, status, problem))
         self.what, self.status, self.problem = what, status, problem.code
         self.detail, self.field, self.request_id = problem.detail, problem.field, problem.instance
+        self.help = problem.help
         self.retry_after_s = problem.retry_after_s
         self.code = _CODES.get(problem.code, ErrorCode.REFUSED)
 

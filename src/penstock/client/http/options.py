@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +15,9 @@ from penstock.core.errors import InvalidArgument
 URL = "http://127.0.0.1:8080"
 API = "/api/v1"
 _PORTS = {"http": 80, "https": 443}
+
+Connect = Callable[[asyncio.Protocol], Awaitable[None]]
+"""makes a connection for the protocol, in another way than by the URL"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class HttpOptions:
     """at a time; who comes then waits. Streams of events have their own."""
     max_answer_bytes: int = 256 << 20
     """a longer one ends the connection"""
+    connect: Connect | None = None
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)

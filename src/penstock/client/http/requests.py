@@ -52,7 +52,8 @@ class Ask(Generic[T]):
         return self.is_repeatable or self.method in _SAFE_METHODS
 
     def target(self, namespace: str | None) -> str:
-        asked = {**self.query, "namespace": namespace}
+        """In a namespace that a client works in, if it is not its own."""
+        asked = {"namespace": namespace if self.path.startswith(API) else None, **self.query}
         pairs = {name: _written(value) for name, value in asked.items() if value is not None}
         return f"{self.path}?{urlencode(pairs)}" if pairs else self.path
 

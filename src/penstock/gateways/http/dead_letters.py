@@ -6,7 +6,14 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.broker.letters import Letter, Selection, dead_letter_queue_of, letters, waiting
+from penstock.broker.letters import (
+    Letter,
+    Selection,
+    dead_letter_queue_of,
+    dead_letter_queues,
+    letters,
+    waiting,
+)
 from penstock.broker.queue import Queue
 from penstock.broker.redrive import RedriveOptions, Report, drop, redrive
 from penstock.core.errors import InvalidArgument, NotAuthorised
@@ -29,6 +36,10 @@ class DeadLetterQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     group: str | None = None
     """only those that this group gave up on"""
     reason: str | None = None
+    source: str | None = None
+    """only those of this queue"""
+    id: str | None = None
+    """only this one: its own id, or that of the message it was"""
 
 
 class DeadLetterMessage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,6 +51,9 @@ class DeadLetterMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     detail: str | None = None
     deliveries: int | None = None
+    failures: int | None = None
+    first_failed_ms: int | None = None
+    moved_ms: int | None = None
 
 
 class DeadLetterList(msgspec.Struct, frozen=True):
@@ -49,19 +63,34 @@ class DeadLetterList(msgspec.Struct, frozen=True):
     items: list[DeadLetterMessage]
 
 
-class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DeadLetterQueue(msgspec.Struct, frozen=True):
+    name: str
+    waiting: int
+
+
+class DeadLetterQueues(msgspec.Struct, frozen=True):
+    items: list[DeadLetterQueue]
+
+
+class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which ones, all that is said must hold; nothing said: all of them."""
 
     ids: list[str] = []
     group: str | None = None
     reason: str | None = None
+    source: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    dry_run: bool = False
+    """say how many there are, and change nothing"""
+
+
+class Retry(Chosen, frozen=True, forbid_unknown_fields=True, kw_only=True):
     to: str | None = None
     """another queue than the one they came from"""
     to_all_groups: bool = False
     """else only the group that gave up on a message gets it"""
     rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """letters a second"""
-    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class RetryReport(msgspec.Struct, frozen=True):
@@ -70,6 +99,18 @@ class RetryReport(msgspec.Struct, frozen=True):
     """how many could not be sent, by the reason why"""
     missing: list[str]
     """ids that were not found"""
+    dry_run: bool = False
+
+
+class DropReport(msgspec.Struct, frozen=True):
+    dropped: int
+    missing: list[str]
+    dry_run: bool = False
+
+
+async def list_queues(exchange: Exchange) -> Reply:
+    found = [queue for queue in dead_letter_queues(exchange.ports.broker) if queue.namespace == exchange.namespace]
+    return json_reply(DeadLetterQueues([DeadLetterQueue(queue.name, waiting(queue)) for queue in found]))
 
 
 async def list_letters(exchange: Exchange) -> Reply:
@@ -80,7 +121,7 @@ async def list_letters(exchange: Exchange) -> Reply:
     found = _letters_of(exchange)
     if found is None:
         return json_reply(DeadLetterList(None, 0, []))
-    chosen = _selection([], query.group, query.reason)
+    chosen = _selection([] if query.id is None else [query.id], query.group, query.reason, query.source)
     items: list[DeadLetterMessage] = []
     size = 0
     async for letter in letters(exchange.ports.broker, found, chosen, query.limit):
@@ -105,9 +146,19 @@ async def retry_some(exchange: Exchange) -> Reply:
     return json_reply(await _redriven(exchange, await exchange.read(Retry)))
 
 
+async def drop_some(exchange: Exchange) -> Reply:
+    wanted, found = await exchange.read(Chosen), _letters_of(exchange)
+    if found is None:
+        return json_reply(DropReport(0, list(wanted.ids), wanted.dry_run))
+    if wanted.dry_run:
+        return json_reply(DropReport(*await _counted(exchange, found, wanted), True))
+    report = await drop(exchange.ports.broker, found, _chosen(wanted), wanted.limit)
+    return json_reply(DropReport(report.done, sorted(report.missing)))
+
+
 async def drop_one(exchange: Exchange) -> Reply:
     found = _letters_of(exchange)
-    chosen = _selection([exchange.parameters["id"]], None, None)
+    chosen = _selection([exchange.parameters["id"]])
     if found is None or not (await drop(exchange.ports.broker, found, chosen)).done:
         raise _not_there(exchange)
     return NO_CONTENT
@@ -116,9 +167,12 @@ async def drop_one(exchange: Exchange) -> Reply:
 async def _redriven(exchange: Exchange, wanted: Retry) -> RetryReport:
     broker, found = exchange.ports.broker, _letters_of(exchange)
     if found is None:
-        return RetryReport(0, {}, list(wanted.ids))
+        return RetryReport(0, {}, list(wanted.ids), wanted.dry_run)
+    if wanted.dry_run:
+        count, missing = await _counted(exchange, found, wanted)
+        return RetryReport(count, {}, missing, True)
     options = RedriveOptions(
-        selection=_selection(wanted.ids, wanted.group, wanted.reason),
+        selection=_chosen(wanted),
         to=None if wanted.to is None else broker.queue(wanted.to, exchange.namespace),
         is_to_all_groups=wanted.to_all_groups,
         rate=wanted.rate,
@@ -127,17 +181,36 @@ async def _redriven(exchange: Exchange, wanted: Retry) -> RetryReport:
     return _report(await redrive(broker, found, options))
 
 
+async def _counted(exchange: Exchange, queue: Queue, wanted: Chosen) -> tuple[int, list[str]]:
+    """How many wait of those that are meant, and the ids of which none does."""
+    count, missing = 0, set(wanted.ids)
+    async for letter in letters(exchange.ports.broker, queue, _chosen(wanted), wanted.limit):
+        count += 1
+        missing -= letter.ids
+    return count, sorted(missing)
+
+
 def _letters_of(exchange: Exchange) -> Queue | None:
     return dead_letter_queue_of(exchange.ports.broker, exchange.queue_name, exchange.namespace)
 
 
-def _selection(ids: list[str], group: str | None, reason: str | None) -> Selection:
+def _chosen(wanted: Chosen) -> Selection:
+    return _selection(wanted.ids, wanted.group, wanted.reason, wanted.source)
+
+
+def _selection(
+    ids: list[str], group: str | None = None, reason: str | None = None, source: str | None = None
+) -> Selection:
     try:
         reasons = frozenset(() if reason is None else (Reason(reason),))
     except ValueError:
         known = ", ".join(each.value for each in Reason)
         raise InvalidArgument(f"{reason!r} is no reason of a dead letter: {known} are") from None
-    return Selection(frozenset(ids), frozenset(() if group is None else (group,)), reasons)
+    return Selection(frozenset(ids), _given(group), reasons, _given(source))
+
+
+def _given(name: str | None) -> frozenset[str]:
+    return frozenset(() if name is None else (name,))
 
 
 def _told(queue: Queue, letter: Letter) -> DeadLetterMessage:
@@ -152,6 +225,9 @@ def _told(queue: Queue, letter: Letter) -> DeadLetterMessage:
         reason=facts.reason.value,
         detail=facts.detail or None,
         deliveries=facts.delivery_count,
+        failures=facts.failures,
+        first_failed_ms=facts.first_failed_ms or None,
+        moved_ms=facts.moved_ms,
     )
 
 
@@ -165,6 +241,19 @@ def _not_there(exchange: Exchange) -> Refusal:
 
 
 ROUTES = (
+    Route(
+        "GET", f"{API}/dlq", list_queues, Right.READ, _TAG, "Queues of dead letters", answers={200: DeadLetterQueues}
+    ),
+    Route(
+        "POST",
+        f"{_PATH}/drop",
+        drop_some,
+        Right.ADMIN,
+        _TAG,
+        "Drop dead letters",
+        body=Chosen,
+        answers={200: DropReport},
+    ),
     Route(
         "GET",
         _PATH,

@@ -106,7 +106,8 @@ class Ports:
     access: Access
     limits: RateLimits
     retained: Retained
-    sessions: Sessions
+    sessions: Sessions | None
+    """None where there is a directory and no server"""
     topics: TopicPublisher
     taps: Taps
     clients: ClientDirectory

@@ -89,6 +89,11 @@ class DryRunQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """say what would happen, and change nothing"""
 
 
+class DeclareQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    if_absent: bool = False
+    """be content with a queue that is there, whatever its settings"""
+
+
 class Purged(msgspec.Struct, frozen=True):
     purged: int
     dry_run: bool
@@ -119,7 +124,8 @@ async def list_queues(exchange: Exchange) -> Reply:
 async def create_queue(exchange: Exchange) -> Reply:
     settings = await exchange.read(Settings)
     wanted = settings.get("namespace", exchange.namespace)
-    queue = await exchange.ports.broker.declare({**settings, "namespace": wanted})
+    if_absent = exchange.query(DeclareQuery).if_absent
+    queue = await exchange.ports.broker.declare({**settings, "namespace": wanted}, if_absent=if_absent)
     described = await describe_queue(queue, exchange.ports.broker.now())
     return json_reply(described, 201, [_etag(queue)])
 
@@ -261,6 +267,7 @@ ROUTES = (
         "Declare a queue",
         "Takes the settings as people write them, of which only the name is needed.",
         body=Settings,
+        query=DeclareQuery,
         answers={201: QueueDescription},
     ),
     Route("GET", _PATH, describe, Right.LOGIN, _TAG, "Describe a queue", answers={200: QueueDescription}),

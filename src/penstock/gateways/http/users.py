@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.broker.auth.describing import describe_user
 from penstock.broker.auth.explaining import AskedAction, Verdict
 from penstock.broker.auth.rules import Rule, rule_of
 from penstock.broker.auth.store import ApiKey, User
@@ -25,6 +26,8 @@ class UserDescription(msgspec.Struct, frozen=True):
     roles: list[str]
     namespace: str
     has_password: bool
+    login: tuple[str, ...]
+    """`password`, `scram`; empty where only a certificate or a token is a login"""
     created_ms: int
     changed_ms: int
 
@@ -40,11 +43,15 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """without one the user logs in by certificate or token"""
     roles: list[str] = []
     namespace: str = "default"
+    scram: bool = True
+    """keep keys for SCRAM-SHA-256 too"""
 
 
 class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password: str | None = None
     roles: list[str] | None = None
+    scram: bool = True
+    """with a password: keep keys for SCRAM-SHA-256 too"""
 
 
 class KeyDescription(msgspec.Struct, frozen=True):
@@ -96,7 +103,7 @@ async def list_users(exchange: Exchange) -> Reply:
 async def add_user(exchange: Exchange) -> Reply:
     body = await exchange.read(NewUser)
     password = None if body.password is None else body.password.encode()
-    user = await exchange.ports.access.users.add(body.name, password, body.roles, body.namespace)
+    user = await exchange.ports.access.users.add(body.name, password, body.roles, body.namespace, with_scram=body.scram)
     return json_reply(_told(user), 201)
 
 
@@ -108,7 +115,7 @@ async def change_user(exchange: Exchange) -> Reply:
     body, users, name = await exchange.read(UserChange), exchange.ports.access.users, exchange.parameters["name"]
     _user(exchange)
     if body.password is not None:
-        await users.set_password(name, body.password.encode())
+        await users.set_password(name, body.password.encode(), with_scram=body.scram)
     if body.roles is not None:
         await users.set_roles(name, body.roles)
     return json_reply(_told(_user(exchange)))
@@ -173,8 +180,16 @@ def _user(exchange: Exchange) -> User:
 
 
 def _told(user: User) -> UserDescription:
-    has_password = user.password_hash is not None
-    return UserDescription(user.name, list(user.roles), user.namespace, has_password, user.created_ms, user.changed_ms)
+    login = describe_user(user).login
+    return UserDescription(
+        name=user.name,
+        roles=list(user.roles),
+        namespace=user.namespace,
+        has_password="password" in login,
+        login=login,
+        created_ms=user.created_ms,
+        changed_ms=user.changed_ms,
+    )
 
 
 def _key(key: ApiKey) -> KeyDescription:

@@ -59,14 +59,16 @@ def _logins(sources: MetricSources, out: Samples) -> None:
 
 
 def _sessions(sources: MetricSources, out: Samples) -> None:
-    sessions, totals = sources.sessions, sources.sessions.totals
+    _put(out, names.RETAINED, sources.retained.count)
+    _put(out, names.RETAINED_BYTES, sources.retained.message_bytes)
+    if (sessions := sources.sessions) is None:
+        return
+    totals = sessions.totals
     _put(out, names.SESSIONS, len(sessions))
     _put(out, names.SESSION_MESSAGES, sessions.queued_messages)
     _put(out, names.SESSION_BYTES, sessions.queued_bytes)
     for reason, count in (("full", totals.dropped), ("expired", totals.expired), ("lost", totals.lost)):
         _put(out, names.SESSION_GONE, count, reason=reason)
-    _put(out, names.RETAINED, sources.retained.count)
-    _put(out, names.RETAINED_BYTES, sources.retained.message_bytes)
 
 
 def _storage(shard: Shard, out: Samples) -> None:

@@ -95,7 +95,7 @@ class MetricSources:
     broker: Broker
     access: Access
     limits: RateLimits
-    sessions: Sessions
+    sessions: Sessions | None
     retained: Retained
     connections: Callable[[], Mapping[str, int]]
     """that are open, by protocol"""

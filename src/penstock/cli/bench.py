@@ -1,0 +1,134 @@
+"""`penstock bench`: how fast a server is, here and now."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from penstock.cli.bench_load import Load, Result, http_publish, http_receive, mqtt_publish
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.server_arguments import mqtt_options
+from penstock.cli.talking import on_server
+from penstock.cli.target import Target, target_options
+from penstock.client.http.async_client import AsyncClient
+from penstock.core.errors import InvalidArgument
+
+KINDS = ("http-publish", "http-receive", "mqtt-publish")
+_USUAL = KINDS[:2]
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_COLUMNS = ["load", "messages", "bytes", "connections", "batch", "messages/s", "p50 ms", "p99 ms", "max ms"]
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What --save writes and --compare reads."""
+
+    url: str
+    server_version: str
+    time: str
+    results: list[Result]
+
+
+@click.command()
+@click.argument("kinds", metavar="[LOAD]...", nargs=-1, type=click.Choice(KINDS))
+@click.option("-n", "--messages", metavar="N", type=click.IntRange(1, 100_000_000), default=20_000, show_default=True)
+@click.option("--size", metavar="BYTES", type=click.IntRange(0, 1 << 20), default=256, show_default=True)
+@click.option("--connections", metavar="N", type=click.IntRange(1, 1000), default=8, show_default=True)
+@click.option(
+    "--batch", metavar="N", type=click.IntRange(1, 1000), default=100, show_default=True, help="A request has."
+)
+@click.option("--partitions", metavar="N", type=click.IntRange(1, 1000), default=4, show_default=True)
+@click.option("--mqtt", metavar="ADDRESS", help="Of mqtt-publish.  [default: that of the context]")
+@click.option("--save", metavar="FILE", type=_FILE, help="Write what was measured as JSON.")
+@click.option("--compare", metavar="FILE", type=_FILE, help="Show the ratio to what was saved before.")
+@target_options
+@output_option("table", "json")
+def bench(
+    target: Target,
+    kinds: tuple[str, ...],
+    messages: int,
+    size: int,
+    connections: int,
+    batch: int,
+    partitions: int,
+    mqtt: str | None,
+    save: Path | None,
+    compare: Path | None,
+    output: str,
+) -> None:
+    """Load a server, and say how fast it was: messages a second, and how long requests took.
+
+    LOAD is http-publish, http-receive (taken and acknowledged) or mqtt-publish (QoS 1, where --batch is what a
+    connection has under way); without one, the first two. Messages go to a queue that is made for it and deleted
+    afterwards, and every acknowledgement is one that is on disk. This process is the load: on a small machine it is
+    measured too.
+
+    \b
+    Examples:
+      penstock bench
+      penstock bench http-publish --batch 1 --connections 32 --save before.json
+      penstock bench http-publish --batch 1 --connections 32 --compare before.json
+      penstock bench mqtt-publish --mqtt mqtt://127.0.0.1:1883
+    """
+    before = None if compare is None else _read(compare)
+    load = Load(f"bench-{secrets.token_hex(4)}", messages, size, connections, batch)
+
+    async def act(client: AsyncClient) -> Saved:
+        version = str((await client.version())["version"])
+        await client.create_queue(load.queue, {"partitions": partitions})
+        try:
+            results = [await _run(client, kind, load, mqtt) for kind in kinds or _USUAL]
+        finally:
+            await client.delete_queue(load.queue)
+        return Saved(str(target), version, datetime.now(UTC).isoformat(timespec="seconds"), results)
+
+    measured = on_server(target, act)
+    if save is not None:
+        save.write_bytes(msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
+    if output in DATA_FORMATS:
+        print_data(measured, output)
+    else:
+        _print(measured, before)
+
+
+async def _run(client: AsyncClient, kind: str, load: Load, mqtt: str | None) -> Result:
+    match kind:
+        case "http-publish":
+            return await http_publish(client, load)
+        case "mqtt-publish":
+            return await mqtt_publish(mqtt_options(mqtt), load)
+    # What is to be received must be there; a group begins at the earliest message.
+    if (await client.queue(load.queue)).messages < load.messages:
+        await http_publish(client, load)
+    return await http_receive(client, load)
+
+
+def _read(file: Path) -> Saved:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Saved)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InvalidArgument(f"{file} cannot be compared with ({error}): give what --save has written") from None
+
+
+def _print(measured: Saved, before: Saved | None) -> None:
+    columns = [*_COLUMNS, *([] if before is None else ["ratio"])]
+    rows = [_row(result) + ([] if before is None else [_ratio(result, before)]) for result in measured.results]
+    print_table(columns, rows, numbers=columns[1:])
+
+
+def _row(result: Result) -> list[object]:
+    shape = result.messages, result.size_bytes, result.connections, result.batch
+    latency = [f"{result.latency_ms.get(name, 0):.2f}" for name in ("p50", "p99", "max")]
+    return [result.kind, *shape, f"{result.messages_per_s:,.0f}", *latency]
+
+
+def _ratio(result: Result, before: Saved) -> str:
+    """Of messages a second, to the same load of before."""
+    shape = result.kind, result.size_bytes, result.connections, result.batch
+    same = [each for each in before.results if (each.kind, each.size_bytes, each.connections, each.batch) == shape]
+    if not same or not same[0].messages_per_s:
+        return "-"
+    return f"{result.messages_per_s / same[0].messages_per_s:.2f}"

@@ -1,0 +1,149 @@
+"""`penstock config`: how a running server is configured."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.lazy import LazyCommand, LazyGroup
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.talking import on_server
+from penstock.cli.target import Target, target_options
+from penstock.client.http.answers import Facts
+from penstock.client.http.async_client import AsyncClient
+
+COMMANDS = {
+    "view": LazyCommand("config", "view", "Show the configuration of a server, without secrets."),
+    "diff": LazyCommand("config", "diff", "Show what a reload would change."),
+    "reload": LazyCommand("config", "reload", "Let a server read its configuration again."),
+    "log-level": LazyCommand("config", "log_level", "Show or set which log lines a server writes."),
+    "use-context": LazyCommand("context", "use", "The same as `penstock context use`."),
+    "set-context": LazyCommand("context", "set_context", "The same as `penstock context set`."),
+    "get-contexts": LazyCommand("context", "list_contexts", "The same as `penstock context list`."),
+    "current-context": LazyCommand("context", "current", "Print the name of the current context."),
+    "delete-context": LazyCommand("context", "delete", "The same as `penstock context delete`."),
+}
+
+_LEVELS = click.Choice(["debug", "info", "warning", "error", "critical"])
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def config() -> None:
+    """How a running server is configured, and reading that again; and kubectl's words for `penstock context`.
+
+    \b
+    Examples:
+      penstock config view
+      penstock config diff
+      penstock config reload
+      penstock config use-context production
+    """
+
+
+@click.command()
+@target_options
+@output_option("table", "json")
+def view(target: Target, output: str) -> None:
+    """Show the configuration of a server: every setting by its path, `(secret)` in place of secrets.
+
+    \b
+    Examples:
+      penstock config view
+      penstock config view -o yaml
+    """
+
+    async def act(client: AsyncClient) -> Facts:
+        return await client.config()
+
+    settings = on_server(target, act)["settings"]
+    assert isinstance(settings, dict)
+    if output in DATA_FORMATS:
+        print_data(settings, output)
+    else:
+        print_table(["setting", "value"], [(path, _shown(value)) for path, value in settings.items()])
+
+
+@click.command()
+@target_options
+@output_option("table", "json")
+def diff(target: Target, output: str) -> None:
+    """Show what a reload would change, and what of it needs a restart. Nothing changes.
+
+    \b
+    Examples:
+      penstock config diff
+    """
+
+    _show_diff(target, output)
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="The same as `penstock config diff`.")
+@target_options
+@output_option("table", "json")
+def reload(target: Target, dry_run: bool, output: str) -> None:
+    """Let a server read its configuration again. All of it is checked first: what will not do changes nothing.
+
+    \b
+    Examples:
+      penstock config reload
+    """
+    if dry_run:
+        _show_diff(target, output)
+        return
+
+    async def act(client: AsyncClient) -> Facts:
+        return await client.reload()
+
+    report = on_server(target, act)
+    if output in DATA_FORMATS:
+        print_data(report, output)
+        return
+    applied, waiting = report["applied"], report["waiting"]
+    assert isinstance(applied, list)
+    assert isinstance(waiting, list)
+    _print_changes([*applied, *waiting], "nothing changed")
+
+
+@click.command("log-level")
+@click.argument("level", metavar="[LEVEL]", type=_LEVELS, required=False)
+@target_options
+def log_level(target: Target, level: str | None) -> None:
+    """Show or set which log lines a server writes, until it is restarted or reads another one.
+
+    \b
+    Examples:
+      penstock config log-level
+      penstock config log-level debug
+    """
+
+    async def act(client: AsyncClient) -> Facts:
+        return await (client.log_level() if level is None else client.set_log_level(level))
+
+    click.echo(on_server(target, act)["level"])
+
+
+def _show_diff(target: Target, output: str) -> None:
+    async def act(client: AsyncClient) -> Facts:
+        return await client.config_diff()
+
+    changes = on_server(target, act)["changes"]
+    assert isinstance(changes, list)
+    if output in DATA_FORMATS:
+        print_data({"changes": changes}, output)
+    else:
+        _print_changes(changes, "nothing would change")
+
+
+def _print_changes(changes: list[Facts], nothing: str) -> None:
+    if not changes:
+        click.echo(nothing)
+        return
+    rows = [
+        (change["path"], change["before"], change["after"], "a restart" if change["needs_restart"] else "-")
+        for change in changes
+    ]
+    print_table(["setting", "is", "becomes", "needs"], rows)
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else "-" if value is None else str(value)

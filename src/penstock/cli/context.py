@@ -1,0 +1,212 @@
+"""`penstock context`: the servers this user's commands know."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from penstock.cli.lazy import LazyCommand, LazyGroup
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.target import contexts_of
+from penstock.server.context import Context, Contexts, context_file, write_contexts
+
+COMMANDS = {
+    "list": LazyCommand("context", "list_contexts", "List the contexts; the current one has a star."),
+    "use": LazyCommand("context", "use", "Make a context the current one."),
+    "set": LazyCommand("context", "set_context", "Make a context, or change it."),
+    "show": LazyCommand("context", "show", "Show a context, without its secrets."),
+    "delete": LazyCommand("context", "delete", "Forget a context."),
+}
+
+_SECRETS = ("password", "token", "api_key")
+_HIDDEN = "(secret)"
+_FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def context() -> None:
+    """Which servers commands talk to, and as whom: ~/.config/penstock/config.yaml, which only you can read.
+
+    A command takes the server of --url or --context, else of PENSTOCK_URL or PENSTOCK_CONTEXT, else of the current
+    context, else http://127.0.0.1:8080. The first start of a server with logins makes the context `local`.
+
+    \b
+    Examples:
+      penstock context set production --url https://broker.example.com --api-key-file key
+      penstock context use production
+      penstock context list
+    """
+
+
+@click.command("list")
+@output_option("table", "json")
+def list_contexts(output: str) -> None:
+    """List the contexts; the current one has a star.
+
+    \b
+    Examples:
+      penstock context list
+    """
+    found = contexts_of(os.environ)
+    if output in DATA_FORMATS:
+        contexts = {name: _shown(each) for name, each in found.contexts.items()}
+        print_data({"current_context": found.current_context, "contexts": contexts}, output)
+    elif found.contexts:
+        print_table(["", "context", "url", "mqtt", "login"], [_row(found, name) for name in found.contexts])
+    else:
+        click.echo("no contexts yet: `penstock context set NAME --url URL` makes one")
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+def use(name: str) -> None:
+    """Make a context the current one.
+
+    \b
+    Examples:
+      penstock context use production
+    """
+    found = contexts_of(os.environ)
+    found.named(name)
+    _write(msgspec.structs.replace(found, current_context=name))
+    click.echo(f"context {name}: current")
+
+
+@click.command("set")
+@click.argument("name", metavar="NAME")
+@click.option("--url", "--server", metavar="URL", help="Of HTTP, like https://broker.example.com.")
+@click.option("--mqtt", metavar="ADDRESS", help="Like mqtts://broker.example.com:8883 or wss://host/mqtt.")
+@click.option("-u", "--username", metavar="USER", help="With a password; its other logins are forgotten.")
+@click.option("--password-file", metavar="FILE", type=_FILE, help="The password is its first line.")
+@click.option("--token", metavar="TOKEN", help="A JWT.")
+@click.option("--api-key", metavar="KEY", help="psk_…")
+@click.option("--api-key-file", metavar="FILE", type=_FILE, help="The API key is its first line.")
+@click.option("--ca-file", metavar="FILE", type=_FILE, help="Trust this authority (PEM) and no other.")
+@click.option("--cert-file", metavar="FILE", type=_FILE, help="A client certificate (PEM).")
+@click.option("--key-file", metavar="FILE", type=_FILE, help="Its key, if it is in a file of its own.")
+@click.option("--namespace", metavar="NAME", help="Work in this one.")
+@click.option("--local/--remote", default=None, help="On this machine: what destroys something is done unasked.")
+def set_context(name: str, password_file: Path | None, api_key_file: Path | None, **given: object) -> None:
+    """Make a context, or change it: what is not named stays. The first one becomes the current one.
+
+    Without --password-file a password for --username is asked for on a terminal.
+
+    \b
+    Examples:
+      penstock context set local --url http://127.0.0.1:8080 --local
+      penstock context set production --url https://broker.example.com --api-key-file key
+      penstock context set production --ca-file authority.pem --mqtt mqtts://broker.example.com
+    """
+    said = {key: str(_absolute(value)) for key, value in given.items() if isinstance(value, str | Path)}
+    if api_key_file is not None:
+        said["api_key"] = _first_line(api_key_file)
+    if "username" in said:
+        said["password"] = _password(password_file)
+    elif password_file is not None:
+        raise click.UsageError("a password needs --username")
+    found = contexts_of(os.environ)
+    changed = _changed(found.contexts.get(name, Context()), said, given["local"])
+    found = found.with_context(name, changed)
+    if found.current is None:
+        found = msgspec.structs.replace(found, current_context=name)
+    _write(found)
+    click.echo(f"context {name}: set{', current' if found.current_context == name else ''}")
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@output_option("yaml", "json")
+def show(name: str | None, output: str) -> None:
+    """Show a context, or the current one, without its secrets.
+
+    \b
+    Examples:
+      penstock context show
+      penstock context show production -o json
+    """
+    found = contexts_of(os.environ)
+    name = name or found.current_context
+    if name is None:
+        click.echo("no context is current: commands ask http://127.0.0.1:8080")
+        return
+    print_data({"name": name, **_shown(found.named(name))}, output)
+
+
+@click.command("current")
+def current() -> None:
+    """Print the name of the current context.
+
+    \b
+    Examples:
+      penstock config current-context
+    """
+    click.echo(contexts_of(os.environ).current_context or "none")
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+def delete(name: str, dry_run: bool) -> None:
+    """Forget a context, with the login in it.
+
+    \b
+    Examples:
+      penstock context delete production
+    """
+    found = contexts_of(os.environ)
+    found.named(name)
+    if dry_run:
+        click.echo(f"context {name}: would be deleted")
+        return
+    left = {each: kept for each, kept in found.contexts.items() if each != name}
+    is_current = found.current_context == name
+    _write(Contexts(current_context=None if is_current else found.current_context, contexts=left))
+    click.echo(f"context {name}: deleted{', and none is current' if is_current else ''}")
+
+
+def _changed(context: Context, said: dict[str, str], local: object) -> Context:
+    """One login: another one goes."""
+    fields = msgspec.structs.asdict(context)
+    if any(name in said for name in ("username", "token", "api_key")):
+        fields |= dict.fromkeys(("username", *_SECRETS))
+    fields |= said
+    if isinstance(local, bool):
+        fields["local"] = local
+    return msgspec.convert(fields, Context)
+
+
+def _absolute(value: str | Path) -> str | Path:
+    """Commands are typed in many directories."""
+    return value.absolute() if isinstance(value, Path) else value
+
+
+def _password(file: Path | None) -> str:
+    if file is not None:
+        return _first_line(file)
+    if not sys.stdin.isatty():
+        raise click.UsageError("give the password with --password-file")
+    typed: str = click.prompt("Password", hide_input=True, err=True)
+    return typed
+
+
+def _first_line(file: Path) -> str:
+    return file.read_text(encoding="utf-8").split("\n", 1)[0].rstrip("\r")
+
+
+def _shown(context: Context) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins(context)
+    return {name: _HIDDEN if name in _SECRETS else value for name, value in found.items()}
+
+
+def _row(contexts: Contexts, name: str) -> list[object]:
+    each = contexts.contexts[name]
+    login = each.username or ("token" if each.token else "API key" if each.api_key else "-")
+    return ["*" if contexts.current_context == name else "", name, each.url or "-", each.mqtt or "-", login]
+
+
+def _write(contexts: Contexts) -> None:
+    write_contexts(context_file(os.environ), contexts)
