@@ -266,8 +266,8 @@ class Publishing:
         """The parts of the frame, for which room was made; raises what the queue refuses."""
         await self._make_room(queue, columns)
         placed = queue.place(columns, publisher, partition)
-        units = queue.units
-        return [((units.get(number) or await queue.unit(number)).data, mine) for number, mine in placed], placed
+        logs = await self._logs(queue, [number for number, _ in placed], columns.count)
+        return [(log, mine) for log, (_, mine) in zip(logs, placed, strict=True)], placed
 
     async def _make_room(self, queue: Queue, columns: Columns) -> None:
         self.refuse(queue, columns)
@@ -280,9 +280,16 @@ class Publishing:
     ) -> tuple[list[int], Spread]:
         """The partitions they go to, and their rows over the logs of these."""
         numbers, counts, gathered = queue.gather(columns, publisher, partition)
+        return numbers, Spread(gathered, counts, await self._logs(queue, numbers, columns.count))
+
+    async def _logs(self, queue: Queue, numbers: Sequence[int], expected: int) -> list[Log]:
+        """Those of partitions, made if they are not there. Meanwhile the messages for them count already."""
         units = queue.units
-        logs = [(units.get(number) or await queue.unit(number)).data for number in numbers]
-        return numbers, Spread(gathered, counts, logs)
+        queue.expected += expected
+        try:
+            return [(units.get(number) or await queue.unit(number)).data for number in numbers]
+        finally:
+            queue.expected -= expected
 
     async def _put_once(
         self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None, producer: ProducerCall

@@ -70,6 +70,8 @@ class Queue:
         """when messages were last published to it, or handed out"""
         self.retained_ms = self.kept_up_ms = 0
         self._shard = shard
+        self.expected = 0
+        """messages that were admitted and are not staged yet"""
         self._allowance = 0
         """messages that may still come before depths are worked out anew"""
         self._opening: dict[int, asyncio.Task[Unit]] = {}
@@ -242,7 +244,7 @@ class Queue:
             return True
         self._allowance -= count
         if self._allowance < 0:
-            self._allowance = limit - self.depth() - count
+            self._allowance = limit - self._taken() - count
         return self._allowance >= 0
 
     def has_room(self, count: int) -> bool:
@@ -250,7 +252,12 @@ class Queue:
         limit = self.settings.limits.max_queue_depth
         if limit is None or not self.groups or count <= self._allowance:
             return True
-        return count <= limit if self.drops_oldest else self.depth() + count <= limit
+        return count <= limit if self.drops_oldest else self._taken() + count <= limit
+
+    def _taken(self) -> int:
+        """The depth when everything is committed that is under way."""
+        staged = sum([unit.data.end - unit.end for unit in self.units.values()])
+        return self.depth() + staged + self.expected
 
     def full(self) -> QueueFull:
         self.refused += 1

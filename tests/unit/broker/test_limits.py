@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,18 @@ def test_a_full_queue_refuses_whole_publishes_until_its_slowest_group_has_room(t
             await s.ack(slow, messages[0])
             await s.put(queue, b"v")
             assert queue.depth() == 5
+
+    run(main())
+
+
+def test_publishes_that_are_under_way_at_the_same_time_count(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=3, limits={"max_queue_depth": 5})
+            await s.consumer(queue, "g")
+            outcomes = await asyncio.gather(*(s.put(queue, b"v") for _ in range(24)), return_exceptions=True)
+            refused = [outcome for outcome in outcomes if isinstance(outcome, QueueFull)]
+            assert (len(refused), queue.depth()) == (19, 5)
 
     run(main())
 
