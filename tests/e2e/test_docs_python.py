@@ -24,7 +24,7 @@ BLOCKS = _blocks()
 
 
 def test_the_pages_with_python_are_found() -> None:
-    assert {page.stem for page in BLOCKS} >= {"README", "log", "queues", "mqtt", "mqtt_clients", "security"}
+    assert {page.stem for page in BLOCKS} >= {"README", "log", "queues", "mqtt", "mqtt_clients", "client", "security"}
 
 
 @pytest.mark.parametrize("page", BLOCKS, ids=lambda page: page.stem)

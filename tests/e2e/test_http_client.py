@@ -9,15 +9,18 @@ from itertools import count, islice
 from pathlib import Path
 
 import pytest
+from tests.support.cli import penstock as run_command
 from tests.support.live_server import live_server
 from tests.support.loop import run
 
 import penstock
 from penstock.aio import Client as AsyncClient
 from penstock.client.http.errors import HttpRefused
+from penstock.client.http.options import Retries
 from penstock.core.errors import Closed, ErrorCode, TooLarge
 
 _numbers = count()
+_PASSWORD = "correct horse battery"
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +213,60 @@ def test_messages_reach_topics(client: penstock.Client, queue: str) -> None:
     client.delete_retained("nobody/listens")
 
 
+def test_a_queue_is_browsed_page_by_page_without_consuming(client: penstock.Client, url: str, queue: str) -> None:
+    client.create_queue(queue, {"partitions": 1})
+    client.publish_many(queue, range(10))
+    assert [message.json() for message in client.browse(queue, page=3)] == list(range(10))
+    some = client.browse(queue, from_="offset:2", until="offset:5", partition=0)
+    assert [message.offset for message in some] == [2, 3, 4]
+    assert client.queue(queue).messages == 10
+
+    async def main() -> list[int]:
+        async with AsyncClient(url) as client:
+            return [message.json() async for message in client.browse(queue, page=4)]
+
+    assert run(main()) == list(range(10))
+
+
+def test_events_of_a_queue_come_as_they_are_published_and_go_on_where_they_were(
+    client: penstock.Client, queue: str
+) -> None:
+    client.create_queue(queue, {"partitions": 1})
+    client.publish_many(queue, ["old", "older"])
+    events = client.events(queue, from_="earliest")
+    first = next(events)
+    assert (first.kind, first.message.text) == ("message", "old")
+    assert next(events).message.text == "older"
+    client.publish(queue, "new")
+    assert next(events).message.text == "new"
+    events.close()
+    resumed = client.events(queue, last_event_id=first.id)
+    assert next(resumed).message.text == "older"
+    client.delete_queue(queue)
+    assert [event.kind for event in resumed][-1] == "end"
+
+
+def test_events_of_topics_are_live(client: penstock.Client) -> None:
+    found: list[str] = []
+    events = client.topic_events("live/#")
+    reading = threading.Thread(target=lambda: found.append(next(events).message.text))
+    reading.start()
+    while reading.is_alive():
+        client.publish_topic("live/1", "x")
+        reading.join(0.05)
+    assert found == ["x"]
+    events.close()
+
+
+def test_an_admin_works_in_another_namespace(client: penstock.Client, url: str, queue: str) -> None:
+    with penstock.Client(url, namespace="other") as other:
+        other.publish(queue, "x")
+        with other.consume(queue, auto_commit=0) as messages:
+            assert next(messages).text == "x"
+        assert other.queue(queue).namespace == "other"
+    assert queue not in [each.name for each in client.queues()]
+
+
 def test_queues_and_groups_are_looked_after(client: penstock.Client, queue: str) -> None:
     assert client.create_queue(queue, {"partitions": 2}).settings["partitions"] == 2
     assert queue in [each.name for each in client.queues()]
@@ -259,3 +316,44 @@ def test_acknowledged_messages_outlive_the_server(tmp_path: Path) -> None:
     (tmp_path / "ready.json").unlink(missing_ok=True)
     with live_server(tmp_path) as server, penstock.Client(f"http://127.0.0.1:{server.ports['http']}") as client:
         assert next(client.consume("orders")).text == "kept"
+
+
+def test_what_a_killed_server_had_or_had_not_stored_is_there_once_when_it_is_back(tmp_path: Path) -> None:
+    retries = Retries(attempts=100, first_delay_s=0.05, longest_delay_s=0.2)
+    with live_server(tmp_path) as server:
+        port = server.ports["http"]
+        client = penstock.Client(f"http://127.0.0.1:{port}", retries=retries)
+        client.create_queue("orders", {"partitions": 1})
+        producer = client.producer("orders", batch_messages=10)
+        futures = [producer.send(number) for number in range(2000)]
+        futures[100].result(30)
+        server.process.kill()
+    (tmp_path / "ready.json").unlink(missing_ok=True)
+    with live_server(tmp_path, [f"listeners.http.port={port}"]), client:
+        producer.close()
+        assert [future.result().offset for future in futures] == list(range(2000))
+        assert [message.json() for message in client.browse("orders", page=1000)] == list(range(2000))
+
+
+def test_logins_by_name_and_by_key_do_what_their_roles_may(tmp_path: Path) -> None:
+    run_command("user", "add", tmp_path / "data", "root", "--role", "admin", given=f"{_PASSWORD}\n".encode())
+    with live_server(tmp_path, is_dev=False) as server:
+        url = f"http://127.0.0.1:{server.ports['http']}"
+        with penstock.Client(url, username="root", password=_PASSWORD) as admin:
+            admin.create_user("ann", _PASSWORD, roles=["producer"])
+            key = admin.create_key(roles=["read-only"], description="dashboard").key
+            assert [user.name for user in admin.users()] == ["ann", "root"]
+            [known] = admin.keys()
+            assert known.description == "dashboard"
+            assert admin.check_rule("ann", "publish", "$queue/orders")
+            assert admin.rules() == []
+        with penstock.Client(url, username="ann", password=_PASSWORD) as ann:
+            ann.publish("orders", "x")
+            with pytest.raises(HttpRefused, match="403"):
+                next(ann.consume("orders"))
+        with penstock.Client(url, api_key=key) as dashboard:
+            assert [queue.name for queue in dashboard.queues()] == ["orders"]
+            with pytest.raises(HttpRefused, match="403"):
+                dashboard.purge("orders")
+        with penstock.Client(url, token="psk_no_such") as nobody, pytest.raises(HttpRefused, match="401"):
+            nobody.queues()

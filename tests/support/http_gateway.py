@@ -17,6 +17,7 @@ from tests.support.access import SCRAM_ITERATIONS, cheap_passwords
 from tests.support.broker import LARGE
 from tests.support.clock import FakeClock
 from tests.support.event_reader import EventReader
+from tests.support.operations import FakeOperations
 from websockets.sync.client import ClientConnection, connect
 
 from penstock.broker.auth.access import Access
@@ -25,10 +26,14 @@ from penstock.broker.auth.options import AuthOptions, RateLimitOptions
 from penstock.broker.auth.users import Users
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.queue import Queue
+from penstock.broker.retained.retained import Retained
+from penstock.broker.sessions.sessions import Sessions
 from penstock.gateways.http.gateway import HttpGateway
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
 from penstock.gateways.listener import ListenerFacts
+from penstock.gateways.mqtt.gateway import MqttGateway
+from penstock.gateways.mqtt.options import MqttOptions
 from penstock.log.columns import Columns
 from penstock.log.options import ShardOptions
 
@@ -59,21 +64,12 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-@dataclass(slots=True)
-class FakeOperations:
-    """What a server says of itself."""
-
-    version: str = "0.0.0-test"
-    found: list[str] = field(default_factory=list)
-
-    def problems(self) -> list[str]:
-        return self.found
-
-
 class RunningHttp:
     """`gateway` and what is below it belong to the loop of the thread: use `call` and `wait`."""
 
     gateway: HttpGateway
+    mqtt: MqttGateway
+    """without a listener: what is published by topic goes through it"""
     broker: Broker
     access: Access
 
@@ -122,13 +118,32 @@ class RunningHttp:
         setup = self._setup
         self.broker = await Broker.open(self._directory, BrokerOptions(setup.shard), self.clock)
         self.access = await self._door()
-        ports = Ports(self.broker, self.access, RateLimits(setup.rates, self.clock), self.operations)
-        self.gateway = HttpGateway(ports, setup.options)
+        limits, shard, now = RateLimits(setup.rates, self.clock), self.broker.shard, self.broker.now
+        self._sessions, self._retained = await Sessions.open(shard, now), await Retained.open(shard, now)
+        parts = self.broker, self.access, self._sessions, self._retained, limits
+        self.mqtt = MqttGateway(*parts, MqttOptions(sys_interval_s=0))
+        self.mqtt.start()
+        self.gateway = HttpGateway(self._ports(limits), setup.options)
         if setup.heartbeat_s is not None:
             self.gateway.app.state.streams._heartbeat_s = setup.heartbeat_s
         facts = ListenerFacts("http", True)
         self._server = await self._loop.create_server(lambda: self.gateway.protocol(facts), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
+
+    def _ports(self, limits: RateLimits) -> Ports:
+        broker, mqtt = self.broker, self.mqtt
+        return Ports(
+            broker=broker,
+            access=self.access,
+            limits=limits,
+            retained=self._retained,
+            sessions=self._sessions,
+            topics=mqtt.bus,
+            taps=broker.taps,
+            clients=mqtt.directory,
+            operations=self.operations,
+            webhooks=broker.webhooks,
+        )
 
     async def _door(self) -> Access:
         if self._setup.auth is None:
@@ -141,6 +156,8 @@ class RunningHttp:
         self._server.close()
         await self.gateway.drain()
         await self.gateway.close()
+        await self.mqtt.close()
+        self._retained.close()
         self.access.close()
         await self.broker.close()
 

@@ -40,11 +40,13 @@ class LiveServer:
 
 
 @contextmanager
-def live_server(directory: Path, settings: Sequence[str] = ()) -> Iterator[LiveServer]:
-    """In development mode, on free ports of loopback; `settings` as for --set. Ended by SIGTERM, and it must end."""
+def live_server(directory: Path, settings: Sequence[str] = (), *, is_dev: bool = True) -> Iterator[LiveServer]:
+    """On free ports of loopback, in development mode or with logins; `settings` as for --set. Ended by SIGTERM, and it
+    must end."""
     directory.mkdir(exist_ok=True)
     ready, output = directory / "ready.json", directory / "output.txt"
-    command = [*COMMAND, "serve", "--dev", "--data", str(directory / "data"), "--ready-file", str(ready)]
+    command = [*COMMAND, "serve", "--data", str(directory / "data"), "--ready-file", str(ready)]
+    command += ["--dev"] if is_dev else []
     for setting in ("listeners.mqtt.port=0", "listeners.mqtt_ws.port=0", "listeners.http.port=0", *settings):
         command += ["--set", setting]
     with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ def problem(status: int, code: str, detail: str = "no", *headers: str, **more: o
 
 
 @asynccontextmanager
-async def scripted_http(answers: Sequence[Answer]) -> AsyncIterator[ScriptedHttp]:
+async def scripted_http(answers: Sequence[Answer], tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedHttp]:
     """Whatever connection they come by, requests get the answers in this order; the last one again and again."""
     left, seen, tasks = list(answers), ScriptedHttp(""), set[asyncio.Task[None]]()
 
@@ -71,8 +72,9 @@ async def scripted_http(answers: Sequence[Answer]) -> AsyncIterator[ScriptedHttp
         finally:
             writer.close()
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    seen.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
+    scheme = "http" if tls is None else "https"
+    seen.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield seen
     finally:

@@ -51,10 +51,17 @@ class Consumer:
                     break
             return found
 
+    @property
+    def may_have_more(self) -> bool:
+        """Whether receive() would look anywhere; if not, wait()."""
+        return bool(self._ready)
+
     def receive_now(self, limit: int) -> list[Delivery]:
         """What receive() would find at a look: batches that come next and are in memory, whole."""
         self._refuse_closed()
         found: list[Delivery] = []
+        if not self._ready:
+            return found
         room = min(limit, self.prefetch - self.held)
         if room > 0 and not self._receiving.locked() and not self.group.is_paused:
             try:

@@ -194,7 +194,7 @@ class Publishing:
     def targets_now(self, topic: bytes, namespace: str = "default") -> list[Queue] | None:
         """The queues that a topic feeds; None if it names one that would have to be made, or must not be."""
         route = self._declaring.bindings_of(namespace).route(topic)
-        if route.prefix_queue is None and topic.startswith(b"$") and queue_of_publish_topic(topic.decode()) is not None:
+        if topic.startswith(b"$") and route.prefix_queue is None and queue_of_publish_topic(topic.decode()) is not None:
             return None
         return [self._declaring.queue(name, namespace) for name in route.queues]
 
@@ -323,7 +323,7 @@ def _placed_now(
         if len(logs) < len(numbers):
             return None
         spread = Spread(gathered, counts, logs)
-        if len(logs) > 1 and len(wanted) == 1 and not others:
+        if len(wanted) == 1 and not others:
             return spread
         parts += spread.parts()
     return [*parts, *others]

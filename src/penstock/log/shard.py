@@ -65,6 +65,8 @@ class Shard:
         self._storage = StepThread("penstock-storage", engine.commit.step, engine.commit.seconds_to_sync, self._crashed)
         self._keeper = StepThread("penstock-keeper", self._keep, lambda: options.keeper.flush_s, self._crashed)
         self._handed_bytes = 0
+        self._is_waking = False
+        """the storage thread will be woken when this turn of the loop is over"""
         self.report = engine.report
         """for what commit_here() gave, in the loop's stead: whoever waits for it is told"""
         self.is_visited = False
@@ -190,8 +192,16 @@ class Shard:
             offsets = self._engine.stage_spread(wanted, done, purpose)
         else:
             offsets = self._engine.stage(wanted, done, purpose)
-        self._wake_storage()
+        if not self._is_waking and not self.is_visited:
+            self._is_waking = True
+            self._loop.call_soon(self._wake_after_turn)
         return offsets
+
+    def _wake_after_turn(self) -> None:
+        """One sync for all that is staged in a turn of the loop; a storage thread that were woken by the first of it
+        would take that alone, and the interpreter from the loop at each of its system calls."""
+        self._is_waking = False
+        self._storage.bell.ring()
 
     @property
     def has_staged(self) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 
+from penstock.gateways.pace import Pace
 from penstock.server.config import LoopKind
 from penstock.server.written import BadConfiguration
 
@@ -16,16 +17,23 @@ _LINGER_S = 50e-6
 _LIVELY_S = 1e-3
 
 
-class LingeringSelector(selectors.DefaultSelector):
-    """Looks again for a moment before it sleeps, while something goes on."""
+class PacedSelector(selectors.DefaultSelector):
+    """Looks again for a moment before it sleeps, while something goes on; while it is better to gather, less often."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace) -> None:
         super().__init__()
-        self._busy_s = 0.0
+        self._pace, self._busy_s = pace, 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        now, is_idle = monotonic(), timeout is None or timeout > 0
+        if (wait_s := self._pace.wait_s(now)) > 0:
+            if not is_idle:
+                return []
+            sleep(wait_s if timeout is None else min(wait_s, timeout))
+            now += wait_s
+        self._pace.looks(now)
         ready = super().select(0)
-        if not ready and (timeout is None or timeout > 0):
+        if not ready and is_idle:
             ready = self._linger() or super().select(timeout)
         if ready:
             self._busy_s = monotonic()
@@ -42,14 +50,23 @@ class LingeringSelector(selectors.DefaultSelector):
         return ready
 
 
-def _lingering_loop() -> asyncio.AbstractEventLoop:
-    return asyncio.SelectorEventLoop(LingeringSelector())
+class PacedLoop(asyncio.SelectorEventLoop):
+    """What receives from its connections tells its pace."""
+
+    def __init__(self) -> None:
+        self.pace = Pace()
+        super().__init__(PacedSelector(self.pace))
+
+
+def pace_of(loop: asyncio.AbstractEventLoop) -> Pace:
+    """One that nobody asks, for a loop without."""
+    return loop.pace if isinstance(loop, PacedLoop) else Pace()
 
 
 def loop_factory(kind: LoopKind) -> Callable[[], asyncio.AbstractEventLoop]:
     """BadConfiguration for one that is not installed."""
     if kind is LoopKind.ASYNCIO:
-        return _lingering_loop
+        return PacedLoop
     try:
         import uvloop
     except ImportError:

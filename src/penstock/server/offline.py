@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from penstock.broker.auth.access import Access
-from penstock.broker.auth.limits import RateLimitOptions, RateLimits
+from penstock.broker.auth.limits import RateLimits
+from penstock.broker.auth.options import RateLimitOptions
 from penstock.broker.broker import Broker
 from penstock.broker.clients import ClientDescription, SubscriptionDescription
 from penstock.broker.publisher import Publisher

@@ -18,6 +18,7 @@ from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.server.config import Config
 from penstock.server.config_listeners import LISTENER_NAMES
 from penstock.server.doors import Gateways
+from penstock.server.looping import pace_of
 
 
 class ServerWorks:
@@ -73,7 +74,8 @@ async def open_works(config: Config, operations: Operations) -> ServerWorks:
         opened.push_async_callback(sessions.close)
         retained = await Retained.open(broker.shard, broker.now, config.durability)
         opened.callback(retained.close)
-        mqtt = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options())
+        pace = pace_of(asyncio.get_running_loop())
+        mqtt = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options(), pace)
         broker.webhooks.apply([hook.options() for hook in config.webhooks])
         mqtt.start()
         ports = _ports(mqtt, operations)

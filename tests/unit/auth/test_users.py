@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.support.access import cheap_passwords, door
-from tests.support.broker import LARGE, SMALL
+from tests.support.broker import LARGE
 from tests.support.clock import FakeClock
 from tests.support.loop import run
 
 from penstock.broker.auth.options import ConfiguredUser
 from penstock.broker.auth.rules import Action, Effect, rule
-from penstock.broker.auth.store import Store, Stored, User, key_of, read_outside
+from penstock.broker.auth.store import Store, User, key_of
 from penstock.broker.auth.users import Users
 from penstock.core.errors import InvalidArgument, NoSuchUser, UserExists
 from penstock.log.shard import Shard
@@ -220,25 +220,3 @@ def test_ten_thousand_users_are_found_after_a_restart(tmp_path: Path) -> None:
             passwords.close()
 
     run(main())
-
-
-def test_another_process_can_read_them_while_they_are_in_use(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with door(tmp_path) as access:
-            await access.users.add("alice", None)
-            await access.users.add_rule(READ)
-            await access.users._store._shard.checkpoint()
-            found = await asyncio.to_thread(read_outside, tmp_path)
-            assert list(found.users) == ["alice"]
-            assert list(found.rules.values()) == [READ]
-
-    run(main())
-
-
-def test_a_directory_without_users_has_none(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with await Shard.open(tmp_path, SMALL, FakeClock()):
-            pass
-
-    run(main())
-    assert read_outside(tmp_path) == Stored()

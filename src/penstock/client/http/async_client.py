@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
@@ -36,6 +36,8 @@ from penstock.client.http.producers import AsyncProducer
 from penstock.client.http.requests import Ask, Requests, segment
 
 T = TypeVar("T")
+Events = AsyncGenerator[Event, None]
+"""aclose() ends it"""
 
 
 class AsyncClient(AdminCalls):
@@ -51,19 +53,21 @@ class AsyncClient(AdminCalls):
         username: str | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | TlsFiles | None = None,
+        namespace: str | None = None,
         timeout_s: float = 30.0,
         retries: Retries = Retries(),  # noqa: B008  # a frozen value
         max_connections: int = 32,
     ) -> None:
         self._begin(
             HttpOptions(
-                url,
-                token,
-                api_key,
-                username,
-                password,
-                tls,
-                timeout_s,
+                url=url,
+                token=token,
+                api_key=api_key,
+                username=username,
+                password=password,
+                tls=tls,
+                namespace=namespace,
+                timeout_s=timeout_s,
                 retries=retries,
                 max_connections=max_connections,
             )
@@ -194,7 +198,7 @@ class AsyncClient(AdminCalls):
         partition: int | None = None,
         filter: str | None = None,
         page: int = 100,
-    ) -> AsyncIterator[StoredMessage]:
+    ) -> AsyncGenerator[StoredMessage, None]:
         """Stored messages, without consuming them, up to the end of the queue. `from_`: earliest, latest, `offset:N`, a
         time, or a duration: so long ago; `until`: a time or `offset:N`."""
         cursor = None
@@ -206,16 +210,16 @@ class AsyncClient(AdminCalls):
             if cursor is None:
                 return
 
-    def events(self, queue: str, *, last_event_id: str | None = None, from_: str | None = None) -> AsyncIterator[Event]:
+    def events(self, queue: str, *, last_event_id: str | None = None, from_: str | None = None) -> Events:
         """Messages of a queue as they come, nothing consumed; without `from_` from now on. Lost connections are made
         anew where the stream broke off."""
         return self._events(f"/queues/{segment(queue)}/events", {"from": from_}, last_event_id)
 
-    def topic_events(self, filter: str) -> AsyncIterator[Event]:
+    def topic_events(self, filter: str) -> Events:
         """Messages of topics as they come; those of a lost connection are lost."""
         return self._events("/topics/events", {"filter": filter}, None)
 
-    async def _events(self, path: str, query: Mapping[str, object], last_event_id: str | None) -> AsyncIterator[Event]:
+    async def _events(self, path: str, query: Mapping[str, object], last_event_id: str | None) -> Events:
         async with aclosing(EventStream(self.requests, path, query, last_event_id)) as stream:
             while events := await stream.next():
                 for event in events:

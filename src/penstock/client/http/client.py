@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 from weakref import WeakSet
@@ -23,8 +24,11 @@ from penstock.client.http.outgoing import Acks, Carried, Headers, Key, QueueCarr
 from penstock.client.http.producers import Producer
 from penstock.client.http.requests import Ask, segment
 from penstock.client.loop_thread import LoopThread
+from penstock.core.errors import Closed
 
 T = TypeVar("T")
+Events = Generator[Event, None, None]
+"""close() ends it"""
 
 
 class Client(AdminCalls):
@@ -40,6 +44,7 @@ class Client(AdminCalls):
         username: str | None = None,
         password: str | None = None,
         tls: ssl.SSLContext | TlsFiles | None = None,
+        namespace: str | None = None,
         timeout_s: float = 30.0,
         retries: Retries = Retries(),  # noqa: B008  # a frozen value
         max_connections: int = 32,
@@ -51,6 +56,7 @@ class Client(AdminCalls):
             username=username,
             password=password,
             tls=tls,
+            namespace=namespace,
             timeout_s=timeout_s,
             retries=retries,
             max_connections=max_connections,
@@ -182,19 +188,21 @@ class Client(AdminCalls):
             if cursor is None:
                 return
 
-    def events(self, queue: str, *, last_event_id: str | None = None, from_: str | None = None) -> Iterator[Event]:
+    def events(self, queue: str, *, last_event_id: str | None = None, from_: str | None = None) -> Events:
         return self._events(f"/queues/{segment(queue)}/events", {"from": from_}, last_event_id)
 
-    def topic_events(self, filter: str) -> Iterator[Event]:
+    def topic_events(self, filter: str) -> Events:
         return self._events("/topics/events", {"filter": filter}, None)
 
-    def _events(self, path: str, query: Mapping[str, object], last_event_id: str | None) -> Iterator[Event]:
+    def _events(self, path: str, query: Mapping[str, object], last_event_id: str | None) -> Events:
         stream = EventStream(self._client.requests, path, query, last_event_id)
         try:
             while events := self._thread.run(stream.next()):
                 yield from events
         finally:
-            self._thread.run(stream.aclose())
+            # Closed with its client, it has no connection any more.
+            with contextlib.suppress(Closed):
+                self._thread.run(stream.aclose())
 
     def _close(self, error: BaseException | None) -> None:
         self._thread.close(lambda: close_after(self._end, error))

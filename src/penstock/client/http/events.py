@@ -26,8 +26,9 @@ _MAX_RETRY_S = 30.0
 
 
 class Event(msgspec.Struct, frozen=True):
-    """`kind` is `message`; `gap` where messages are no longer kept, `lost` where they were too many for a live stream:
-    then `data` says more. With `id` the stream can be resumed behind this event."""
+    """`kind` is `message`; `gap` where messages are no longer kept, `lost` where they were too many for a live stream,
+    `end` as the last one, when the queue is gone or no longer the caller's to see: then `data` says more. With `id` the
+    stream can be resumed behind this event."""
 
     kind: str
     data: str
@@ -49,7 +50,9 @@ class EventDecoder:
         self._data: list[str] = []
         self._size_bytes = 0
         self._kind = ""
+        self._id: str | None = None
         self.last_id: str | None = None
+        """that of the last event that came whole, or of a place without an event"""
         self.retry_s: float | None = None
         """as the server wants it"""
 
@@ -72,13 +75,13 @@ class EventDecoder:
         elif name == "event":
             self._kind = value
         elif name == "id":
-            self.last_id = value
+            self._id = value
         elif name == "retry" and value.isascii() and value.isdigit():
             self.retry_s = min(int(value[:9]) / 1000, _MAX_RETRY_S)
         return None
 
     def _dispatch(self) -> Event | None:
-        kind, data = self._kind or MESSAGE, self._data
+        kind, data, self.last_id = self._kind or MESSAGE, self._data, self._id
         self._kind, self._data, self._size_bytes = "", [], 0
         return Event(kind, "\n".join(data), self.last_id) if data or kind == END else None
 
@@ -107,7 +110,7 @@ class EventStream:
             try:
                 async for events in self._read():
                     self._attempt = 0
-                    yield [event for event in events if event.kind != END]
+                    yield events
                     if any(event.kind == END for event in events):
                         return
                 lost: PenstockError = ConnectionLost(f"the stream of {self._path} ended")
@@ -127,8 +130,9 @@ class EventStream:
             while (data := await _chunk(connection)) is not None:
                 events = decoder.receive(data)
                 self._retry_s = decoder.retry_s or self._retry_s
+                if decoder.last_id is not None:
+                    self._last_id = decoder.last_id
                 if events:
-                    self._last_id = events[-1].id or self._last_id
                     yield events
 
     async def _wait(self, lost: PenstockError) -> None:

@@ -15,12 +15,13 @@ Settle = Callable[["Verdict"], F]
 
 
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True, rename={"sent_text": "text", "sent_base64": "base64"}):
-    """A message that was read. Its value is bytes; text, or what JSON has, where it is that."""
+    """A message that was read. Its value is bytes; text, or what JSON has, where it is that. One of a live topic is in
+    no queue: it has no id, and -1 as partition and offset."""
 
-    id: str
-    queue: str
-    partition: int
-    offset: int
+    id: str = ""
+    queue: str = ""
+    partition: int = -1
+    offset: int = -1
     timestamp_ms: int
     sent_text: str | None = None
     sent_base64: bytes | None = None

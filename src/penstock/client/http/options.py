@@ -65,6 +65,8 @@ class HttpOptions:
     password: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | TlsFiles | None = None
     """None trusts what the system trusts"""
+    namespace: str | None = None
+    """to work in another than that of the login, which admins may"""
     timeout_s: float = 30.0
     """for one try of a request, beside what the server was asked to wait"""
     connect_timeout_s: float = 10.0
@@ -73,8 +75,6 @@ class HttpOptions:
     """at a time; who comes then waits. Streams of events have their own."""
     max_answer_bytes: int = 256 << 20
     """a longer one ends the connection"""
-    namespace: str | None = None
-    """for an admin who works in another than its own"""
     connect: Connect | None = None
 
     def __post_init__(self) -> None:

@@ -55,10 +55,16 @@ class Pool:
         self._idle.append(connection)
 
     async def open(self) -> HttpConnection:
-        """One that is not of the pool."""
+        """One beside those that are lent, to be dropped in the end."""
         if self._is_closed:
             raise Closed("the client was closed: make another one to go on")
-        return await open_connection(self._options, self._tls)
+        connection = await open_connection(self._options, self._tls)
+        self._out.add(connection)
+        return connection
+
+    def drop(self, connection: HttpConnection) -> None:
+        self._out.discard(connection)
+        connection.close()
 
     def close(self) -> None:
         self._is_closed = True

@@ -40,7 +40,7 @@ class Ask(Generic[T]):
     """bytes: the body as it is; NoneType: nothing is expected"""
     query: Mapping[str, object] = field(default_factory=dict)
     """None is left out"""
-    body: bytes | None = None
+    body: bytes | None = field(default=None, repr=False)
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     is_repeatable: bool = False
@@ -51,15 +51,9 @@ class Ask(Generic[T]):
     def may_repeat(self) -> bool:
         return self.is_repeatable or self.method in _SAFE_METHODS
 
-    @property
-    def target(self) -> str:
-        return self.target_in(None)
-
-    def target_in(self, namespace: str | None) -> str:
-        """Of one that a client works in, if it is not its own."""
-        pairs = {name: _written(value) for name, value in self.query.items() if value is not None}
-        if namespace is not None and self.path.startswith(API):
-            pairs.setdefault("namespace", namespace)
+    def target(self, namespace: str | None) -> str:
+        asked = {**self.query, "namespace": namespace}
+        pairs = {name: _written(value) for name, value in asked.items() if value is not None}
         return f"{self.path}?{urlencode(pairs)}" if pairs else self.path
 
 
@@ -118,7 +112,7 @@ class Requests:
         except (Lost, TimeoutError) as error:
             raise self._lost(ask, str(error) or "no answer in time") from None
         finally:
-            connection.close()
+            self._pool.drop(connection)
 
     async def _send(self, ask: Ask[T]) -> Response:
         retries, attempt = self.options.retries, 0
@@ -175,10 +169,8 @@ class Requests:
         return response
 
     def _bytes(self, ask: Ask[T]) -> bytes:
-        lines = [
-            f"{ask.method} {self._base_path}{ask.target_in(self.options.namespace)} HTTP/1.1\r\n".encode(),
-            self._head,
-        ]
+        target = f"{self._base_path}{ask.target(self.options.namespace)}"
+        lines = [f"{ask.method} {target} HTTP/1.1\r\n".encode(), self._head]
         lines += [header_line(name, value) for name, value in ask.headers.items()]
         if ask.body is not None:
             lines.append(header_line("Content-Type", ask.content_type))

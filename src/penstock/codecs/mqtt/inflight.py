@@ -98,6 +98,8 @@ class Outgoing:
     def window(self) -> int:
         """How many PUBLISHes may be sent now. PUBRELs carried over from an earlier connection count as well, which is
         less than the specification would allow."""
+        if not self._resends and not self._requests:
+            return max(0, self._receive_maximum - len(self._awaited))
         under_way = len(self._awaited) - self._requests - len(self._resends)
         return max(0, min(self._receive_maximum - under_way, MAX_PACKET_ID - len(self._awaited) + len(self._resends)))
 
@@ -126,6 +128,10 @@ class Outgoing:
         return self._allocate(1, awaits)[0]
 
     def _allocate(self, count: int, awaits: Awaits) -> list[int]:
+        following = self._last + 1
+        if count == 1 and following <= MAX_PACKET_ID and following not in self._awaited:
+            self._awaited[following], self._last = awaits, following
+            return [following]
         ids: Sequence[int] = range(self._last + 1, self._last + 1 + count)
         if self._last + count > MAX_PACKET_ID or not self._awaited.keys().isdisjoint(ids):
             ids = list(islice(self._free_ids(), count))
@@ -161,6 +167,11 @@ class Outgoing:
         awaits = _LAST_WORDS.get(type)
         if awaits is None:
             return None
+        if len(packet_ids) == 1:
+            if self._awaited.get(packet_ids[0]) is not awaits:
+                return None
+            del self._awaited[packet_ids[0]]
+            return Settled([packet_ids[0]])
         ids = list(dict.fromkeys(packet_ids))
         if list(map(self._awaited.get, ids)).count(awaits) < len(ids):
             return None

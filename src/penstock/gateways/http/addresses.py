@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from penstock.queues.names import DEAD_LETTER_PREFIX, canonical_queue, check_queue_name
 
 _QUEUE_FORM, _DEAD_LETTER_FORM = "$queue$", "$dlq$"
 
 
+@lru_cache(4096)
 def queue_name(segment: str) -> str:
     """Of a decoded segment of a path: a name as it is, or `$queue$shop$orders` for shop/orders and `$dlq$orders` for
     its dead letters. InvalidArgument where no queue can have that name."""

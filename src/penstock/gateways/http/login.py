@@ -24,6 +24,9 @@ _REMEMBERED_S = 30.0
 _REMEMBERED = 4096
 
 
+Place = bytes | tuple[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     identity: Identity
@@ -47,7 +50,7 @@ class Logins:
 
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access, self._clock = access, clock
-        self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
+        self._known: OrderedDict[Place, tuple[float, Caller]] = OrderedDict()
 
     async def caller(self, authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> Caller:
         """BadCredentials, TooManyAttempts. Who says nothing is anonymous, and may do what is public."""
@@ -121,7 +124,9 @@ def _basic(authorization: bytes | None) -> tuple[str | None, bytes | None]:
     return username, password
 
 
-def _place(authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> bytes:
+def _place(authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> Place:
     """Where a login is remembered. Passwords are not kept for it."""
+    if authorization is None and key is None and facts.certificate is None:
+        return facts.listener.name, facts.peer
     said = (authorization, key, facts.listener.name, facts.peer, facts.certificate)
     return hashlib.blake2b(repr(said).encode(), digest_size=32).digest()

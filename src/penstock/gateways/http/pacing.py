@@ -13,17 +13,18 @@ _UNNOTICED_S = 0.0005
 
 
 class Pace:
-    """Of one who works in steps: at most a third of the time is spent on them."""
+    """Of one who works in steps: at most a third of the loop's time goes to them. It is time of the processor that
+    counts: on a machine with other work to do, waiting for its turn is no reason to rest."""
 
     def __init__(self) -> None:
         self._spent_s = 0.0
         self._begun_s = 0.0
 
     def begin(self) -> None:
-        self._begun_s = time.perf_counter()
+        self._begun_s = time.thread_time()
 
     def pause(self) -> None:
-        self._spent_s += time.perf_counter() - self._begun_s
+        self._spent_s += time.thread_time() - self._begun_s
 
     async def rest(self) -> None:
         """As long as the work since the last rest asks for; one turn of the loop at least."""

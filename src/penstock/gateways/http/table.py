@@ -9,6 +9,7 @@ from penstock.gateways.http import (
     description,
     groups,
     health,
+    metrics_stream,
     operations,
     publish,
     queue_events,
@@ -39,6 +40,7 @@ ROUTES: tuple[Route, ...] = (
     *clients.ROUTES,
     *users.ROUTES,
     *operations.ROUTES,
+    *metrics_stream.ROUTES,
     *health.ROUTES,
     *description.ROUTES,
 )

@@ -102,10 +102,12 @@ class Arrivals:
             (row_aliases,) = _columns(scanner, wanted, (names.ALIAS,))
             source, topics, spans = self._aliased(data, starts, ends, row_aliases, aliases, alias_maximum, index)
         else:
-            distinct = mqtt_rows.group_topics(
-                data, starts, ends, None, None, self._seed, self._table, index, self._firsts
-            )
-            spans = Spans(starts, ends).take(self._firsts[:distinct])
+            spans = Spans(starts, ends)
+            if count > 1:
+                distinct = mqtt_rows.group_topics(
+                    data, starts, ends, None, None, self._seed, self._table, index, self._firsts
+                )
+                spans = spans.take(self._firsts[:distinct])
             topics = [bytes(data[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
         columns = Columns(count, source, Spans(value_starts, value_ends), topic_index=index, topics=spans)
         has_user_properties = is_changed = False
@@ -120,6 +122,8 @@ class Arrivals:
         return Arrived(columns, topics, heads.tobytes()[::4], packet_ids, has_user_properties, verbatim)
 
     def _any(self, present: array[int], bits: int) -> bool:
+        if len(present) == 1:
+            return present[0] & bits != 0
         return mqtt_rows.pick_rows(present, bits, 0, self._found) < len(present)
 
     def _aliased(

@@ -68,7 +68,9 @@ class QueueConsumer:
     async def _run(self) -> None:
         while not self.member.is_closed:
             room = min(await self._has_room(), self._at_once)
-            found = self.member.receive_now(room) or await self.member.receive(room)
+            found = self.member.receive_now(room)
+            if not found and self.member.may_have_more:
+                found = await self.member.receive(room)
             if not found:
                 await self.member.wait()
             for delivery in found:

@@ -29,11 +29,13 @@ from penstock.gateways.mqtt.options import MqttOptions
 from penstock.gateways.mqtt.outbox import Flusher
 from penstock.gateways.mqtt.protocol import MqttProtocol
 from penstock.gateways.mqtt.registry import Registry
+from penstock.gateways.mqtt.relay import Relay
 from penstock.gateways.mqtt.retaining import RetainedMessages
 from penstock.gateways.mqtt.router import Router
 from penstock.gateways.mqtt.settlements import Settlements
 from penstock.gateways.mqtt.subscribing import drop_forbidden
 from penstock.gateways.mqtt.system import SystemTopics
+from penstock.gateways.pace import Pace
 from penstock.kernels.mqtt_scan import Scanner
 
 logger = logging.getLogger("penstock.mqtt")
@@ -61,7 +63,10 @@ class MqttGateway:
         retained: Retained,
         limits: RateLimits,
         options: MqttOptions,
+        pace: Pace | None = None,
     ) -> None:
+        """`pace` is that of the loop, which is told what receives bring."""
+        self.pace = pace or Pace()
         self.loop = asyncio.get_running_loop()
         self.broker, self.access, self.sessions = broker, access, sessions
         self.limits, self.options = limits, options
@@ -74,6 +79,7 @@ class MqttGateway:
         self._routers: dict[str, Router] = {"default": Router()}
         self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
         self.bus = MqttBus(self.intake, options)
+        self.relay = Relay(self.scanner, broker, self.router, self.intake)
         self.settlements = Settlements(broker)
         self.admin = Admin(broker)
         self.publisher = broker.publisher()

@@ -88,12 +88,12 @@ class Intake:
         wanted = self._wanted_now(arrived, namespace)
         if wanted is None:
             return False
-        space = self._retained.spaces.get(namespace)
-        has_retained = any(head & _RETAIN for head in set(arrived.heads))
+        has_retained = _has_retained(arrived.heads)
+        space = self._retained.spaces.get(namespace) if has_retained else None
         if has_retained and space is None:
             return False
         plan = self._plan(arrived, publication)
-        parts, accepted = self._parts(publication, plan, space if has_retained else None)
+        parts, accepted = self._parts(publication, plan, space)
         if wanted or parts:
             finish = partial(self._finish, accepted, has_retained, done)
             self.retaining += has_retained
@@ -137,8 +137,11 @@ class Intake:
 
     def _wanted_now(self, arrived: Arrived, namespace: str) -> list[tuple[Queue, Columns]] | None:
         """Of each queue its rows; None if a queue has to be made first."""
-        topics_of: dict[Queue, list[int]] = {}
         targets = self._broker.publishing.targets_now
+        if len(arrived.topics) == 1:
+            queues = targets(arrived.topics[0], namespace)
+            return None if queues is None else [(queue, arrived.columns) for queue in queues]
+        topics_of: dict[Queue, list[int]] = {}
         for number, topic in enumerate(arrived.topics):
             queues = targets(topic, namespace)
             if queues is None:
@@ -205,7 +208,7 @@ class Intake:
 
     async def _publish_into(self, publication: Publication, wanted: Sequence[tuple[Queue, Columns]]) -> Reach:
         arrived = publication.arrived
-        has_retained = any(head & _RETAIN for head in set(arrived.heads))
+        has_retained = _has_retained(arrived.heads)
         space = await self._retained.space(publication.namespace) if has_retained else None
         plan = self._plan(arrived, publication)
         parts, accepted = self._parts(publication, plan, space)
@@ -230,6 +233,14 @@ class Intake:
             finally:
                 self._finish(accepted, False)
             self._fanout.push(arrived, plan)
+
+
+def _has_retained(heads: bytes) -> bool:
+    """Whether any of the messages is to be retained."""
+    first = heads[0]
+    if heads.count(first) == len(heads):
+        return bool(first & _RETAIN)
+    return any(head & _RETAIN for head in set(heads))
 
 
 def _rows(columns: Columns, numbers: Sequence[int]) -> Columns:

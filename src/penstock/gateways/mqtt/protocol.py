@@ -107,7 +107,7 @@ class MqttProtocol(asyncio.BufferedProtocol):
     def _receive(self, data: memoryview, stop: int) -> None:
         connection = self._connection
         assert connection is not None
-        connection.heard_s = began_s = monotonic()
+        before_s, connection.heard_s = connection.heard_s, (began_s := monotonic())
         flusher = self._gateway.flusher
         flusher.gather(began_s)
         at = 0
@@ -117,6 +117,8 @@ class MqttProtocol(asyncio.BufferedProtocol):
                 if done == at:
                     break
                 at = done
+            if connection.is_open:
+                self._gateway.pace.heard(before_s, self._gateway.scanner.rows)
         except PacketError as error:
             connection.fail(error)
         except Exception as error:
@@ -160,10 +162,9 @@ class MqttProtocol(asyncio.BufferedProtocol):
             options.retain_available,
         )
         why, position, size, reason = scanner.why, scanner.position, scanner.size, scanner.reason
-        if count:
-            self._wait_for(connection.take_rows(data[:stop], at))
-            if self._waiting is not None:
-                return position
+        if count and (work := connection.take_rows(data[:stop], at)) is not None:
+            self._wait_for(work)
+            return position
         if why == names.BAD_PACKET:
             raise ProtocolError(f"a packet at byte {position} of {stop}", ReasonCode(reason), connection.version)
         if why == names.OTHER_PACKET:

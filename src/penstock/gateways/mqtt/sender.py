@@ -82,7 +82,7 @@ class Sender:
 
     def pump(self) -> None:
         """Send what waits, as far as it may go; what has to be sent again goes first."""
-        if self.outgoing.has_resends:
+        if not len(self.backlog) or self.outgoing.has_resends:
             return
         while not self.outbox.is_clogged and (packets := self.backlog.take(self.outgoing.window)) is not None:
             wanted = still_wanted(packets, self._version, self._now_ms())

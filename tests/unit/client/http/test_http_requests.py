@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+import trustme
 from tests.support.loop import run
 from tests.support.scripted_http import FAST, Answer, ScriptedHttp, answer, problem, scripted_http
 
 from penstock.aio import Client
 from penstock.client.errors import ConnectionLost
 from penstock.client.http.errors import HttpRefused
-from penstock.client.http.options import HttpOptions
+from penstock.client.http.options import HttpOptions, TlsFiles
 from penstock.core.errors import Closed, ErrorCode, InvalidArgument
 
 OK = answer(200, {"version": "1"})
@@ -190,3 +193,26 @@ def test_options_that_make_no_sense_are_refused() -> None:
         HttpOptions(token="a", api_key="b")
     with pytest.raises(InvalidArgument, match="printable"):
         HttpOptions(token="a\r\nX: y").head()
+
+
+def test_tls_trusts_whom_it_is_told_to_and_shows_its_own_certificate(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    ca_file, own_file = tmp_path / "ca.pem", tmp_path / "own.pem"
+    authority.cert_pem.write_to_path(ca_file)
+    authority.issue_cert("till-7").private_key_and_cert_chain_pem.write_to_path(own_file)
+
+    async def main() -> None:
+        async with scripted_http([OK], context) as server:
+            async with Client(server.url, tls=TlsFiles(ca_file, own_file)) as client:
+                assert await client.version() == {"version": "1"}
+            async with Client(server.url, retries=FAST) as client:
+                with pytest.raises(ConnectionLost, match="give the authority"):
+                    await client.version()
+
+    run(main())
+    with pytest.raises(InvalidArgument, match="PEM files"):
+        Client("https://127.0.0.1", tls=TlsFiles(tmp_path / "none.pem"))
