@@ -119,7 +119,7 @@ def penstock(directory: Path, kind: Kind = Kind.OPEN, port: int | None = None) -
     ready, data = directory / "ready.json", directory / "data"
     ready.unlink(missing_ok=True)
     if kind is Kind.LIMITED:
-        run_command("user", "add", data, USERNAME, "--role", "admin", given=PASSWORD + b"\n")
+        run_command("user", "add", "--data", data, USERNAME, "--role", "admin", given=PASSWORD + b"\n")
     command = [*COMMAND, "serve", "--data", str(data), "--ready-file", str(ready)]
     for setting in _penstock_settings(kind, port):
         command += ["--set", setting]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 from collections import deque
 
@@ -98,3 +99,19 @@ class LineReader:
             self._lines.append(bytes(self._rest))
         self._is_at_end, self._error = True, error
         self._arrived.set()
+
+
+def stop_on_signal(lines: LineReader | None) -> list[signal.Signals]:
+    """The signals that came, as they come: what is under way is finished first."""
+    came: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+        if lines is not None:
+            lines.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    return came

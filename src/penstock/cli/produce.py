@@ -13,7 +13,7 @@ from typing import TypeVar
 import click
 
 from penstock.cli.failures import INTERRUPTED
-from penstock.cli.lines import LineReader
+from penstock.cli.lines import LineReader, stop_on_signal
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.talking import on_server, queue_argument
 from penstock.cli.target import Target, target_options
@@ -242,22 +242,6 @@ async def _lines(lines: LineReader) -> AsyncIterator[bytes]:
     while taken := await lines.take(_TAKE_LINES, _TAKE_BYTES):
         for line in taken:
             yield line
-
-
-def stop_on_signal(lines: LineReader | None) -> list[signal.Signals]:
-    """The signals that came, as they come: what is under way is finished first."""
-    came: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-        if lines is not None:
-            lines.stop()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    return came
 
 
 def _print(request: ProduceRequest, output: str) -> None:

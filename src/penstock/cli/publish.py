@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.failures import INTERRUPTED
-from penstock.cli.lines import LineReader
+from penstock.cli.lines import LineReader, stop_on_signal
 from penstock.cli.output import DATA_FORMATS, output_option, print_data
 from penstock.cli.server_arguments import CONTEXT_SETTINGS, ServerArguments, server_options, user_properties
 from penstock.client.mqtt.async_client import AsyncMqttClient
@@ -165,7 +165,7 @@ def _interval_s(text: str | None) -> float:
 async def _publish(options: MqttOptions, request: PublishRequest, payload: bytes | None, report: Report) -> int:
     async with AsyncMqttClient(options) as client:
         lines = LineReader(sys.stdin.fileno()) if payload is None else None
-        interrupted = _stop_on_signal(lines)
+        interrupted = stop_on_signal(lines)
         payloads = _repeated(payload or b"", request.count, interrupted) if lines is None else _lines(lines, request)
         await _send_all(client, request, payloads, report)
     return INTERRUPTED if interrupted else 0
@@ -220,22 +220,6 @@ async def _lines(lines: LineReader, request: PublishRequest) -> AsyncIterator[by
         for line in taken:
             yield line
         left = None if left is None else left - len(taken)
-
-
-def _stop_on_signal(lines: LineReader | None) -> list[signal.Signals]:
-    """The signals that came, as they come: what is under way is finished first."""
-    came: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-        if lines is not None:
-            lines.stop()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    return came
 
 
 def _print(request: PublishRequest, report: Report, output: str) -> None:

@@ -15,6 +15,8 @@ import pytest
 from tests.support.cli import ENVIRONMENT
 from tests.support.serving import STUCK
 
+from penstock.server.context import read_contexts
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -134,9 +136,10 @@ def test_sigusr1_turns_debug_lines_on_and_off(served: Served) -> None:
 def test_the_first_password_is_said_and_given_to_commands_but_in_no_log_line(served: Served) -> None:
     served.configure()
     process = served.start()
-    context = json.loads((served.place / "config" / "penstock" / "context.json").read_text())
+    context = read_contexts(served.place / "config" / "penstock" / "config.yaml").contexts["local"]
     address = json.loads(served.ready_file.read_text())["listeners"]["mqtt"]
-    assert context == {**address, "username": "admin", "password": "first-password", "tls": False, "path": None}
+    assert context.mqtt == f"mqtt://{address['host']}:{address['port']}"
+    assert (context.username, context.password, context.local) == ("admin", "first-password", True)
     process.terminate()
     assert process.wait(30) == 0
     assert "first-password" in served.said
