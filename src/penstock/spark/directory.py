@@ -1,0 +1,99 @@
+"""The queues of a data directory that a query reads, for driver and executors; the broker is not asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.core.errors import NoSuchQueue
+from penstock.log.cuts import DirectoryState
+from penstock.log.outside import OutsideLog
+from penstock.queues.names import canonical_queue, dead_letter_queue
+from penstock.spark.offsets import OffsetRange, PartitionId
+from penstock.spark.options import SourceOptions
+from penstock.spark.places import DataLost, Seen, Visible
+from penstock.spark.schema import arrow_schema
+from penstock.tables.errors import Trimmed
+from penstock.tables.table import QueueTable, TableDirectory
+
+_LOG = logging.getLogger("penstock.spark")
+_SETTLED = (DirectoryState.LIVE, DirectoryState.CLOSED)
+
+
+class QueueDirectory:
+    """One thread, one process: it is opened where it is used, and never pickled."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        """DirectoryFormat if the path is no data directory."""
+        self._options = options
+        self._directory = TableDirectory(Path(options.path))
+        self._tables: dict[str, QueueTable] = {}
+        self.is_whole = True
+        """False if the last seen() may have missed the newest rows, as a broker that died has not started again"""
+
+    def seen(self) -> Seen:
+        """All partitions that the query reads, as of now. NoSuchQueue for one that is named and not there."""
+        was_settled = self._directory.reader.state in _SETTLED
+        found = dict(self._partitions())
+        self.is_whole = was_settled and self._directory.reader.state in _SETTLED
+        return found
+
+    def offset_at_time(self, source: PartitionId, timestamp_ms: int) -> int:
+        """The end if all rows are older."""
+        return self._table(source.queue).offset_at_time(source.partition, timestamp_ms)
+
+    def read(self, wanted: OffsetRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """As Spark takes them. DataLost if some were trimmed meanwhile; that is counted and logged where the options let
+        it pass. BeyondEnd for what cannot be read until a broker that died has started again."""
+        queue, partition = wanted.source
+        schema, passes = arrow_schema(columns), not self._options.fail_on_data_loss
+        rows = self._table(queue).read(partition, wanted.start, wanted.stop, columns, skip_trimmed=passes)
+        try:
+            for batch in rows:
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        except Trimmed as error:
+            raise DataLost([str(error)]) from error
+        if rows.skipped_offsets:
+            _LOG.warning("data lost while reading %s, %d offsets: %s", wanted, rows.skipped_offsets, rows.skipped)
+
+    def close(self) -> None:
+        self._directory.close()
+
+    def _partitions(self) -> Iterator[tuple[PartitionId, Visible]]:
+        for queue in self._queues():
+            for number, log in self._directory.logs_of(queue, self._options.namespace).items():
+                yield PartitionId(queue, number), Visible(0, 0) if log is None else self._visible(log)
+
+    def _visible(self, log: OutsideLog) -> Visible:
+        size_bytes = self._size_bytes(log) if self._options.max_bytes is not None else 0
+        return Visible(log.start, log.end, size_bytes)
+
+    def _size_bytes(self, log: OutsideLog) -> int:
+        cut = self._directory.reader.cut(log.number)
+        return sum(segment.bytes for segment in (*cut.sealed, *([cut.active] if cut.active else [])))
+
+    def _queues(self) -> Iterable[str]:
+        """By name, each once."""
+        known = set(self._directory.queues(self._options.namespace))
+        found = set[str]()
+        for written in self._options.queues:
+            found |= self._matching(written, known)
+        if self._options.include_dead_letters:
+            found |= {dead_letter_queue(queue) for queue in found} & known
+        return sorted(found)
+
+    def _matching(self, written: str, known: set[str]) -> set[str]:
+        name = canonical_queue(written)
+        if name in known:
+            return {name}
+        if "*" not in written and "?" not in written:
+            raise NoSuchQueue(written)
+        return set(self._directory.matching(written, self._options.namespace))
+
+    def _table(self, queue: str) -> QueueTable:
+        if queue not in self._tables:
+            self._tables[queue] = self._directory.table(queue, self._options.namespace)
+        return self._tables[queue]
