@@ -11,20 +11,21 @@ import pyarrow as pa
 
 from penstock.core.errors import NoSuchLog, NoSuchQueue, OffsetOutOfRange
 from penstock.core.ports import Buffer
-from penstock.log.arrow import table as arrow_table
+from penstock.log.arrow import record_batch
 from penstock.log.batch import HEADER_BYTES, Batch, next_offset, read_header
 from penstock.log.cuts import LogCut
+from penstock.log.joining import join
 from penstock.log.outside import DirectoryReader
 from penstock.tables.errors import BeyondEnd, Trimmed
 from penstock.tables.rows import RowMaker
 
 # Spark and Flight take batches of this size at full speed and ones of 1,000 at half: facts.md, bench/tables.
 BATCH_ROWS = 10_000
-# What is held of large rows, and of compressed batches once they are not: at least one batch, at most twice this.
-PART_BYTES = 16 << 20
+# What is held of large rows, and of compressed batches once they are not: one batch, or neighbours of this together.
+GROUP_BYTES = 16 << 20
 _READ_BYTES = 4 << 20
 
-_COMPRESSION_AT = 30
+_COUNT_AND_COMPRESSION = Struct("<20xI6xB")
 _UINT32 = Struct("<I")
 
 
@@ -81,22 +82,27 @@ class Reading(Iterator[pa.RecordBatch]):
         return next(self._batches)
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        gathered = _Gathered(self._batch_rows)
-        for part, size in self._parts():
-            gathered.add(part, size)
-            for stored in gathered.take_full():
-                yield self._maker.rows(stored)
-        for stored in gathered.take_all():
-            yield self._maker.rows(stored)
+        for group in self._groups():
+            stored = self._within(group)
+            for at in range(0, stored.num_rows, self._batch_rows):
+                yield self._maker.rows(stored.slice(at, self._batch_rows))
 
-    def _parts(self) -> Iterator[tuple[pa.Table, int]]:
-        """Stored columns of a few batches at a time, with the bytes that they hold."""
-        for batches in self._pieces():
-            for part, size in _bounded(batches):
-                stored = arrow_table(part, self._maker.stored, verify=False)
-                yield self._within(part, stored), size
+    def _groups(self) -> Iterator[list[Buffer]]:
+        """Neighbours of at most so many rows and bytes together, or one alone."""
+        group: list[Buffer] = []
+        group_rows = group_bytes = 0
+        for data in self._stored_batches():
+            rows, size = _rows_and_bytes(data)
+            if group and (group_rows + rows > self._batch_rows or group_bytes + size > GROUP_BYTES):
+                yield group
+                group, group_rows, group_bytes = [], 0, 0
+            group.append(data)
+            group_rows += rows
+            group_bytes += size
+        if group:
+            yield group
 
-    def _pieces(self) -> Iterator[list[Buffer]]:
+    def _stored_batches(self) -> Iterator[Buffer]:
         """Checked batches with rows in start..stop."""
         offset = self.start
         while offset < self.stop:
@@ -113,7 +119,7 @@ class Reading(Iterator[pa.RecordBatch]):
             offset = next_offset(found[-1])
             while found and read_header(found[-1]).base_offset >= self.stop:
                 found.pop()
-            yield found
+            yield from found
 
     def _batches_from(self, offset: int) -> list[Buffer]:
         """Empty if there is none before `stop`, which is told from a broker that died or starts just now."""
@@ -127,62 +133,19 @@ class Reading(Iterator[pa.RecordBatch]):
             if after is not None and after.end >= self.stop and after.start_number == before.start_number:
                 return []
 
-    def _within(self, batches: list[Buffer], stored: pa.Table) -> pa.Table:
-        """Without rows of the first and the last batch that lie outside."""
-        skip = drop = 0
-        if batches and read_header(batches[0]).base_offset < self.start:
-            skip = bisect_left(Batch.parse(batches[0], verify=False).offsets(), self.start)
-        if batches and next_offset(batches[-1]) > self.stop:
-            last = Batch.parse(batches[-1], verify=False)
+    def _within(self, group: list[Buffer]) -> pa.RecordBatch:
+        """Stored columns, without rows of the first and the last batch that lie outside."""
+        columns, skip, drop = self._maker.stored, 0, 0
+        stored = record_batch(group[0], columns, verify=False) if len(group) == 1 else join(group, columns)
+        if read_header(group[0]).base_offset < self.start:
+            skip = bisect_left(Batch.parse(group[0], verify=False).offsets(), self.start)
+        if next_offset(group[-1]) > self.stop:
+            last = Batch.parse(group[-1], verify=False)
             drop = len(last) - bisect_left(last.offsets(), self.stop)
-        return stored.slice(skip, max(0, stored.num_rows - skip - drop)) if skip or drop else stored
+        return stored.slice(skip, max(0, stored.num_rows - skip - drop))
 
 
-class _Gathered:
-    """Parts until they make a batch. Small stored batches are joined, large ones are cut and not copied."""
-
-    def __init__(self, batch_rows: int) -> None:
-        self._batch_rows = batch_rows
-        self._parts: list[pa.Table] = []
-        self._rows = self._bytes = 0
-
-    def add(self, part: pa.Table, size: int) -> None:
-        self._parts.append(part)
-        self._rows += part.num_rows
-        self._bytes += size
-
-    def take_full(self) -> Iterator[pa.RecordBatch]:
-        """Whole batches; what is left waits for more, unless it is large."""
-        if self._bytes >= PART_BYTES:
-            yield from self.take_all()
-        elif self._rows >= self._batch_rows:
-            whole = pa.concat_tables(self._parts)
-            full_rows = self._rows - self._rows % self._batch_rows
-            rest = whole.slice(full_rows)
-            self._parts, self._rows, self._bytes = [rest], rest.num_rows, rest.nbytes
-            yield from _cut(whole.slice(0, full_rows), self._batch_rows)
-
-    def take_all(self) -> Iterator[pa.RecordBatch]:
-        parts, self._parts, self._rows, self._bytes = self._parts, [], 0, 0
-        if parts:
-            yield from _cut(pa.concat_tables(parts), self._batch_rows)
-
-
-def _cut(whole: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    for at in range(0, whole.num_rows, batch_rows):
-        yield from whole.slice(at, batch_rows).combine_chunks().to_batches()
-
-
-def _bounded(batches: list[Buffer]) -> Iterator[tuple[list[Buffer], int]]:
-    """Neighbours of no more than PART_BYTES together once they are uncompressed, or one alone."""
-    part: list[Buffer] = []
-    part_bytes = 0
-    for data in batches:
-        size = _UINT32.unpack_from(data, HEADER_BYTES)[0] if data[_COMPRESSION_AT] else len(data)
-        if part and part_bytes + size > PART_BYTES:
-            yield part, part_bytes
-            part, part_bytes = [], 0
-        part.append(data)
-        part_bytes += size
-    if part:
-        yield part, part_bytes
+def _rows_and_bytes(data: Buffer) -> tuple[int, int]:
+    """Uncompressed. One is always counted: of batches without rows there may be many."""
+    count, compression = _COUNT_AND_COMPRESSION.unpack_from(data)
+    return count or 1, _UINT32.unpack_from(data, HEADER_BYTES)[0] if compression else len(data)

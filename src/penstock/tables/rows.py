@@ -33,7 +33,8 @@ class RowMaker:
         self.schema = projected(columns)
         names = self.schema.names
         self.stored = [STORED[name] for name in names if name in STORED] or ["offset"]
-        self._address = (queue if is_dead_letter_queue(queue) else QUEUE_PREFIX + queue).encode()
+        address = queue if is_dead_letter_queue(queue) else QUEUE_PREFIX + queue
+        self._address = pa.scalar(address.encode(), pa.binary())
         constants = {"queue": queue, "partition": partition, "timestampType": 0}
         self._constants = {
             name: pa.repeat(pa.scalar(value, SCHEMA.field(name).type), batch_rows)
@@ -62,9 +63,8 @@ class RowMaker:
     def _topics(self, stored: pa.DictionaryArray) -> pa.Array:
         """There are few different ones: only these are looked at."""
         names = stored.dictionary
-        if pc.min(pc.binary_length(names)).as_py() == 0:
-            names = pa.array([name or self._address for name in names.to_pylist()], pa.binary())
-        return text(names).take(stored.indices)
+        named = pc.if_else(pc.equal(pc.binary_length(names), 0), self._address, names)
+        return text(named).take(stored.indices)
 
 
 def null_if_empty(column: pa.Array) -> pa.Array:
