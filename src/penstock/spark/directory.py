@@ -15,7 +15,6 @@ from penstock.queues.names import canonical_queue, dead_letter_queue
 from penstock.spark.offsets import OffsetRange, PartitionId
 from penstock.spark.options import SourceOptions
 from penstock.spark.places import DataLost, Seen, Visible
-from penstock.spark.schema import arrow_schema
 from penstock.tables.errors import Trimmed
 from penstock.tables.table import QueueTable, TableDirectory
 
@@ -46,14 +45,13 @@ class QueueDirectory:
         return self._table(source.queue).offset_at_time(source.partition, timestamp_ms)
 
     def read(self, wanted: OffsetRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """As Spark takes them. DataLost if some were trimmed meanwhile; that is counted and logged where the options let
-        it pass. BeyondEnd for what cannot be read until a broker that died has started again."""
+        """Rows in order. DataLost if some were trimmed meanwhile, which is counted and logged where the options
+        let it pass. BeyondEnd for what cannot be read until a broker that died has started again."""
         queue, partition = wanted.source
-        schema, passes = arrow_schema(columns), not self._options.fail_on_data_loss
+        passes = not self._options.fail_on_data_loss
         rows = self._table(queue).read(partition, wanted.start, wanted.stop, columns, skip_trimmed=passes)
         try:
-            for batch in rows:
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+            yield from rows
         except Trimmed as error:
             raise DataLost([str(error)]) from error
         if rows.skipped_offsets:

@@ -28,15 +28,19 @@ def plan(ranges: Sequence[OffsetRange], split: Split) -> list[Ranges]:
     """Every offset in exactly one task, in order. Ranges over `split_rows` are cut into equal parts, all of them into
     smaller ones where there would be fewer than `min_tasks`; neighbours are packed together up to `pack_rows`."""
     total = sum(each.offsets for each in ranges)
-    largest = min(split.split_rows, max(-(-total // split.min_tasks), 1))
-    pieces = [piece for each in ranges for piece in _cut(each, largest)]
-    packed = list(_packed(pieces, min(split.pack_rows, largest)))
+    pieces = [piece for each in ranges for piece in _cut(each, _parts(each.offsets, total, split))]
+    packed = list(_packed(pieces, min(split.pack_rows, -(-total // split.min_tasks))))
     return packed if len(packed) >= split.min_tasks else [(piece,) for piece in pieces]
 
 
-def _cut(whole: OffsetRange, largest: int) -> Iterator[OffsetRange]:
-    """Into equal parts, none over `largest`."""
-    parts = -(-whole.offsets // largest)
+def _parts(offsets: int, total: int, split: Split) -> int:
+    """Of a range: its share of the tasks that there must be, rounded up, or more where it is large."""
+    share = -(-offsets * split.min_tasks // total)
+    return max(min(share, offsets), -(-offsets // split.split_rows))
+
+
+def _cut(whole: OffsetRange, parts: int) -> Iterator[OffsetRange]:
+    """Into equal ones."""
     for number in range(parts):
         start = whole.start + whole.offsets * number // parts
         stop = whole.start + whole.offsets * (number + 1) // parts

@@ -22,7 +22,7 @@ class OptionalPushdown:
     Spark fails a query whose reader has a pushFilters of its own while that setting is off, which it is unless somebody
     turns it on. It knows by `__func__`; what is not pushed, Spark filters itself."""
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, reader: QueueReader) -> None:
         self._reader = reader

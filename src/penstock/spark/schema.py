@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
+from penstock.core.errors import InvalidArgument
 from penstock.tables.schema import DEFAULT_COLUMNS, projected
 
-DDL = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "queue": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "queue": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(_HEADER),
 }
-"""Spark's type of each column of tables/schema.py."""
-
-_HEADERS = "headers"
-# Spark has another name for what is in a list, and refuses batches that do not have it.
-_SPARK_HEADERS = pa.field(
-    _HEADERS,
-    pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
-)
+"""What Spark makes of each column of tables/schema.py."""
 
 
 def check_columns(names: Iterable[str]) -> tuple[str, ...]:
@@ -37,13 +42,22 @@ def check_columns(names: Iterable[str]) -> tuple[str, ...]:
 def picked_columns(columns: Sequence[str] | None, include_headers: bool) -> tuple[str, ...]:
     """Those of the options: what `columns` says, else all, headers only when asked for."""
     picked = DEFAULT_COLUMNS if columns is None else tuple(columns)
-    return (*picked, _HEADERS) if include_headers and _HEADERS not in picked else picked
+    return (*picked, "headers") if include_headers and "headers" not in picked else picked
 
 
-def ddl_of(columns: Iterable[str]) -> str:
-    return ", ".join(f"{name} {DDL[name]}" for name in columns)
+def schema_of(columns: Iterable[str]) -> StructType:
+    return StructType([StructField(name, _TYPES[name]) for name in columns])
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """What Spark takes batches of these columns in; it refuses anything that differs."""
-    return pa.schema([_SPARK_HEADERS if field.name == _HEADERS else field for field in projected(columns)])
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """Those of a schema that schema_of() made, or that a user wrote: `.schema("key binary, value binary")` reads two.
+    InvalidArgument for a column that is none, or has another type."""
+    columns = check_columns(schema.fieldNames())
+    for field in schema.fields:
+        kind = _TYPES[field.name]
+        if field.dataType != kind:
+            raise InvalidArgument(
+                f"column {field.name!r} is {kind.simpleString()}, not {field.dataType.simpleString()}: "
+                f"read it as it is and cast it, as in df.{field.name}.cast(...)"
+            )
+    return columns

@@ -53,7 +53,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> OffsetsJson:
         """How far the next micro-batch reads. A partition that is gone keeps its place where that is no error; one that
-        was declared anew ends below its place, which partitions() takes for a new beginning. While a broker that died has not started again, nothing new is read."""
+        was declared anew ends below its place, which partitions() takes for a new beginning. While a broker that died
+        has not started again, nothing new is read."""
         begun, directory = positions_of(start), self._opened()
         seen = directory.seen()
         self._say_what_the_checkpoint_overrides(begun)

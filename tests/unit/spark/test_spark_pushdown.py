@@ -27,7 +27,7 @@ _MS = 1700000000000
 
 def test_partition_and_queue_are_sets_that_narrow_each_other() -> None:
     bounds, left = pushed([In(("partition",), (1, 2, 3)), EqualTo(("partition",), 2), EqualTo(("queue",), "orders")])
-    assert (bounds.partitions, bounds.queues, left) == ({2}, {"orders"}, [])
+    assert (bounds.partitions, bounds.queues, left) == (frozenset({2}), frozenset({"orders"}), [])
     assert bounds.has("orders", 2) and not bounds.has("orders", 1) and not bounds.has("returns", 2)
 
 
