@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -36,16 +37,21 @@ def purge(database: Database, queue: str) -> None:
 def until_seen(database: Database, queue: str) -> None:
     """Wait until readers of the directory see what the broker has: they follow it by a fraction of a second."""
     wanted = {(part.partition, part.start, part.end) for part in database.describe(queue).partitions}
-    _until(database, lambda directory: wanted <= _seen(directory, queue))
+    _until(database.directory, lambda directory: wanted <= _seen(directory, queue))
 
 
 def until_declared(database: Database, queue: str) -> None:
     partitions = database.describe(queue).settings["partitions"]
-    _until(database, lambda directory: len(_seen(directory, queue)) == partitions)
+    _until(database.directory, lambda directory: len(_seen(directory, queue)) == partitions)
 
 
-def _until(database: Database, is_seen: Callable[[TableDirectory], bool]) -> None:
-    directory, deadline = TableDirectory(database.directory), time.monotonic() + _DEADLINE_S
+def until_end(path: Path, queue: str, end: int) -> None:
+    """Until the partitions of a queue end at this sum."""
+    _until(path, lambda directory: sum(part[2] for part in _seen(directory, queue) or {(0, 0, -1)}) == end)
+
+
+def _until(path: Path, is_seen: Callable[[TableDirectory], bool]) -> None:
+    directory, deadline = TableDirectory(path), time.monotonic() + _DEADLINE_S
     while not is_seen(directory):
         assert time.monotonic() < deadline, "readers of the directory do not see what the broker has"
         time.sleep(0.005)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from penstock.client.errors import Refused
 from penstock.client.http.client import Client
 from penstock.core.errors import ErrorCode, PenstockError
+from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.spark.offsets import PartitionId, Positions
 
 _LOG = logging.getLogger("penstock.spark")
@@ -17,7 +18,8 @@ class GroupProgress:
     """One thread. The checkpoint decides where the stream goes on; the group tells the broker of it."""
 
     def __init__(self, url: str, token: str | None, namespace: str, group: str) -> None:
-        self._client = Client(url, token=token, namespace=namespace)
+        # A server gives everybody his own namespace; only who asks for another one must be allowed to.
+        self._client = Client(url, token=token, namespace=None if namespace == DEFAULT_NAMESPACE else namespace)
         self._group = group
         self._told: Positions = {}
         self._known: set[str] = set()
