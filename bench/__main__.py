@@ -32,6 +32,7 @@ from bench.path import (
 from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
+from bench.spark import batch as spark_batch
 
 BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -56,6 +57,7 @@ BENCHMARKS = {
         topics,
         mqtt,
         http_client,
+        spark_batch,
     )
 }
 BENCHMARKS |= {benchmark.name: benchmark for benchmark in MQTT}
