@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 from tests.support.http_server import running_server
+from tests.support.live_tables import LiveTables
 from tests.support.numbered import numbers_of, purge, put_numbers, until_declared, until_end
 
 import penstock
@@ -20,6 +21,7 @@ from penstock.spark.options import parse_options
 from penstock.spark.places import DataLost
 from penstock.spark.progress import GroupProgress
 from penstock.spark.stream import QueueStreamReader
+from penstock.tables.errors import BeyondEnd
 
 ALL = ReadAllAvailable()
 
@@ -230,3 +232,18 @@ def test_a_stream_goes_on_while_the_broker_does_not_hear_of_it(
     progress.tell({PartitionId("orders", 0): 7})
     progress.close()
     assert "progress not told queue=orders group=spark" in caplog.text
+
+
+def test_a_broker_that_died_makes_a_stream_wait_and_not_report_losses(tmp_path: Path) -> None:
+    live = LiveTables(tmp_path)
+    live.fill(live.create("orders"), batches=5, rows=3)
+    options = parse_options({"path": str(tmp_path), "queue": "orders"}, is_stream=True)
+    end = QueueStreamReader(options, ("offset",)).latestOffset({"orders": {"0": 0}}, ALL)
+    assert end == {"orders": {"0": 15}}
+    live.die()
+    waiting = QueueStreamReader(options, ("offset",))
+    assert waiting.reportLatestOffset() != end
+    assert waiting.latestOffset(end, ALL) == end
+    (task,) = waiting.partitions({"orders": {"0": 12}}, end)
+    with pytest.raises(BeyondEnd, match="read again once that has started"):
+        list(waiting.read(task))
