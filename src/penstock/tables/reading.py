@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
@@ -12,7 +11,7 @@ import pyarrow as pa
 from penstock.core.errors import NoSuchLog, NoSuchQueue, OffsetOutOfRange
 from penstock.core.ports import Buffer
 from penstock.log.arrow import record_batch
-from penstock.log.batch import HEADER_BYTES, Batch, next_offset, read_header
+from penstock.log.batch import HEADER_BYTES, below_offset, from_offset, next_offset, read_header
 from penstock.log.cuts import LogCut
 from penstock.log.joining import join
 from penstock.log.outside import DirectoryReader
@@ -83,7 +82,8 @@ class Reading(Iterator[pa.RecordBatch]):
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         for group in self._groups():
-            stored = self._within(group)
+            columns = self._maker.stored
+            stored = record_batch(group[0], columns, verify=False) if len(group) == 1 else join(group, columns)
             for at in range(0, stored.num_rows, self._batch_rows):
                 yield self._maker.rows(stored.slice(at, self._batch_rows))
 
@@ -116,10 +116,9 @@ class Reading(Iterator[pa.RecordBatch]):
                 continue
             if not found:
                 return
-            offset = next_offset(found[-1])
-            while found and read_header(found[-1]).base_offset >= self.stop:
-                found.pop()
-            yield from found
+            following = next_offset(found[-1])
+            yield from _within(found, offset, self.stop)
+            offset = following
 
     def _batches_from(self, offset: int) -> list[Buffer]:
         """Empty if there is none before `stop`, which is told from a broker that died or starts just now."""
@@ -133,16 +132,16 @@ class Reading(Iterator[pa.RecordBatch]):
             if after is not None and after.end >= self.stop and after.start_number == before.start_number:
                 return []
 
-    def _within(self, group: list[Buffer]) -> pa.RecordBatch:
-        """Stored columns, without rows of the first and the last batch that lie outside."""
-        columns, skip, drop = self._maker.stored, 0, 0
-        stored = record_batch(group[0], columns, verify=False) if len(group) == 1 else join(group, columns)
-        if read_header(group[0]).base_offset < self.start:
-            skip = bisect_left(Batch.parse(group[0], verify=False).offsets(), self.start)
-        if next_offset(group[-1]) > self.stop:
-            last = Batch.parse(group[-1], verify=False)
-            drop = len(last) - bisect_left(last.offsets(), self.stop)
-        return stored.slice(skip, max(0, stored.num_rows - skip - drop))
+
+def _within(batches: list[Buffer], start: int, stop: int) -> list[Buffer]:
+    """Only the first may hold offsets below `start`, and only the last ones any from `stop` on."""
+    while batches and read_header(batches[-1]).base_offset >= stop:
+        batches.pop()
+    if batches and next_offset(batches[-1]) > stop:
+        batches[-1] = below_offset(batches[-1], stop)
+    if batches and read_header(batches[0]).base_offset < start:
+        batches[0] = from_offset(batches[0], start)
+    return batches
 
 
 def _rows_and_bytes(data: Buffer) -> tuple[int, int]:

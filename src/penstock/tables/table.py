@@ -44,10 +44,7 @@ class QueueTable:
     def partitions(self) -> list[Partition]:
         """By number, at one cut. NoSuchQueue once it was deleted."""
         logs = self._directory.logs_of(self.queue, self.namespace)
-        return [
-            Partition(number, 0, 0, 0) if log is None else Partition(number, log.start, log.end, log.records)
-            for number, log in sorted(logs.items())
-        ]
+        return _partitions(logs)
 
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int:
         """Of the first row that is not older than that (ms since 1970); the end if there is none. InvalidArgument for a
@@ -110,6 +107,11 @@ class TableDirectory:
         """Names, dead-letter queues among them."""
         return sorted(queue for space, queue in self._partitions() if space == namespace)
 
+    def tables(self, namespace: str = DEFAULT_NAMESPACE) -> dict[str, list[Partition]]:
+        """Every queue with its partitions, at one cut."""
+        found = self._partitions()
+        return {name: _partitions(found[space, name]) for space, name in sorted(found) if space == namespace}
+
     def matching(self, pattern: str, namespace: str = DEFAULT_NAMESPACE) -> list[str]:
         """Names that match: `*` is any text, `/` too, and `?` one character; one that begins with `$` matches only a
         pattern that does."""
@@ -148,6 +150,13 @@ class TableDirectory:
             if place is not None and place[:2] not in deleted:
                 found.setdefault(place[:2], {})[place[2]] = log
         return found
+
+
+def _partitions(logs: dict[int, OutsideLog | None]) -> list[Partition]:
+    return [
+        Partition(number, 0, 0, 0) if log is None else Partition(number, log.start, log.end, log.records)
+        for number, log in sorted(logs.items())
+    ]
 
 
 def _checked_rows(batch_rows: int) -> int:
