@@ -33,11 +33,15 @@ class QueueDirectory:
         self.is_whole = True
         """False if the last seen() may have missed the newest rows, as a broker that died has not started again"""
 
-    def seen(self) -> Seen:
-        """All partitions that the query reads, as of now. NoSuchQueue for one that is named and not there."""
-        was_settled = self._directory.reader.state in _SETTLED
-        found = dict(self._partitions())
-        self.is_whole = was_settled and self._directory.reader.state in _SETTLED
+    def seen(self, is_patient: bool = False) -> Seen:
+        """All partitions that the query reads, as of now. NoSuchQueue for one that is named and not there; the patient
+        wait for that until a broker that died has started again."""
+        was_settled = self._is_settled
+        queues, missing = self._queues()
+        found = dict(self._partitions(queues))
+        self.is_whole = was_settled and self._is_settled
+        if missing and (self.is_whole or not is_patient):
+            raise NoSuchQueue(missing[0])
         return found
 
     def offset_at_time(self, source: PartitionId, timestamp_ms: int) -> int:
@@ -60,8 +64,12 @@ class QueueDirectory:
     def close(self) -> None:
         self._directory.close()
 
-    def _partitions(self) -> Iterator[tuple[PartitionId, Visible]]:
-        for queue in self._queues():
+    @property
+    def _is_settled(self) -> bool:
+        return self._directory.reader.state in _SETTLED
+
+    def _partitions(self, queues: Iterable[str]) -> Iterator[tuple[PartitionId, Visible]]:
+        for queue in queues:
             for number, log in self._directory.logs_of(queue, self._options.namespace).items():
                 yield PartitionId(queue, number), Visible(0, 0) if log is None else self._visible(log)
 
@@ -73,25 +81,25 @@ class QueueDirectory:
         cut = self._directory.reader.cut(log.number)
         return sum(segment.bytes for segment in (*cut.sealed, *([cut.active] if cut.active else [])))
 
-    def _queues(self) -> Iterable[str]:
-        """By name, each once."""
+    def _queues(self) -> tuple[list[str], list[str]]:
+        """Names of queues that are there, each once, and names that are not."""
         known = set(self._directory.queues(self._options.namespace))
-        found = set[str]()
-        for written in self._options.queues:
-            found |= self._matching(written, known)
+        by_name = {written: self._matching(written, known) for written in self._options.queues}
+        found = set[str]().union(*by_name.values())
         if self._options.include_dead_letters:
             found |= {dead_letter_queue(queue) for queue in found} & known
-        return sorted(found)
+        return sorted(found), [written for written in by_name if not by_name[written] and not _is_pattern(written)]
 
     def _matching(self, written: str, known: set[str]) -> set[str]:
-        name = canonical_queue(written)
-        if name in known:
+        if (name := canonical_queue(written)) in known:
             return {name}
-        if "*" not in written and "?" not in written:
-            raise NoSuchQueue(written)
-        return set(self._directory.matching(written, self._options.namespace))
+        return set(self._directory.matching(written, self._options.namespace)) if _is_pattern(written) else set()
 
     def _table(self, queue: str) -> QueueTable:
         if queue not in self._tables:
             self._tables[queue] = self._directory.table(queue, self._options.namespace)
         return self._tables[queue]
+
+
+def _is_pattern(written: str) -> bool:
+    return "*" in written or "?" in written

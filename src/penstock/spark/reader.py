@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
@@ -14,6 +15,8 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.places import RowBounds, readable, resolve, within
 from penstock.spark.planning import Ranges, plan
 from penstock.spark.pushdown import pushed
+
+_LOG = logging.getLogger("penstock.spark")
 
 
 class OptionalPushdown:
@@ -49,6 +52,8 @@ class QueueReader(DataSourceReader):
 
     def _ranges(self, directory: QueueDirectory) -> list[OffsetRange]:
         options, seen = self._options, directory.seen()
+        if not directory.is_whole:
+            _LOG.warning("the broker of %s was killed: its newest messages are seen once it has started", options.path)
         start = resolve(options.start, seen, Edge.EARLIEST, directory.offset_at_time)
         stop = resolve(options.stop, seen, Edge.LATEST, directory.offset_at_time)
         asked = within(ranges_between(start, stop), self.bounds, directory.offset_at_time)

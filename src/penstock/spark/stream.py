@@ -40,7 +40,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark asks where there is no checkpoint yet."""
         self._has_begun = True
         directory = self._opened()
-        return json_of(resolve(self._options.start, directory.seen(), Edge.EARLIEST, directory.offset_at_time))
+        return json_of(
+            resolve(self._options.start, directory.seen(is_patient=True), Edge.EARLIEST, directory.offset_at_time)
+        )
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._options
@@ -49,14 +51,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if options.max_bytes is None else ReadMaxBytes(options.max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = _ends(self._opened().seen())
+        self._target = _ends(self._opened().seen(is_patient=True))
 
     def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> OffsetsJson:
         """How far the next micro-batch reads. A partition that is gone keeps its place where that is no error; one that
         was declared anew ends below its place, which partitions() takes for a new beginning. While a broker that died
         has not started again, nothing new is read."""
         begun, directory = positions_of(start), self._opened()
-        seen = directory.seen()
+        seen = directory.seen(is_patient=True)
         self._say_what_the_checkpoint_overrides(begun)
         if losses := list(vanished(begun, seen)):
             if not directory.is_whole:
@@ -68,11 +70,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return json_of({**kept, **self._limited(here, end, seen, limit)})
 
     def reportLatestOffset(self) -> OffsetsJson:
-        return json_of(_ends(self._opened().seen()))
+        return json_of(_ends(self._opened().seen(is_patient=True)))
 
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         directory, stop = self._opened(), positions_of(end)
-        seen = directory.seen()
+        seen = directory.seen(is_patient=True)
         begun = {source: at for source, at in positions_of(start).items() if at <= stop.get(source, at)}
         wanted = ranges_between({**begun, **resumed(begun, seen)}, stop)
         ranges = readable(wanted, seen, directory.is_whole, self._options.fail_on_data_loss)
@@ -95,7 +97,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The directory, and the group in the broker; both as soon as the stream needs one of them."""
         if self._directory is None:
             self._directory = QueueDirectory(self._options)
-            self._begin_progress(self._directory.seen())
+            self._begin_progress(self._directory.seen(is_patient=True))
         return self._directory
 
     def _begin_progress(self, seen: Seen) -> None:
