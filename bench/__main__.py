@@ -32,6 +32,7 @@ from bench.path import (
 from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
+from bench.spark import batch as spark_batch
 
 BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -55,6 +56,7 @@ BENCHMARKS = {
         window,
         topics,
         mqtt,
+        spark_batch,
     )
 }
 BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *HTTP)}

@@ -110,6 +110,14 @@ class EchoWorks:
         return dict.fromkeys(LISTENER_NAMES, self.gateway)
 
     @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        return {}
+
+    @property
+    def not_accepting(self) -> list[str]:
+        return []
+
+    @property
     def connection_count(self) -> int:
         return self.gateway.connection_count
 

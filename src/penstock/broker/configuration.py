@@ -10,12 +10,12 @@ import msgspec
 from penstock.core.types import LogName, Purpose
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
-from penstock.log.names import log_name
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings
 from penstock.log.shard import Shard
+from penstock.queues.names import CONFIGURATION_LOG
 
-NAME: LogName = log_name("@configuration")
+NAME: LogName = CONFIGURATION_LOG
 _SETTINGS = LogSettings(segment_bytes=4 << 20, compaction=Compaction(lag_s=60.0, tombstone_s=3600.0))
 
 

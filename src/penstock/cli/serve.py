@@ -90,7 +90,7 @@ def _check(config: Config) -> int:
     loop_factory(config.loop)
     for weakness in weaknesses(config):
         click.echo(f"insecure: {weakness}")
-    click.echo(f"the configuration is good, listeners: {', '.join(config.listeners.switched_on()) or 'none'}")
+    click.echo(f"the configuration is good, listeners: {', '.join(config.listeners.all_switched_on()) or 'none'}")
     return 0
 
 

@@ -141,7 +141,7 @@ def stamp(batch: bytearray, base_offset: int, epoch: int, base_timestamp: int, m
     return memory.store_i64(batch, 40, max_timestamp)
 
 
-def lay_out(data: Buffer, start: int, stop: int, count: int, flags: int, layout: array[int]) -> int:
+def lay_out(data: Buffer, start: int, stop: int, count: int, flags: int, layout: array[int] | memoryview) -> int:
     """Check the body in data[start:stop] and fill `layout` (16 words, log/batch.py names them) with the position of
     each column, -1 where it is absent. CorruptBatch when anything does not fit, is out of order, or is left over."""
     for i in range(16):
@@ -218,7 +218,7 @@ def row_spans(
     return 0
 
 
-def add_deltas(data: Buffer, at: int, base: int, step: int, out: array[int]) -> int:
+def add_deltas(data: Buffer, at: int, base: int, step: int, out: array[int] | memoryview) -> int:
     """out[i] = base + int32 column at `at`; without a column (at < 0) base + i * step. Sums stay below 2**63."""
     for i in range(len(out)):
         out[i] = base + (memory.load_i32(data, at + 4 * i) if at >= 0 else i * step)
@@ -265,7 +265,7 @@ def _expiry_end(data: Buffer, at: int, stop: int, count: int) -> int:
     return end
 
 
-def _topics_end(data: Buffer, at: int, stop: int, count: int, layout: array[int]) -> int:
+def _topics_end(data: Buffer, at: int, stop: int, count: int, layout: array[int] | memoryview) -> int:
     dictionary = _fixed_end(at, stop, 4 * count)
     if stop - dictionary < 8:
         raise CorruptBatch("the topic dictionary is missing", dictionary)

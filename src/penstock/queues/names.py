@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.types import LogName
@@ -12,6 +13,9 @@ from penstock.log.names import log_name
 DEFAULT_NAMESPACE = "default"
 QUEUE_PREFIX = "$queue/"
 DEAD_LETTER_PREFIX = "$dlq/"
+
+CONFIGURATION_LOG: LogName = log_name("@configuration")
+"""What was declared: queues, groups, templates, as records by key; that of a queue is `queue:` and its incarnation."""
 
 LANE_STRIDE = 65536
 """Lane l of partition p has the partition number l * LANE_STRIDE + p."""
@@ -247,6 +251,12 @@ def lane_and_partition(number: int) -> tuple[int, int]:
 def data_log(namespace: str, queue: str, partition: int) -> LogName:
     """The messages of a partition; `partition` is its number, the lane in it."""
     return log_name(namespace, queue, str(partition))
+
+
+def partition_of_log(name: str) -> tuple[str, str, int] | None:
+    """Namespace, queue and partition of a data_log(); None for other logs."""
+    parts = [unquote(part) for part in name.split("/")]
+    return (parts[0], parts[1], int(parts[2])) if len(parts) == 3 and parts[2].isdecimal() else None
 
 
 def state_log(namespace: str, queue: str, partition: int) -> LogName:

@@ -138,7 +138,7 @@ def _check_together(config: Config, tree: Tree) -> None:
     if not config.listeners.switched_on():
         reason = f"none is switched on, nobody could connect: leave out one of {', '.join(LISTENER_NAMES)}"
         raise BadConfiguration("listeners", reason, place=place_of(tree, "listeners"))
-    for name, listener in config.listeners.switched_on().items():
+    for name, listener in config.listeners.all_switched_on().items():
         found = contradiction(name, listener, config.auth.development_mode)
         if found is not None:
             path = f"listeners.{name}.{found[0]}"

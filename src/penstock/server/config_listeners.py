@@ -123,6 +123,15 @@ class HttpListener(Listener, frozen=True, kw_only=True):
     """0 is any free one, which the ready file names"""
 
 
+class FlightListener(Listener, frozen=True, kw_only=True):
+    port: Annotated[int, Count(0, 65_535)] = 8815
+    """0 is any free one, which the ready file names"""
+    max_streams: Annotated[int, Count(1, 1000)] = 32
+    """tables that are read at a time; each takes up to 32 MiB"""
+    max_streams_per_client: Annotated[int, Count(1, 1000)] = 8
+    """of these, by one user at one address"""
+
+
 class Listeners(_Section, frozen=True, kw_only=True):
     mqtt: MqttListener | None = MqttListener()
     """MQTT 3.1.1 and 5 over TCP"""
@@ -138,10 +147,14 @@ class Listeners(_Section, frozen=True, kw_only=True):
     """REST, event streams, metrics, probes; over TLS with `tls`"""
     grpc: Annotated[None, NotInThisVersion()] = None
     """not in this version"""
-    flight: Annotated[None, NotInThisVersion()] = None
-    """not in this version"""
+    flight: FlightListener | None = None
+    """Arrow Flight: queues as tables, read by a process of its own; over TLS with `tls`; needs the extra `arrow`"""
     coap: Annotated[None, NotInThisVersion()] = None
     """not in this version"""
+
+    def all_switched_on(self) -> dict[str, Listener]:
+        """That of Flight too, which has a process of its own."""
+        return self.switched_on() | ({} if self.flight is None else {"flight": self.flight})
 
     def switched_on(self) -> dict[str, Listener]:
         found = {name: getattr(self, name) for name in LISTENER_NAMES}
@@ -167,4 +180,22 @@ def contradiction(name: str, listener: Listener, is_development: bool) -> tuple[
         return "tls.require_client_certificate", "needs client_ca: name the file of the authority to trust"
     if is_development and not is_loopback(listener):
         return "host", _OPEN_TO_ALL.format(listener.host)
+    return _not_of_flight(listener) if isinstance(listener, FlightListener) else None
+
+
+def _not_of_flight(listener: FlightListener) -> tuple[str, str] | None:
+    tls = listener.tls
+    if listener.proxy_protocol:
+        return "proxy_protocol", "is not there for Flight: leave it out"
+    if tls is not None and tls.sni:
+        return "tls.sni", "is not there for Flight, which has one certificate: leave it out"
+    if (
+        tls is not None
+        and tls.client_ca is not None
+        and (tls.certificate_identity or not tls.require_client_certificate)
+    ):
+        return "tls.client_ca", (
+            "lets nobody in by itself here: write require_client_certificate: true and certificate_identity: false, "
+            "callers need a login beside their certificate"
+        )
     return None

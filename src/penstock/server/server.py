@@ -14,6 +14,7 @@ from penstock.gateways.http.ports import Change
 from penstock.server.config import Config
 from penstock.server.declared import Declared
 from penstock.server.doors import Doors, Gateways, contexts_of
+from penstock.server.flight import check_flight
 from penstock.server.reloading import all_changes, reloadable, text_of
 from penstock.server.weaknesses import weaknesses
 
@@ -31,6 +32,16 @@ class Works(Protocol):
 
     @property
     def connection_count(self) -> int: ...
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Of listeners that are not the server's own."""
+        ...
+
+    @property
+    def not_accepting(self) -> list[str]:
+        """Of these, the names of those that do not accept connections now."""
+        ...
 
     async def bootstrap(self) -> str | None:
         """The password of a new user `admin` if there was no user at all. It is nowhere else."""
@@ -59,6 +70,7 @@ OpenWorks = Callable[[Config], Awaitable[Works]]
 def check_files(config: Config) -> None:
     """BadConfiguration or InvalidSetting for keys and certificates that are missing or will not do."""
     contexts_of(config.listeners)
+    check_flight(config)
     if config.auth.jwt is not None:
         Tokens(config.auth.jwt.options())
 
@@ -94,7 +106,7 @@ class Server:
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        return self._doors.addresses
+        return self._doors.addresses | self.works.addresses
 
     async def stop(self) -> None:
         """Nobody new is let in, what was taken is committed and answered, then everything is closed."""
@@ -141,7 +153,7 @@ class Server:
     @property
     def not_accepting(self) -> list[str]:
         """Names of listeners that do not accept connections now."""
-        return self._doors.not_accepting
+        return self._doors.not_accepting + self.works.not_accepting
 
     async def _begin(self) -> None:
         await self._declared.apply(self.config)
@@ -149,7 +161,7 @@ class Server:
             self.first_password = await self.works.bootstrap()
         self._doors.open(self.config, self.works.gateways, self.works.may_connect)
         for name, (host, port) in self.addresses.items():
-            listener = self.config.listeners.switched_on()[name]
+            listener = self.config.listeners.all_switched_on()[name]
             logger.info(
                 "listening listener=%s host=%s port=%d tls=%s", name, host, port, "on" if listener.tls else "off"
             )

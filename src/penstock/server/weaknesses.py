@@ -24,7 +24,7 @@ def _of_logins(config: Config) -> Iterator[str]:
 
 
 def _of_listeners(config: Config) -> Iterator[str]:
-    for name, listener in config.listeners.switched_on().items():
+    for name, listener in config.listeners.all_switched_on().items():
         yield from _of_listener(name, listener)
         limits = config.rate_limit
         if not is_loopback(listener) and 0 in (limits.max_connections_per_ip, limits.max_messages_per_client):

@@ -13,6 +13,7 @@ from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.sessions import Sessions
+from penstock.gateways.flight.gateway import FlightGateway
 from penstock.gateways.http.gateway import HttpGateway
 from penstock.gateways.http.metrics.sources import MetricOptions
 from penstock.gateways.http.ports import Operations, Ports
@@ -20,6 +21,7 @@ from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.server.config import Config
 from penstock.server.config_listeners import LISTENER_NAMES
 from penstock.server.doors import Gateways
+from penstock.server.flight import flight_gateway
 from penstock.server.looping import pace_of
 
 if TYPE_CHECKING:
@@ -30,10 +32,23 @@ class ServerWorks:
     """`server.Works`: broker, logins, limits, sessions and retained messages, and the gateways on top."""
 
     def __init__(
-        self, mqtt: MqttGateway, http: HttpGateway, ports: Ports, exporter: OtlpExporter | None = None
+        self,
+        mqtt: MqttGateway,
+        http: HttpGateway,
+        ports: Ports,
+        exporter: OtlpExporter | None = None,
+        flight: FlightGateway | None = None,
     ) -> None:
         self.broker, self.mqtt, self.http, self.ports = ports.broker, mqtt, http, ports
-        self._exporter = exporter
+        self._exporter, self._flight = exporter, flight
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        return {} if self._flight is None else {"flight": self._flight.address}
+
+    @property
+    def not_accepting(self) -> list[str]:
+        return ["flight"] if self._flight is not None and not self._flight.is_accepting else []
 
     @property
     def gateways(self) -> Gateways:
@@ -64,6 +79,8 @@ class ServerWorks:
         try:
             if self._exporter is not None:
                 await self._exporter.stop()
+            if self._flight is not None:
+                await self._flight.close()
             await self.http.close()
             await self.mqtt.close()
         finally:
@@ -90,9 +107,13 @@ async def open_works(config: Config, operations: Operations) -> ServerWorks:
         mqtt.start()
         ports = _ports(mqtt, operations)
         http = HttpGateway(ports, config.http.options(config.auth.development_mode))
+        flight = flight_gateway(config, access)
+        if flight is not None:
+            await flight.start()
+            opened.push_async_callback(flight.close)
         exporter = _exporter(config, http)
         opened.pop_all()
-        return ServerWorks(mqtt, http, ports, exporter)
+        return ServerWorks(mqtt, http, ports, exporter, flight)
 
 
 def _exporter(config: Config, http: HttpGateway) -> OtlpExporter | None:

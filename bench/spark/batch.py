@@ -1,0 +1,115 @@
+"""A queue read by Spark, all columns and two of them, against Parquet with the same rows and against Python sources
+that have nothing to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+import penstock
+from bench.measure import Benchmark, Comparison, Run, Series, Target, interleaved, seconds
+from bench.process import BenchmarkFailed
+from bench.spark.yardsticks import VALUE_BYTES, NullSource, TupleSource
+from penstock.spark.session import session_builder
+
+_ROWS = 800_000
+"""of 256 bytes: 200 MB"""
+_COMMIT_ROWS = 10_000
+_PARTITIONS = 4
+_TWO = "key,value"
+_ROOT = Path(__file__).parents[2]
+
+
+def run(settings: Run) -> list[Comparison]:
+    rows = settings.size(_ROWS, _COMMIT_ROWS) // _COMMIT_ROWS * _COMMIT_ROWS
+    _write_queue(settings.directory / "data", rows)
+    with _session(settings.directory) as spark:
+        frames = _frames(spark, settings.directory, rows)
+        for frame in frames.values():
+            _check(frame, rows)
+        calls = {name: partial(seconds, _consuming(frame)) for name, frame in frames.items()}
+        samples = interleaved(settings.rounds, calls)
+    return _comparisons({name: Series(name, taken, bytes=rows * VALUE_BYTES) for name, taken in samples.items()})
+
+
+def _comparisons(series: dict[str, Series]) -> list[Comparison]:
+    queue, two = series["queue, all columns"], series["queue, key and value"]
+    return [
+        Comparison(queue, series["parquet, all columns"], target=Target(">=", 0.6)),
+        Comparison(queue, series["null source"], target=Target(">=", 0.8)),
+        Comparison(queue, series["row source"], target=Target(">=", 3.0)),
+        Comparison(two, series["parquet, key and value"], target=Target(">=", 0.7)),
+    ]
+
+
+def _frames(spark: SparkSession, directory: Path, rows: int) -> dict[str, DataFrame]:
+    for source in (NullSource, TupleSource):
+        spark.dataSource.register(source)
+    queue = spark.read.format("penstock").option("queue", "orders")
+    everything = queue.load(str(directory / "data"))
+    everything.write.parquet(str(directory / "parquet"))
+    parquet = spark.read.parquet(str(directory / "parquet"))
+    return {
+        "queue, all columns": everything,
+        "queue, key and value": queue.option("columns", _TWO).load(str(directory / "data")),
+        "parquet, all columns": parquet,
+        "parquet, key and value": parquet.select(*_TWO.split(",")),
+        "null source": spark.read.format("null_batches").option("rows", str(rows)).load(),
+        "row source": spark.read.format("null_tuples").option("rows", str(rows)).load(),
+    }
+
+
+def _consuming(frame: DataFrame) -> Callable[[], None]:
+    """Every row and column is made, and dropped."""
+    return frame.write.format("noop").mode("overwrite").save
+
+
+def _check(frame: DataFrame, rows: int) -> None:
+    found = frame.selectExpr("count(*)", "sum(length(value))").first()
+    if found is None or tuple(found) != (rows, rows * VALUE_BYTES):
+        raise BenchmarkFailed(f"{rows} rows of {VALUE_BYTES} bytes were written, Spark reads {found}")
+
+
+def _write_queue(path: Path, rows: int) -> None:
+    with penstock.open(path) as database:
+        database.declare("orders", partitions=_PARTITIONS, limits={"max_queue_depth": rows + 1})
+        for _ in range(0, rows, _COMMIT_ROWS):
+            database.put_many("orders", _table())
+
+
+def _table() -> pa.Table:
+    """Values that nothing compresses and no dictionary shortens."""
+    whole = os.urandom(_COMMIT_ROWS * VALUE_BYTES)
+    values = [whole[at : at + VALUE_BYTES] for at in range(0, len(whole), VALUE_BYTES)]
+    keys = [b"key-%02d" % (number % 100) for number in range(_COMMIT_ROWS)]
+    return pa.table({"value": pa.array(values, pa.binary()), "key": pa.array(keys, pa.binary())})
+
+
+@contextmanager
+def _session(directory: Path) -> Iterator[SparkSession]:
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
+    session = (
+        session_builder("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.local.dir", str(directory / "spark"))
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+BENCHMARK = Benchmark("spark-batch", "a queue read by Spark against Parquet and sources with nothing to do", run)

@@ -1,0 +1,1 @@
+"""Arrow Flight: queues as tables over the network."""

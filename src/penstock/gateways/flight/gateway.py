@@ -1,0 +1,166 @@
+"""The server's side of the Flight listener. The other is a process of its own, so that a reader at full speed does not
+slow the loop: it reads the data directory, and asks here who may read what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import sys
+from dataclasses import dataclass
+
+import msgspec
+
+from penstock.broker.auth.access import Access
+from penstock.core.errors import CannotListen
+from penstock.gateways.flight.login import answer
+from penstock.gateways.flight.messages import (
+    MAX_LINE_BYTES,
+    CannotStart,
+    Listening,
+    Options,
+    Question,
+    Said,
+    Unexpected,
+    line,
+)
+
+logger = logging.getLogger("penstock.flight")
+
+_PROGRAM = "penstock.gateways.flight.child"
+_START_S, _STOP_S = 60.0, 10.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+# Logins that are looked at side by side; others wait in the socket.
+_QUESTIONS_MAX = 64
+
+
+@dataclass(slots=True)
+class _Child:
+    process: asyncio.subprocess.Process
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    port: int = 0
+
+
+class FlightGateway:
+    """Use start(), then close(). One that ends by itself is started again."""
+
+    def __init__(self, access: Access, options: Options, is_loopback: bool) -> None:
+        self._access, self._options, self._is_loopback = access, options, is_loopback
+        self._child: _Child | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._questions: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._options.host, self._options.port
+
+    @property
+    def is_accepting(self) -> bool:
+        return self._child is not None
+
+    async def start(self) -> None:
+        """Clients can connect when it returns. CannotListen."""
+        child = await self._begin()
+        self._options = msgspec.structs.replace(self._options, port=child.port)
+        self._watching = asyncio.create_task(self._watch(child))
+
+    async def close(self) -> None:
+        """Streams end where they are."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
+        for task in self._questions:
+            task.cancel()
+
+    async def _watch(self, child: _Child) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            self._child = child
+            try:
+                await self._listen(child)
+            finally:
+                self._child = None
+                await _end(child)
+            logger.error("the listener flight ended status=%s: it is started again", child.process.returncode)
+            child, pause_s = await self._again(pause_s)
+
+    async def _again(self, pause_s: float) -> tuple[_Child, float]:
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            try:
+                return await self._begin(), pause_s
+            except (CannotListen, OSError) as error:
+                logger.error("the listener flight cannot be started again error=%s", error)
+
+    async def _begin(self) -> _Child:
+        ours, theirs = socket.socketpair()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                _PROGRAM,
+                str(theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        child = _Child(process, *await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES))
+        try:
+            child.port = await asyncio.wait_for(self._first_port(child), _START_S)
+        except BaseException:
+            await _end(child)
+            raise
+        return child
+
+    async def _first_port(self, child: _Child) -> int:
+        child.writer.write(line(self._options))
+        said = await _next(child)
+        if isinstance(said, Listening):
+            return said.port
+        reason = said.reason if isinstance(said, CannotStart) else "its process ended"
+        raise CannotListen("flight", self._options.host, self._options.port, reason)
+
+    async def _listen(self, child: _Child) -> None:
+        while (said := await _next(child)) is not None:
+            if isinstance(said, Question):
+                while len(self._questions) >= _QUESTIONS_MAX:
+                    await asyncio.wait(self._questions, return_when=asyncio.FIRST_COMPLETED)
+                task = asyncio.create_task(self._answer(child, said))
+                self._questions.add(task)
+                task.add_done_callback(self._questions.discard)
+            elif isinstance(said, Unexpected):
+                logger.error("unexpected in the listener flight what=%s", said.what)
+
+    async def _answer(self, child: _Child, question: Question) -> None:
+        answered = await answer(self._access, question, self._is_loopback)
+        if not child.writer.is_closing():
+            child.writer.write(line(answered))
+
+
+async def _next(child: _Child) -> Said | None:
+    """None at the end."""
+    try:
+        data = await child.reader.readline()
+        return msgspec.json.decode(data, type=Said) if data else None
+    except (ConnectionError, ValueError) as error:
+        logger.error("the listener flight said what cannot be read error=%s", type(error).__name__)
+        return None
+
+
+async def _end(child: _Child) -> None:
+    """It ends when nobody listens any more; one that does not is killed."""
+    child.writer.close()
+    try:
+        await asyncio.wait_for(child.process.wait(), _STOP_S)
+    except TimeoutError:
+        child.process.kill()
+        await child.process.wait()

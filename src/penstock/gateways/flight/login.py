@@ -1,0 +1,65 @@
+"""Who calls, and what may they read: asked by the listener's process, answered on the server's loop."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from penstock.broker.auth.access import Access
+from penstock.broker.auth.identity import Credentials, Identity
+from penstock.core.errors import BadCredentials, NotAuthorised, PenstockError
+from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Question
+
+KEY_PREFIX = "psk_"
+
+
+async def answer(access: Access, question: Question, is_loopback: bool) -> Answer:
+    """Never raises what a caller can bring about."""
+    try:
+        identity = await _login(access, question, is_loopback)
+        namespace = _namespace(identity, question.namespace)
+    except PenstockError as error:
+        return Answer(question.id, error=error.code.value, reason=str(error))
+    permissions = access.permissions(identity, identity.name)
+    may_read = [permissions.may_browse(queue) for queue in question.queues]
+    return Answer(question.id, identity.name, namespace, may_read)
+
+
+def _namespace(identity: Identity, wanted: str | None) -> str:
+    if wanted is None or wanted == identity.namespace:
+        return identity.namespace
+    if not identity.is_admin:
+        raise NotAuthorised(f"{identity.name} belongs to the namespace {identity.namespace!r}, not to {wanted!r}")
+    return wanted
+
+
+async def _login(access: Access, question: Question, is_loopback: bool) -> Identity:
+    username, password = _said(question.authorization)
+    if username is None and password is not None and password.startswith(KEY_PREFIX.encode()):
+        return access.login_key(password.decode("latin-1"), question.peer, is_loopback=is_loopback)
+    credentials = Credentials(username, password, client_id="", peer=question.peer, is_loopback=is_loopback)
+    try:
+        return await access.login(credentials)
+    except NotAuthorised:
+        if question.authorization is not None:
+            raise
+        raise BadCredentials("a call needs the header authorization, with Basic or Bearer") from None
+
+
+def _said(authorization: str | None) -> tuple[str | None, bytes | None]:
+    """Name and password; a token or a key is a password without a name."""
+    if authorization is None:
+        return None, None
+    kind, _, value = authorization.partition(" ")
+    value = value.strip()
+    if kind.lower() == "bearer" and not value.startswith(LOGIN_PREFIX):
+        return None, value.encode()
+    if kind.lower() not in ("basic", "bearer"):
+        raise BadCredentials("the header authorization is neither Bearer nor Basic")
+    try:
+        name, colon, password = base64.b64decode(value.removeprefix(LOGIN_PREFIX), validate=True).partition(b":")
+        if not colon:
+            raise ValueError("there is no colon in it")
+        return name.decode(), password
+    except (binascii.Error, ValueError):
+        raise BadCredentials("the header authorization has no name and password in it") from None

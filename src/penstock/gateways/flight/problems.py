@@ -1,0 +1,25 @@
+"""Errors as Flight has them: a code that clients know, and the text."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import flight
+
+from penstock.core.errors import ErrorCode, PenstockError
+from penstock.gateways.flight.asking import Refused
+
+_KINDS: dict[ErrorCode, type[Exception]] = {
+    ErrorCode.INVALID_ARGUMENT: pa.ArrowInvalid,
+    ErrorCode.OFFSET_OUT_OF_RANGE: pa.ArrowInvalid,
+    ErrorCode.NO_SUCH_QUEUE: pa.ArrowKeyError,
+    ErrorCode.BAD_CREDENTIALS: flight.FlightUnauthenticatedError,
+    ErrorCode.NOT_AUTHORISED: flight.FlightUnauthorizedError,
+    ErrorCode.TOO_MANY_ATTEMPTS: flight.FlightUnavailableError,
+    ErrorCode.CLOSED: flight.FlightUnavailableError,
+}
+
+
+def problem_of(error: PenstockError | Refused) -> Exception:
+    """What is not a caller's doing is INTERNAL."""
+    kind: type[Exception] = _KINDS.get(error.code, flight.FlightInternalError)
+    return kind(str(error))

@@ -1,0 +1,224 @@
+"""The calls of Flight: which tables there are, where the rows of one are, the rows."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+from pyarrow import flight
+
+from penstock.core.errors import ErrorCode, InvalidArgument, NotAuthorised, PenstockError
+from penstock.gateways.flight.asking import Refused, ServerLine
+from penstock.gateways.flight.commands import (
+    Command,
+    Ticket,
+    command_of_path,
+    parse_command,
+    parse_ticket,
+    time_ms,
+)
+from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Options, Unexpected
+from penstock.gateways.flight.problems import problem_of
+from penstock.gateways.flight.streams import Readers, Streams
+from penstock.queues.names import canonical_queue
+from penstock.tables.schema import projected
+from penstock.tables.table import Partition, QueueTable
+
+_AUTHORIZATION = "authorization"
+_Headers = Mapping[str, Sequence[str | bytes]]
+
+
+class Said(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow ships no types
+    """The header of a call. Who shakes hands with a name and a password gets them back as a token: nothing is kept
+    here, and each call is looked at by itself."""
+
+    def __init__(self, authorization: str | None, is_handshake: bool) -> None:
+        super().__init__()
+        self.authorization, self._is_handshake = authorization, is_handshake
+
+    def sending_headers(self) -> dict[str, str]:
+        kind, _, value = (self.authorization or "").partition(" ")
+        if not self._is_handshake or kind.lower() != "basic":
+            return {}
+        return {_AUTHORIZATION: f"Bearer {LOGIN_PREFIX}{value.strip()}"}
+
+
+class _Listener(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # as above
+    def start_call(self, info: flight.CallInfo, headers: _Headers) -> Said:
+        value = next(iter(headers.get(_AUTHORIZATION) or ()), None)
+        value = value.decode("latin-1") if isinstance(value, bytes) else value
+        return Said(value, info.method == flight.FlightMethod.HANDSHAKE)
+
+
+class _NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]  # as above
+    """Without one Flight refuses handshakes; who calls is found out by the header."""
+
+    def authenticate(self, outgoing: object, incoming: object) -> None:
+        return
+
+    def is_valid(self, token: bytes) -> str:
+        return ""
+
+
+class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
+    """Listens when it is made; its threads call what is below. OSError or ArrowException if it cannot."""
+
+    def __init__(self, options: Options, line: ServerLine) -> None:
+        self._line = line
+        self._readers = Readers(Path(options.directory))
+        self._streams = Streams(options.max_streams, options.max_streams_per_client)
+        has_tls = options.certificate is not None
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        super().__init__(
+            f"{'grpc+tls' if has_tls else 'grpc'}://{host}:{options.port}",
+            auth_handler=_NoHandshake(),
+            tls_certificates=[(options.certificate, options.key)] if has_tls else None,
+            verify_client=options.client_ca is not None,
+            root_certificates=options.client_ca,
+            middleware={_AUTHORIZATION: _Listener()},
+        )
+
+    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
+        """Tables that the caller may read; `criteria` is a pattern over their names, empty for all."""
+        with translated(self._line), self._readers.one() as directory:
+            pattern = _text(criteria) or None
+            who, _ = self._ask(context, None, [])
+            tables = directory.tables(who.namespace)
+            names = list(tables) if pattern is None else directory.matching(pattern, who.namespace)
+            _, allowed = self._ask(context, None, names)
+            schema = projected(None)
+        for queue in allowed:
+            whole = [Ticket(queue, who.namespace, one.number, one.start, one.end) for one in tables.get(queue, [])]
+            descriptor = flight.FlightDescriptor.for_path(queue)
+            yield _info(schema, descriptor, whole, sum(one.rows for one in tables.get(queue, [])))
+
+    def get_flight_info(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        with translated(self._line):
+            command = _command(descriptor)
+            schema = projected(command.columns)
+            namespace = self._may_read(context, command.queue, command.namespace)
+            with self._readers.one() as directory:
+                table = directory.table(command.queue, namespace)
+                partitions = _chosen(table, command)
+                tickets = [_ticket(table, one, command) for one in partitions]
+            rows = sum(one.rows for one in partitions) if _is_whole(partitions, tickets) else -1
+            return _info(schema, descriptor, tickets, rows)
+
+    def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
+        with translated(self._line):
+            command = _command(descriptor)
+            self._may_read(context, command.queue, command.namespace)
+            return flight.SchemaResult(projected(command.columns))
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        with translated(self._line):
+            wanted = parse_ticket(ticket.ticket)
+            schema = projected(wanted.columns)
+            who, allowed = self._ask(context, wanted.namespace, [canonical_queue(wanted.queue)])
+            if not allowed:
+                raise _not_allowed(who, wanted.queue)
+            client = f"{who.name} {_peer(context)}"
+        return flight.GeneratorStream(schema, self._batches(wanted, client))
+
+    def do_put(self, *_: object) -> None:
+        raise pa.ArrowNotImplementedError(
+            "DoPut is not in this version: publish over MQTT or HTTP, or put with the Python client"
+        )
+
+    def _batches(self, wanted: Ticket, client: str) -> Iterator[pa.RecordBatch]:
+        with translated(self._line), self._streams.one(client), self._readers.one() as directory:
+            table = directory.table(wanted.queue, wanted.namespace)
+            yield from table.read(
+                wanted.partition, wanted.start, wanted.stop, wanted.columns, skip_trimmed=wanted.skip_trimmed
+            )
+
+    def _may_read(self, context: flight.ServerCallContext, queue: str, namespace: str | None) -> str:
+        """The namespace that counts."""
+        who, allowed = self._ask(context, namespace, [canonical_queue(queue)])
+        if not allowed:
+            raise _not_allowed(who, queue)
+        return who.namespace
+
+    def _ask(
+        self, context: flight.ServerCallContext, namespace: str | None, queues: Sequence[str]
+    ) -> tuple[Answer, list[str]]:
+        said: Said = context.get_middleware(_AUTHORIZATION)
+        return self._line.readable(said.authorization, _peer(context), namespace, queues)
+
+
+@contextmanager
+def translated(line: ServerLine) -> Iterator[None]:
+    """Errors on their way to a client. Of those that nobody foresaw, the server's log gets the kind and the place: the
+    text may have data in it."""
+    try:
+        yield
+    except (PenstockError, Refused) as error:
+        raise problem_of(error) from None
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__, -1)[-1]
+        line.say(Unexpected(f"{type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}"))
+        raise flight.FlightInternalError("something went wrong in the server; its log says where") from None
+
+
+def _not_allowed(who: Answer, queue: str) -> Refused:
+    return Refused(ErrorCode.NOT_AUTHORISED, str(NotAuthorised(f"{who.name} may not read queue {queue!r}")))
+
+
+def _peer(context: flight.ServerCallContext) -> str:
+    """An IP address, of `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
+    return unquote(context.peer().partition(":")[2]).rpartition(":")[0].strip("[]")
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidArgument("the criteria are not UTF-8: write a pattern over names, like orders*") from None
+
+
+def _command(descriptor: flight.FlightDescriptor) -> Command:
+    if descriptor.descriptor_type == flight.DescriptorType.CMD:
+        return parse_command(descriptor.command)
+    return command_of_path(descriptor.path)
+
+
+def _chosen(table: QueueTable, command: Command) -> list[Partition]:
+    partitions = table.partitions()
+    if command.partition is None:
+        return partitions
+    found = [one for one in partitions if one.number == command.partition]
+    if not found:
+        raise InvalidArgument(f"queue {table.queue!r} has no partition {command.partition}, it has {len(partitions)}")
+    return found
+
+
+def _ticket(table: QueueTable, partition: Partition, command: Command) -> Ticket:
+    """Never past what can be read now."""
+    start, stop = command.start_offset, command.end_offset
+    if command.start_time is not None:
+        start = table.offset_at_time(partition.number, time_ms(command.start_time))
+    if command.end_time is not None:
+        stop = table.offset_at_time(partition.number, time_ms(command.end_time))
+    stop = partition.end if stop is None else min(stop, partition.end)
+    start = min(partition.start if start is None else start, stop)
+    return Ticket(table.queue, table.namespace, partition.number, start, stop, command.columns, command.skip_trimmed)
+
+
+def _is_whole(partitions: list[Partition], tickets: list[Ticket]) -> bool:
+    pairs = zip(partitions, tickets, strict=True)
+    return all((one.start, one.end) == (ticket.start, ticket.stop) for one, ticket in pairs)
+
+
+def _info(
+    schema: pa.Schema, descriptor: flight.FlightDescriptor, tickets: list[Ticket], rows: int
+) -> flight.FlightInfo:
+    """An endpoint for each partition, at the server that was asked."""
+    endpoints = [flight.FlightEndpoint(msgspec.json.encode(ticket), []) for ticket in tickets]
+    return flight.FlightInfo(schema, descriptor, endpoints, rows, -1)

@@ -1,0 +1,50 @@
+"""The Flight listener as the configuration wants it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from penstock.broker.auth.access import Access
+from penstock.gateways.flight.gateway import FlightGateway
+from penstock.gateways.flight.messages import Options
+from penstock.server.config import Config
+from penstock.server.config_listeners import FlightListener, Tls, is_loopback
+from penstock.server.tls import context_of
+from penstock.server.written import BadConfiguration
+
+
+def check_flight(config: Config) -> None:
+    """BadConfiguration if the extra is not installed, or for files of TLS that will not do."""
+    listener = config.listeners.flight
+    if listener is None:
+        return
+    if find_spec("pyarrow") is None:
+        raise BadConfiguration("listeners.flight", "needs pyarrow: pip install 'penstock[arrow]', or write null")
+    if listener.tls is not None:
+        context_of(listener.tls, "listeners.flight.tls")
+
+
+def flight_gateway(config: Config, access: Access) -> FlightGateway | None:
+    """None where it is switched off."""
+    listener = config.listeners.flight
+    return None if listener is None else FlightGateway(access, _options(config, listener), is_loopback(listener))
+
+
+def _options(config: Config, listener: FlightListener) -> Options:
+    return Options(
+        str(Path(config.data_dir).absolute()),
+        listener.host,
+        listener.port,
+        *_pem(listener.tls),
+        max_streams=listener.max_streams,
+        max_streams_per_client=listener.max_streams_per_client,
+    )
+
+
+def _pem(tls: Tls | None) -> tuple[str | None, str | None, str | None]:
+    """Certificate, key, and the authority of clients."""
+    if tls is None:
+        return None, None, None
+    client_ca = None if tls.client_ca is None else Path(tls.client_ca).read_text()
+    return Path(tls.certificate).read_text(), Path(tls.key).read_text(), client_ca

@@ -1,0 +1,116 @@
+"""Places in queues: as Spark keeps them in a checkpoint, as users write them, and the ranges between two of them."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.core.errors import InvalidArgument
+
+EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
+"""What JSON says for the two ends, as in Kafka's connector."""
+
+OffsetsJson = dict[str, dict[str, int]]
+"""`{"orders": {"0": 42}}`: by queue, then by partition, the first offset that was not read yet."""
+
+
+class PartitionId(NamedTuple):
+    queue: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"partition {self.partition} of queue {self.queue!r}"
+
+
+Positions = dict[PartitionId, int]
+"""The first offset that was not read, by partition."""
+
+
+class OffsetRange(NamedTuple):
+    """Offsets start..stop of a partition, `stop` not among them. Some may have no row: those that compaction took."""
+
+    source: PartitionId
+    start: int
+    stop: int
+
+    @property
+    def offsets(self) -> int:
+        return self.stop - self.start
+
+    def __str__(self) -> str:
+        return f"offsets {self.start} to {self.stop - 1} of {self.source}"
+
+
+class Edge(enum.Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Said partition by partition, EARLIEST_NUMBER and LATEST_NUMBER among them."""
+
+    positions: tuple[tuple[PartitionId, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first row that is not older."""
+
+    timestamp_ms: int
+
+
+Bound = Edge | Named | AtTime
+"""Where reading starts or ends."""
+
+
+def parse_bound(option: str, text: str) -> Bound:
+    """`earliest`, `latest` or JSON. InvalidArgument names the option."""
+    word = text.strip()
+    if word.lower() in (edge.value for edge in Edge):
+        return Edge(word.lower())
+    if not word.startswith("{"):
+        raise InvalidArgument(f"option {option}: {text!r} is neither earliest, latest nor JSON like {_EXAMPLE}")
+    try:
+        return Named(tuple(positions_of(json.loads(word), EARLIEST_NUMBER).items()))
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"option {option}: {error}; write it like {_EXAMPLE}") from error
+
+
+_EXAMPLE = '{"orders": {"0": 42, "1": -2}}, with -2 for earliest and -1 for latest'
+
+
+def positions_of(written: object, least: int = 0) -> Positions:
+    """Of OffsetsJson. InvalidArgument where it is anything else, or where an offset is below `least`."""
+    if not isinstance(written, Mapping):
+        raise InvalidArgument(f"offsets are {type(written).__name__}, not an object with a queue each")
+    return dict(_entries(written, least))
+
+
+def _entries(written: Mapping[str, object], least: int) -> Iterator[tuple[PartitionId, int]]:
+    for queue, partitions in written.items():
+        if not isinstance(partitions, Mapping):
+            raise InvalidArgument(f"offsets of queue {queue!r} are not an object with an offset for each partition")
+        for number, offset in partitions.items():
+            if not (isinstance(number, str) and number.isascii() and number.isdigit()):
+                raise InvalidArgument(f"{number!r} of queue {queue!r} is not the number of a partition")
+            if isinstance(offset, bool) or not isinstance(offset, int) or not least <= offset < 1 << 63:
+                raise InvalidArgument(f"{offset!r} is not an offset for partition {number} of queue {queue!r}")
+            yield PartitionId(queue, int(number)), offset
+
+
+def json_of(positions: Mapping[PartitionId, int]) -> OffsetsJson:
+    """Sorted, so that equal positions are equal text: Spark compares the text."""
+    written: OffsetsJson = {}
+    for source in sorted(positions):
+        written.setdefault(source.queue, {})[str(source.partition)] = positions[source]
+    return written
+
+
+def ranges_between(start: Mapping[PartitionId, int], stop: Mapping[PartitionId, int]) -> list[OffsetRange]:
+    """Those with anything in them, in order of queue and partition. What `start` does not know begins at 0."""
+    found = (OffsetRange(source, start.get(source, 0), stop[source]) for source in sorted(stop))
+    return [each for each in found if each.offsets > 0]

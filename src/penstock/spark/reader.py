@@ -1,0 +1,67 @@
+"""Reading in batches: what is there when the query is planned, by tasks that read their ranges beside the broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from penstock.spark.directory import QueueDirectory
+from penstock.spark.offsets import Edge, OffsetRange, ranges_between
+from penstock.spark.options import SourceOptions
+from penstock.spark.places import RowBounds, readable, resolve, within
+from penstock.spark.planning import Ranges, plan
+from penstock.spark.pushdown import pushed
+
+_LOG = logging.getLogger("penstock.spark")
+
+
+class OptionalPushdown:
+    """`pushFilters` of a reader that works with spark.sql.python.filterPushdown.enabled, and without.
+
+    Spark fails a query whose reader has a pushFilters of its own while that setting is off, which it is unless somebody
+    turns it on. It knows by `__func__`; what is not pushed, Spark filters itself."""
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: QueueReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._reader.bounds, left = pushed(filters)
+        return left
+
+
+class QueueReader(DataSourceReader):
+    """Picklable: executors get it as it was planned."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options, self._columns = options, columns
+        self.bounds = RowBounds()
+        setattr(self, "pushFilters", OptionalPushdown(self))  # noqa: B010  # a method for those who read the class
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with closing(QueueDirectory(self._options)) as directory:
+            return [InputPartition(ranges) for ranges in plan(self._ranges(directory), self._options.split)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_ranges(self._options, self._columns, partition.value or ())
+
+    def _ranges(self, directory: QueueDirectory) -> list[OffsetRange]:
+        options, seen = self._options, directory.seen()
+        if not directory.is_whole:
+            _LOG.warning("the broker of %s was killed: its newest messages are seen once it has started", options.path)
+        start = resolve(options.start, seen, Edge.EARLIEST, directory.offset_at_time)
+        stop = resolve(options.stop, seen, Edge.LATEST, directory.offset_at_time)
+        asked = within(ranges_between(start, stop), self.bounds, directory.offset_at_time)
+        return readable(asked, seen, directory.is_whole, options.fail_on_data_loss)
+
+
+def read_ranges(options: SourceOptions, columns: tuple[str, ...], ranges: Ranges) -> Iterator[pa.RecordBatch]:
+    """On an executor. DataLost if a range was trimmed since it was planned, unless that was asked to be passed over."""
+    with closing(QueueDirectory(options)) as directory:
+        for each in ranges:
+            yield from directory.read(each, columns)

@@ -1,0 +1,139 @@
+"""Reading as a stream: micro-batches from one position to the next, which Spark keeps in its checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from penstock.spark.directory import QueueDirectory
+from penstock.spark.offsets import Edge, OffsetsJson, Positions, json_of, positions_of, ranges_between
+from penstock.spark.options import SourceOptions
+from penstock.spark.places import Seen, readable, resolve, resumed, tell_losses, vanished
+from penstock.spark.planning import admitted, plan
+from penstock.spark.progress import GroupProgress
+from penstock.spark.reader import read_ranges
+
+_LOG = logging.getLogger("penstock.spark")
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """On the driver one for a query, in a process of its own; executors get a copy that only reads."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options, self._columns = options, columns
+        self._directory: QueueDirectory | None = None
+        self._progress: GroupProgress | None = None
+        self._target: Positions | None = None
+        self._has_begun = False
+
+    def initialOffset(self) -> OffsetsJson:
+        """Spark asks where there is no checkpoint yet."""
+        self._has_begun = True
+        directory = self._opened()
+        return json_of(
+            resolve(self._options.start, directory.seen(is_patient=True), Edge.EARLIEST, directory.offset_at_time)
+        )
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self._options
+        if options.max_rows is not None:
+            return ReadMaxRows(options.max_rows)
+        return ReadAllAvailable() if options.max_bytes is None else ReadMaxBytes(options.max_bytes)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = _ends(self._opened().seen(is_patient=True))
+
+    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> OffsetsJson:
+        """How far the next micro-batch reads. A partition that is gone keeps its place where that is no error; one that
+        was declared anew ends below its place, which partitions() takes for a new beginning. While a broker that died
+        has not started again, nothing new is read."""
+        begun, directory = positions_of(start), self._opened()
+        seen = directory.seen(is_patient=True)
+        self._say_what_the_checkpoint_overrides(begun)
+        if losses := list(vanished(begun, seen)):
+            if not directory.is_whole:
+                return json_of(begun)
+            tell_losses(losses, self._options.fail_on_data_loss)
+        kept = {source: at for source, at in begun.items() if source not in seen or at <= seen[source].end}
+        here = {source: max(at, seen[source].start) for source, at in resumed(kept, seen).items()}
+        end = {source: max(at, here[source]) for source, at in self._ends(seen).items()}
+        return json_of({**kept, **self._limited(here, end, seen, limit)})
+
+    def reportLatestOffset(self) -> OffsetsJson:
+        return json_of(_ends(self._opened().seen(is_patient=True)))
+
+    def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
+        directory, stop = self._opened(), positions_of(end)
+        seen = directory.seen(is_patient=True)
+        begun = {source: at for source, at in positions_of(start).items() if at <= stop.get(source, at)}
+        wanted = ranges_between({**begun, **resumed(begun, seen)}, stop)
+        ranges = readable(wanted, seen, directory.is_whole, self._options.fail_on_data_loss)
+        return [InputPartition(task) for task in plan(ranges, self._options.split)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_ranges(self._options, self._columns, partition.value)
+
+    def commit(self, end: Mapping[str, object]) -> None:
+        if self._progress is not None:
+            self._progress.tell(positions_of(end))
+
+    def stop(self) -> None:
+        if self._directory is not None:
+            self._directory.close()
+        if self._progress is not None:
+            self._progress.close()
+
+    def _opened(self) -> QueueDirectory:
+        """The directory, and the group in the broker; both as soon as the stream needs one of them."""
+        if self._directory is None:
+            self._directory = QueueDirectory(self._options)
+            self._begin_progress(self._directory.seen(is_patient=True))
+        return self._directory
+
+    def _begin_progress(self, seen: Seen) -> None:
+        options = self._options
+        if options.group is not None and options.url is not None:
+            self._progress = GroupProgress(options.url, options.token, options.namespace, options.group)
+            self._progress.begin(source.queue for source in seen)
+
+    def _say_what_the_checkpoint_overrides(self, begun: Positions) -> None:
+        if not self._has_begun and (name := self._options.start_option) is not None:
+            _LOG.warning(
+                "option %s is not used: the checkpoint goes on at %s; use a new checkpointLocation to start anew",
+                name,
+                json_of(begun),
+            )
+        self._has_begun = True
+
+    def _ends(self, seen: Seen) -> Positions:
+        """What there is, but nothing that came after an availableNow query began."""
+        ends = _ends(seen)
+        if self._target is None:
+            return ends
+        return {source: min(end, self._target[source]) for source, end in ends.items() if source in self._target}
+
+    def _limited(self, here: Positions, end: Positions, seen: Seen, limit: ReadLimit) -> Positions:
+        """By what Spark says; where that is one of our limits, by both."""
+        if isinstance(limit, ReadAllAvailable):
+            return end
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
+        size_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes
+        if rows is not None:
+            end = admitted(here, end, rows, {})
+        if size_bytes is not None:
+            end = admitted(here, end, size_bytes, {source: seen[source].offset_bytes for source in end})
+        return end
+
+
+def _ends(seen: Seen) -> Positions:
+    return {source: visible.end for source, visible in seen.items()}

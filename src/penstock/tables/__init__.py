@@ -1,0 +1,1 @@
+"""Queues seen as tables: rows of a data directory as Arrow, without the broker."""

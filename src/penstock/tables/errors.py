@@ -1,0 +1,31 @@
+"""What can come between a reader of a table and the rows it wants."""
+
+from __future__ import annotations
+
+from penstock.core.errors import ErrorCode, PenstockError
+
+
+class Trimmed(PenstockError):
+    """Rows that were asked for are gone. `start` is the oldest offset there is now."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def __init__(self, queue: str, partition: int, wanted: int, start: int) -> None:
+        super().__init__(
+            f"offsets {wanted}..{start} of partition {partition} of queue {queue!r} are gone: retention or a trim "
+            f"dropped them; read from {start} on, or ask for lost rows to be skipped"
+        )
+        self.queue, self.partition, self.wanted, self.start = queue, partition, wanted, start
+
+
+class BeyondEnd(PenstockError):
+    """Rows were asked for that cannot be read now: never written, or known only to a journal after a crash."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def __init__(self, queue: str, partition: int, stop: int, end: int) -> None:
+        super().__init__(
+            f"partition {partition} of queue {queue!r} can be read up to offset {end} now, not to {stop}: ask for "
+            f"less, or, if its broker was killed, read again once that has started"
+        )
+        self.queue, self.partition, self.stop, self.end = queue, partition, stop, end

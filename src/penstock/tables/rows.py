@@ -1,0 +1,108 @@
+"""Stored columns as columns of a table: wrapped where they can be, computed by Arrow where not; no object per row."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.kernels import headers as kernel
+from penstock.queues.names import QUEUE_PREFIX, is_dead_letter_queue
+from penstock.tables.schema import HEADERS, SCHEMA, projected
+
+STORED = {
+    "key": "key",
+    "value": "value",
+    "topic": "topic",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "headers": "properties",
+}
+"""Which column of log/arrow.py a column is made from; others are the same in all rows."""
+
+_TIMESTAMP = SCHEMA.field("timestamp").type
+
+
+class RowMaker:
+    """Of one partition and one choice of columns."""
+
+    def __init__(self, queue: str, partition: int, columns: Sequence[str] | None, batch_rows: int) -> None:
+        """InvalidArgument for unknown columns."""
+        self.schema = projected(columns)
+        names = self.schema.names
+        self.stored = [STORED[name] for name in names if name in STORED] or ["offset"]
+        address = queue if is_dead_letter_queue(queue) else QUEUE_PREFIX + queue
+        self._address = pa.scalar(address.encode(), pa.binary())
+        constants = {"queue": queue, "partition": partition, "timestampType": 0}
+        self._constants = {
+            name: pa.repeat(pa.scalar(value, SCHEMA.field(name).type), batch_rows)
+            for name, value in constants.items()
+            if name in names
+        }
+        self._makers: dict[str, Callable[[pa.Array], pa.Array]] = {
+            "key": null_if_empty,
+            "topic": self._topics,
+            "timestamp": lambda stored: stored.cast(_TIMESTAMP),
+            "headers": headers,
+        }
+
+    def rows(self, stored: pa.RecordBatch) -> pa.RecordBatch:
+        """From the columns `stored`, of at most `batch_rows` rows."""
+        arrays = [self._column(name, stored) for name in self.schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _column(self, name: str, stored: pa.RecordBatch) -> pa.Array:
+        if (constant := self._constants.get(name)) is not None:
+            return constant.slice(0, stored.num_rows)
+        column = stored.column(STORED[name])
+        maker = self._makers.get(name)
+        return column if maker is None else maker(column)
+
+    def _topics(self, stored: pa.DictionaryArray) -> pa.Array:
+        """There are few different ones: only these are looked at."""
+        names = stored.dictionary
+        named = pc.if_else(pc.equal(pc.binary_length(names), 0), self._address, names)
+        return text(named).take(stored.indices)
+
+
+def null_if_empty(column: pa.Array) -> pa.Array:
+    """The same bytes, with a bitmap in front."""
+    is_there = pc.not_equal(pc.binary_length(column), 0)
+    nulls = len(column) - (pc.sum(is_there).as_py() or 0)
+    if not nulls:
+        return column
+    if column.offset:
+        return pc.if_else(is_there, column, None)
+    _, places, data = column.buffers()
+    return pa.Array.from_buffers(column.type, len(column), [is_there.buffers()[1], places, data], nulls)
+
+
+def text(column: pa.Array) -> pa.Array:
+    """Bytes as text. Publishers may send any: what is not UTF-8 gets replacement characters."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([data.decode(errors="replace") for data in column.to_pylist()], pa.string())
+
+
+def headers(properties: pa.Array) -> pa.Array:
+    if not (count := len(properties)):
+        return pa.array([], HEADERS)
+    _, places_buffer, data_buffer = properties.buffers()
+    places = memoryview(places_buffer).cast("b").cast("i")[properties.offset : properties.offset + count + 1]
+    data = b"" if data_buffer is None else memoryview(data_buffer).cast("B")
+    sizes = array("q", [0, 0])
+    found = kernel.measure(data, places, sizes)
+    lists, name_ends, value_ends = (array("i", bytes(4 * (size + 1))) for size in (count, found, found))
+    names, values = bytearray(sizes[0]), bytearray(sizes[1])
+    kernel.fill(data, places, lists, name_ends, names, value_ends, values)
+    pairs = pa.StructArray.from_arrays(
+        [text(_binary(found, name_ends, names)), _binary(found, value_ends, values)], fields=list(HEADERS.value_type)
+    )
+    return pa.ListArray.from_arrays(pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(lists)]), pairs)
+
+
+def _binary(count: int, ends: array[int], data: bytearray) -> pa.Array:
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(data)])

@@ -1,0 +1,248 @@
+"""A stream's positions, as Spark asks for them, without a JVM."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+from tests.support.http_server import running_server
+from tests.support.live_tables import LiveTables
+from tests.support.numbered import numbers_of, purge, put_numbers, until_declared, until_end
+
+import penstock
+from penstock.client.http.client import Client
+from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.embedded.database import Database
+from penstock.spark.offsets import OffsetsJson, PartitionId
+from penstock.spark.options import parse_options
+from penstock.spark.places import DataLost
+from penstock.spark.progress import GroupProgress
+from penstock.spark.stream import QueueStreamReader
+
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with penstock.open(tmp_path / "data") as opened:
+        opened.declare("orders", partitions=2)
+        until_declared(opened, "orders")
+        yield opened
+
+
+def _reader(database: Database, **options: str) -> QueueStreamReader:
+    given = {"path": str(database.directory), "queue": "orders", **options}
+    return QueueStreamReader(parse_options(given, is_stream=True), ("value",))
+
+
+def _batch(reader: QueueStreamReader, start: OffsetsJson, end: OffsetsJson) -> list[int]:
+    return sorted(numbers_of(batch for task in reader.partitions(start, end) for batch in reader.read(task)))
+
+
+def _fill(database: Database, first: int = 0) -> None:
+    put_numbers(database, "orders", range(first, first + 10), partition=0)
+    put_numbers(database, "orders", range(first + 10, first + 40), partition=1)
+
+
+def test_a_stream_reads_what_is_there_and_then_what_comes(database: Database) -> None:
+    _fill(database)
+    reader = _reader(database)
+    start = reader.initialOffset()
+    assert start == {"orders": {"0": 0, "1": 0}}
+    end = reader.latestOffset(start, ALL)
+    assert end == reader.reportLatestOffset() == {"orders": {"0": 10, "1": 30}}
+    assert _batch(reader, start, end) == list(range(40))
+    assert reader.latestOffset(end, ALL) == end and reader.partitions(end, end) == []
+    put_numbers(database, "orders", [99], partition=1)
+    later = reader.latestOffset(end, ALL)
+    assert _batch(reader, end, later) == [99]
+
+
+def test_a_stream_can_start_at_the_end_or_at_named_offsets(database: Database) -> None:
+    _fill(database)
+    assert _reader(database, startingOffsets="latest").initialOffset() == {"orders": {"0": 10, "1": 30}}
+    named = _reader(database, startingOffsets='{"orders": {"1": 5}}')
+    assert named.initialOffset() == {"orders": {"0": 0, "1": 5}}
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "7"}, ReadMaxRows(7)),
+        ({"maxBytesPerTrigger": "1KiB"}, ReadMaxBytes(1024)),
+        ({"maxOffsetsPerTrigger": "7", "maxBytesPerTrigger": "1KiB"}, ReadMaxRows(7)),
+    ],
+)
+def test_the_options_say_how_much_a_batch_takes(database: Database, options: dict[str, str], limit: ReadLimit) -> None:
+    assert _reader(database, **options).getDefaultReadLimit() == limit
+
+
+def test_a_limit_is_kept_and_everything_arrives_once(database: Database) -> None:
+    _fill(database)
+    reader = _reader(database, maxOffsetsPerTrigger="7")
+    at, found = reader.initialOffset(), list[int]()
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        batch = _batch(reader, at, end)
+        assert 0 < len(batch) <= 7
+        found, at = found + batch, end
+    assert sorted(found) == list(range(40))
+    assert reader.latestOffset(reader.initialOffset(), ALL) == at
+
+
+def test_bytes_limit_a_batch_too(database: Database) -> None:
+    for _ in range(10):
+        database.put_many("orders", [bytes(1000)] * 10, partition=0)
+    put_numbers(database, "orders", [1], partition=0)
+    reader = _reader(database, maxBytesPerTrigger="20KB")
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    assert 10 < end["orders"]["0"] < 30
+
+
+def test_available_now_takes_nothing_that_came_after_it_began(database: Database) -> None:
+    _fill(database)
+    reader = _reader(database, maxOffsetsPerTrigger="30")
+    reader.prepareForTriggerAvailableNow()
+    target = reader.reportLatestOffset()
+    _fill(database, 100)
+    at = reader.initialOffset()
+    for _ in range(3):
+        at = reader.latestOffset(at, reader.getDefaultReadLimit())
+    assert at == target
+
+
+def test_an_added_partition_is_read_from_its_beginning(database: Database) -> None:
+    _fill(database)
+    reader = _reader(database, startingOffsets="latest")
+    start = reader.initialOffset()
+    database.change("orders", partitions=3)
+    put_numbers(database, "orders", [7, 8], partition=2)
+    end = reader.latestOffset(start, ALL)
+    assert end == {"orders": {"0": 10, "1": 30, "2": 2}}
+    assert _batch(reader, start, end) == [7, 8]
+
+
+def test_a_queue_that_begins_to_match_is_read_with_what_it_holds(database: Database) -> None:
+    _fill(database)
+    reader = _reader(database, queue="ord*", startingOffsets="latest")
+    start = reader.initialOffset()
+    put_numbers(database, "orders/late", [1, 2])
+    assert _batch(reader, start, reader.latestOffset(start, ALL)) == [1, 2]
+
+
+def test_a_start_that_a_checkpoint_overrides_is_said_aloud(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    _fill(database)
+    reader = _reader(database, startingOffsets="latest")
+    reader.latestOffset(reader.initialOffset(), ALL)
+    assert not caplog.records
+    with caplog.at_level(logging.WARNING):
+        restarted = _reader(database, startingOffsets="latest")
+        restarted.latestOffset({"orders": {"0": 3, "1": 0}}, ALL)
+        restarted.latestOffset({"orders": {"0": 3, "1": 0}}, ALL)
+    assert [record.getMessage() for record in caplog.records] == [
+        "option startingOffsets is not used: the checkpoint goes on at {'orders': {'0': 3, '1': 0}}; "
+        "use a new checkpointLocation to start anew"
+    ]
+
+
+def test_trimmed_offsets_end_a_stream_with_their_range(database: Database) -> None:
+    _fill(database)
+    start = {"orders": {"0": 4, "1": 30}}
+    purge(database, "orders")
+    put_numbers(database, "orders", [77], partition=0)
+    reader = _reader(database)
+    with pytest.raises(DataLost, match="6 offsets are gone: offsets 4 to 9 of partition 0 of queue 'orders'"):
+        reader.partitions(start, reader.latestOffset(start, ALL))
+
+
+def test_trimmed_offsets_are_counted_and_passed_over_when_asked(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    _fill(database)
+    start = {"orders": {"0": 4, "1": 30}}
+    purge(database, "orders")
+    put_numbers(database, "orders", [77], partition=0)
+    reader = _reader(database, failOnDataLoss="false")
+    assert _batch(reader, start, reader.latestOffset(start, ALL)) == [77]
+    assert "6 offsets are gone: offsets 4 to 9" in caplog.text
+
+
+def test_a_queue_that_was_declared_anew_is_never_taken_for_the_old_one_silently(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    _fill(database)
+    start = {"orders": {"0": 10, "1": 30}}
+    database.delete("orders")
+    database.declare("orders", partitions=2)
+    put_numbers(database, "orders", [5], partition=0)
+    with pytest.raises(DataLost, match=r"ends at offset 1 and was read to 10: the queue was deleted"):
+        _reader(database).latestOffset(start, ALL)
+    reader = _reader(database, failOnDataLoss="false")
+    end = reader.latestOffset(start, ALL)
+    assert _batch(reader, start, end) == [5]
+    put_numbers(database, "orders", [6], partition=0)
+    assert _batch(reader, end, reader.latestOffset(end, ALL)) == [6]
+
+
+def test_a_checkpoint_of_something_else_is_refused(database: Database) -> None:
+    with pytest.raises(InvalidArgument, match="not an object"):
+        _reader(database).latestOffset({"orders": 5}, ALL)
+
+
+def test_a_group_shows_in_the_broker_how_far_the_stream_is(tmp_path: Path) -> None:
+    with running_server(tmp_path / "server") as server, Client("http://{}:{}".format(*server.address)) as client:
+        client.create_queue("orders", {"partitions": 1})
+        client.publish_many("orders", [str(number) for number in range(10)])
+        options = {"path": str(tmp_path / "server" / "data"), "queue": "orders", "groupId": "spark"}
+        reader = QueueStreamReader(parse_options({**options, "url": client.options.url}, is_stream=True), ("value",))
+        until_end(tmp_path / "server" / "data", "orders", 10)
+        start = reader.initialOffset()
+        assert client.group("orders", "spark").lag == 10
+        reader.commit({"orders": {"0": 7}})
+        assert client.group("orders", "spark").lag == 3
+        reader.commit(reader.latestOffset(start, ALL))
+        assert client.group("orders", "spark").lag == 0
+        reader.stop()
+
+
+def test_a_group_that_the_broker_refuses_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
+    with running_server(tmp_path / "server", auth={}) as server:
+        server.declare("orders")
+        until_end(tmp_path / "server" / "data", "orders", 0)
+        options = {"path": str(tmp_path / "server" / "data"), "queue": "orders", "groupId": "spark", "token": "geheim"}
+        url = "http://{}:{}".format(*server.address)
+        reader = QueueStreamReader(parse_options({**options, "url": url}, is_stream=True), ("value",))
+        with pytest.raises(PenstockError, match="401") as caught:
+            reader.initialOffset()
+        assert "geheim" not in str(caught.value)
+        reader.stop()
+
+
+def test_a_stream_goes_on_while_the_broker_does_not_hear_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running_server(tmp_path / "server") as server:
+        progress = GroupProgress("http://{}:{}".format(*server.address), None, "default", "spark")
+    progress.tell({PartitionId("orders", 0): 7})
+    progress.close()
+    assert "progress not told queue=orders group=spark" in caplog.text
+
+
+def test_a_broker_that_died_makes_a_stream_wait_and_not_report_losses(tmp_path: Path) -> None:
+    live = LiveTables(tmp_path)
+    live.fill(live.create("orders"), batches=5, rows=3)
+    options = parse_options({"path": str(tmp_path), "queue": "orders"}, is_stream=True)
+    end = QueueStreamReader(options, ("offset",)).latestOffset({"orders": {"0": 0}}, ALL)
+    assert end == {"orders": {"0": 15}}
+    live.die()
+    waiting = QueueStreamReader(options, ("offset",))
+    assert waiting.reportLatestOffset() != end
+    assert waiting.latestOffset(end, ALL) == end
+    (task,) = waiting.partitions({"orders": {"0": 12}}, end)
+    with pytest.raises(PenstockError):
+        list(waiting.read(task))
