@@ -32,6 +32,7 @@ from bench.path import (
 from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
+from bench.tables import tables
 
 BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -56,6 +57,7 @@ BENCHMARKS = {
         topics,
         mqtt,
         http_client,
+        tables,
     )
 }
 BENCHMARKS |= {benchmark.name: benchmark for benchmark in MQTT}
