@@ -33,6 +33,7 @@ from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
 from bench.spark import batch as spark_batch
+from bench.tables import tables
 
 BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -57,6 +58,7 @@ BENCHMARKS = {
         topics,
         mqtt,
         spark_batch,
+        tables,
     )
 }
 BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *HTTP)}

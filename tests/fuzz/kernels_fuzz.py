@@ -19,11 +19,14 @@ import penstock.kernels
 from penstock.core.errors import CorruptBatch, CorruptFrame
 from penstock.core.types import Compression
 from penstock.kernels import batch as kernel
+from penstock.kernels import headers as header_kernel
 from penstock.kernels.crc import crc32c, first_bad
 from penstock.kernels.frames import entries
 from penstock.log.arrow import record_batch
 from penstock.log.batch import HEADER_BYTES, MAX_BODY_BYTES, Batch, build, seal
 from penstock.log.columns import Columns
+from penstock.log.joining import join
+from penstock.tables.rows import headers
 
 PAGE = mmap.PAGESIZE
 ROOM_PAGES = 4
@@ -150,6 +153,22 @@ def try_arrow(data: memoryview) -> None:
         assert found[name].to_pylist() == [getattr(row, name) or b"" for row in rows]
 
 
+def try_joined(data: memoryview) -> None:
+    """Twice the same, as one; its properties taken apart, whatever they are."""
+    once_wrapped = record_batch(data).to_pylist()
+    found = join([data, data])
+    found.validate(full=True)
+    assert found.to_pylist() == once_wrapped + once_wrapped
+    headers(found["properties"]).validate(full=True)
+
+
+def try_properties(data: memoryview) -> None:
+    """In one row, right against the page that must not be touched."""
+    places, sizes = memoryview(array("i", [0, len(data)])), array("q", [0, 0])
+    assert header_kernel.measure(data, places, sizes) >= 0
+    assert sizes[1] <= len(data)
+
+
 def try_body(data: memoryview, rng: random.Random) -> None:
     """The columns alone, with flags and count that need not fit them."""
     layout = array("q", bytes(128))
@@ -177,6 +196,8 @@ def once(rng: random.Random, pages: GuardedPages, seeds: list[bytes], tables: li
     attempts: list[tuple[bytes, Callable[[memoryview], None]]] = [
         (mutant, try_batch),
         (mutant, try_arrow),
+        (mutant, try_joined),
+        (mutant[HEADER_BYTES:], try_properties),
         (mutant[HEADER_BYTES:], lambda view: try_body(view, rng)),
         (mutate(rng, rng.choice(tables), 0), lambda view: try_entries(view, rng)),
     ]

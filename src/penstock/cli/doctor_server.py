@@ -23,7 +23,7 @@ class Package(NamedTuple):
     gives: str
 
 
-_ARROW = Package("pyarrow", "logs as Arrow tables")
+_ARROW = Package("pyarrow", "queues and logs as Arrow tables, listeners.flight")
 _UVLOOP = Package("uvloop", "loop: uvloop")
 _TOKENS = (Package("pyjwt", "auth.jwt"), Package("cryptography", "auth.jwt"))
 
@@ -48,6 +48,9 @@ def packages(config: Config) -> Finding:
     text = ", ".join(f"{name} {version}" for name, version in found.items() if version) or "none"
     if missing:
         text += "; not installed: " + ", ".join(f"{package.name} (for {package.gives})" for package in missing)
+    if config.listeners.flight is not None and _ARROW in missing:
+        advice = "listeners.flight needs pyarrow: pip install 'penstock[arrow]'"
+        return Finding("packages", Verdict.PROBLEM, f"{text}: {advice}", facts)
     needed = [package.name for package in _TOKENS if config.auth.jwt is not None and package in missing]
     if needed:
         advice = f"auth.jwt needs {' and '.join(needed)}: pip install 'penstock[jwt]'"

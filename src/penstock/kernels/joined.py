@@ -52,8 +52,9 @@ def join_sums(
     return row
 
 
-def join_var(bodies: list[Buffer], layouts: memoryview, word: int, places: array[int], out: bytearray) -> int:
-    """A variable-length column; the bytes of it. `places` has one more than there are records, the first is 0."""
+def join_var(bodies: list[Buffer], layouts: memoryview, word: int, places: memoryview, out: memoryview) -> int:
+    """A variable-length column; the bytes of it. `places` has one more than there are records, the first comes in as
+    0."""
     row = at = 0
     for i in range(len(bodies)):
         count = layouts[16 * i + 15]
@@ -85,10 +86,10 @@ def join_expiry(bodies: list[Buffer], layouts: memoryview, out: bytearray) -> in
 
 
 def join_topics(
-    bodies: list[Buffer], layouts: memoryview, numbers: array[int], places: array[int], names: bytearray
+    bodies: list[Buffer], layouts: memoryview, numbers: memoryview, places: memoryview, names: memoryview
 ) -> int:
     """Numbers of the topics of all records, and the topics one batch after the other, behind an empty one that records
-    without a topic have; how many. `places` has two more than the batches have topics and comes in zeroed."""
+    without a topic have; how many. `places` has two more than the batches have topics; the first two come in as 0."""
     known, row, at = 1, 0, 0
     for i in range(len(bodies)):
         count = layouts[16 * i + 15]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from penstock.core.ports import Buffer
 
 
-def copy_bytes(out: bytearray, at: int, source: Buffer, start: int, size: int) -> int:
+def copy_bytes(out: bytearray | memoryview, at: int, source: Buffer, start: int, size: int) -> int:
     if size < 0 or at < 0 or start < 0 or at + size > len(out) or start + size > len(source):
         raise IndexError("copy outside a buffer")
     out[at : at + size] = source[start : start + size]

@@ -14,6 +14,7 @@ from penstock.log.batch import read_body
 from penstock.log.header import COMPRESSION_AT
 
 _LAYOUT_BYTES = 16 * 8
+_TWO_ZEROS = memoryview(array("i", [0, 0]))
 _KEYS, _PROPERTIES, _NATIVE, _VALUES, _TOPICS, _TOPIC_COUNT, _SIZES = range(7)
 _TIMESTAMP_WORD, _OFFSET_WORD, _KEY_WORD = 0, 1, 7
 _BASE_OFFSET_AT, _BASE_TIMESTAMP_AT = 8, 32
@@ -54,25 +55,39 @@ class _Source:
 
     def topics(self) -> pa.DictionaryArray:
         count = self._sizes[_TOPIC_COUNT] + 1
-        numbers, places = array("i", bytes(4 * self.rows)), array("i", bytes(4 * (count + 1)))
-        names = bytearray(self._sizes[_TOPICS])
-        kernel.join_topics(self._bodies, self._layouts, numbers, places, names)
-        index = pa.Array.from_buffers(pa.int32(), self.rows, [None, pa.py_buffer(numbers)])
+        numbers, places, names = _Room(4 * self.rows), _Room(4 * (count + 1)), _Room(self._sizes[_TOPICS])
+        places.int32[:2] = _TWO_ZEROS
+        kernel.join_topics(self._bodies, self._layouts, numbers.int32, places.int32, names.bytes)
+        index = pa.Array.from_buffers(pa.int32(), self.rows, [None, numbers.buffer])
         return pa.DictionaryArray.from_arrays(index, _binary(count, places, names), safe=False)
 
     def _sums(self, word: int, base_at: int, step: int) -> pa.Buffer:
-        out = bytearray(8 * self.rows)
-        kernel.join_sums(self._batches, self._bodies, self._layouts, word, base_at, step, memoryview(out).cast("q"))
-        return pa.py_buffer(out)
+        out = _Room(8 * self.rows)
+        kernel.join_sums(self._batches, self._bodies, self._layouts, word, base_at, step, out.bytes.cast("q"))
+        return out.buffer
 
     def _variable(self, size_index: int) -> pa.Array:
-        places, data = array("i", bytes(4 * (self.rows + 1))), bytearray(self._sizes[size_index])
-        kernel.join_var(self._bodies, self._layouts, _KEY_WORD + 2 * size_index, places, data)
+        places, data = _Room(4 * (self.rows + 1)), _Room(self._sizes[size_index])
+        places.int32[0] = 0
+        kernel.join_var(self._bodies, self._layouts, _KEY_WORD + 2 * size_index, places.int32, data.bytes)
         return _binary(self.rows, places, data)
 
 
-def _binary(count: int, places: array[int], data: bytearray) -> pa.Array:
-    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(places), pa.py_buffer(data)])
+class _Room:
+    """Memory of Arrow's pool, which gives again what it has: new memory costs more than what is written to it. It comes
+    in with anything in it."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.buffer = pa.allocate_buffer(size_bytes)
+        self.bytes = memoryview(self.buffer).cast("B")
+
+    @property
+    def int32(self) -> memoryview:
+        return self.bytes.cast("i")
+
+
+def _binary(count: int, places: _Room, data: _Room) -> pa.Array:
+    return pa.Array.from_buffers(pa.binary(), count, [None, places.buffer, data.buffer])
 
 
 _VARIABLE = {"key": _KEYS, "properties": _PROPERTIES, "native": _NATIVE, "value": _VALUES}

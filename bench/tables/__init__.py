@@ -1,0 +1,1 @@
+"""Queues read as tables: from the directory, and over Arrow Flight."""
