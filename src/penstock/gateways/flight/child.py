@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
 
 from penstock.gateways.flight.asking import ServerLine
-from penstock.gateways.flight.messages import CannotStart, Listening
+from penstock.gateways.flight.messages import CannotStart, Listening, Options
+
+# gRPC takes a request of any size before anybody has looked at it. Threads and libraries reserve some of the first.
+_OWN_BYTES, _STREAM_BYTES = 1 << 30, 64 << 20
 
 
 def main(descriptor: int) -> int:
@@ -21,13 +25,23 @@ def main(descriptor: int) -> int:
     try:
         from penstock.gateways.flight.service import FlightService
 
-        service = FlightService(line.options(), line)
+        options = line.options()
+        service = FlightService(options, line)
+        _bound_memory(options)
     except Exception as error:
         line.say(CannotStart(f"{type(error).__name__}: {error}"))
         return 1
     line.say(Listening(service.port))
     line.listen()
     return 0
+
+
+def _bound_memory(options: Options) -> None:
+    """Who sends more than can be held ends this process, which the server starts again, and no other."""
+    wanted = _OWN_BYTES + options.max_streams * _STREAM_BYTES
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 if __name__ == "__main__":

@@ -76,14 +76,16 @@ class FlightGateway:
             task.cancel()
 
     async def _watch(self, child: _Child) -> None:
-        pause_s = _FIRST_PAUSE_S
+        loop, pause_s = asyncio.get_running_loop(), _FIRST_PAUSE_S
         while True:
-            self._child = child
+            self._child, begun_s = child, loop.time()
             try:
                 await self._listen(child)
             finally:
                 self._child = None
                 await _end(child)
+            if loop.time() - begun_s > _LONGEST_PAUSE_S:
+                pause_s = _FIRST_PAUSE_S
             logger.error("the listener flight ended status=%s: it is started again", child.process.returncode)
             child, pause_s = await self._again(pause_s)
 
