@@ -22,6 +22,8 @@ _ROWS = 800_000
 """of 256 bytes: 200 MB"""
 _COMMIT_ROWS = 10_000
 _PARTITIONS = 4
+# The JVM compiles what it runs often: the first runs of a query take up to four times as long as those after.
+_WARM_UPS = 5
 _TWO = "key,value"
 _ROOT = Path(__file__).parents[2]
 
@@ -34,6 +36,7 @@ def run(settings: Run) -> list[Comparison]:
         for frame in frames.values():
             _check(frame, rows)
         calls = {name: partial(seconds, _consuming(frame)) for name, frame in frames.items()}
+        interleaved(_WARM_UPS, calls)
         samples = interleaved(settings.rounds, calls)
     return _comparisons({name: Series(name, taken, bytes=rows * VALUE_BYTES) for name, taken in samples.items()})
 

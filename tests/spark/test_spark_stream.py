@@ -9,9 +9,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.support.numbered import purge, put_numbers, until_declared
+from tests.support.http_server import running_server
+from tests.support.numbered import purge, put_numbers, until_declared, until_end
 
 import penstock
+from penstock.client.http.client import Client
 from penstock.embedded.database import Database
 
 
@@ -115,3 +117,16 @@ def test_a_running_stream_reads_what_is_put_meanwhile(spark: SparkSession, datab
     finally:
         query.stop()
     assert sorted(int(row.number) for row in spark.table("running").collect()) == list(range(500))
+
+
+def test_a_group_of_the_broker_shows_that_all_was_read(spark: SparkSession, tmp_path: Path) -> None:
+    with running_server(tmp_path / "server") as server, Client("http://{}:{}".format(*server.address)) as client:
+        client.create_queue("orders", {"partitions": 2})
+        client.publish_many("orders", [str(number) for number in range(50)])
+        data = tmp_path / "server" / "data"
+        until_end(data, "orders", 50)
+        options = {"path": str(data), "queue": "orders", "groupId": "spark", "url": client.options.url}
+        rows = spark.readStream.format("penstock").options(**options).load()
+        writing = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writing.trigger(availableNow=True).start().awaitTermination()
+        assert client.group("orders", "spark").lag == 0

@@ -100,6 +100,17 @@ def _named(named: Positions, seen: Seen, edge: Edge) -> Positions:
     return found
 
 
+def check_start(start: Positions, seen: Seen, is_whole: bool) -> None:
+    """InvalidArgument for a start above what there is, which is a mistake and not an empty answer. Unless the newest
+    rows may be missing from what is seen."""
+    for source, offset in sorted(start.items()):
+        if is_whole and offset > seen[source].end:
+            raise InvalidArgument(
+                f"option startingOffsets: {offset} of {source} is above its end: the next offset will be "
+                f"{seen[source].end}; write that, or -1 for latest"
+            )
+
+
 def within(ranges: Iterable[OffsetRange], bounds: RowBounds, at_time: OffsetAtTime) -> list[OffsetRange]:
     """What the filters leave of the ranges."""
     narrowed = (_narrowed(each, bounds, at_time) for each in ranges if bounds.has(*each.source))

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from penstock.client.errors import Refused
 from penstock.client.http.client import Client
+from penstock.client.http.options import Retries
 from penstock.core.errors import ErrorCode, PenstockError
 from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.spark.offsets import PartitionId, Positions
 
 _LOG = logging.getLogger("penstock.spark")
+# The stream waits meanwhile; what is not told now is told with the next micro-batch.
+_TIMEOUT_S = 5.0
+_RETRIES = Retries(attempts=1)
 
 
 class GroupProgress:
@@ -19,7 +23,8 @@ class GroupProgress:
 
     def __init__(self, url: str, token: str | None, namespace: str, group: str) -> None:
         # A server gives everybody his own namespace; only who asks for another one must be allowed to.
-        self._client = Client(url, token=token, namespace=None if namespace == DEFAULT_NAMESPACE else namespace)
+        other = None if namespace == DEFAULT_NAMESPACE else namespace
+        self._client = Client(url, token=token, namespace=other, timeout_s=_TIMEOUT_S, retries=_RETRIES)
         self._group = group
         self._told: Positions = {}
         self._known: set[str] = set()

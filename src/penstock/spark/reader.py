@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from penstock.spark.directory import QueueDirectory
 from penstock.spark.offsets import Edge, OffsetRange, ranges_between
 from penstock.spark.options import SourceOptions
-from penstock.spark.places import RowBounds, readable, resolve, within
+from penstock.spark.places import RowBounds, check_start, readable, resolve, within
 from penstock.spark.planning import Ranges, plan
 from penstock.spark.pushdown import pushed
 
@@ -55,6 +55,7 @@ class QueueReader(DataSourceReader):
         if not directory.is_whole:
             _LOG.warning("the broker of %s was killed: its newest messages are seen once it has started", options.path)
         start = resolve(options.start, seen, Edge.EARLIEST, directory.offset_at_time)
+        check_start(start, seen, directory.is_whole)
         stop = resolve(options.stop, seen, Edge.LATEST, directory.offset_at_time)
         asked = within(ranges_between(start, stop), self.bounds, directory.offset_at_time)
         return readable(asked, seen, directory.is_whole, options.fail_on_data_loss)

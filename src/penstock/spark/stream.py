@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from penstock.spark.directory import QueueDirectory
 from penstock.spark.offsets import Edge, OffsetsJson, Positions, json_of, positions_of, ranges_between
 from penstock.spark.options import SourceOptions
-from penstock.spark.places import Seen, readable, resolve, resumed, tell_losses, vanished
+from penstock.spark.places import Seen, check_start, readable, resolve, resumed, tell_losses, vanished
 from penstock.spark.planning import admitted, plan
 from penstock.spark.progress import GroupProgress
 from penstock.spark.reader import read_ranges
@@ -40,9 +40,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark asks where there is no checkpoint yet."""
         self._has_begun = True
         directory = self._opened()
-        return json_of(
-            resolve(self._options.start, directory.seen(is_patient=True), Edge.EARLIEST, directory.offset_at_time)
-        )
+        seen = directory.seen(is_patient=True)
+        start = resolve(self._options.start, seen, Edge.EARLIEST, directory.offset_at_time)
+        check_start(start, seen, directory.is_whole)
+        return json_of(start)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._options
@@ -60,6 +61,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun, directory = positions_of(start), self._opened()
         seen = directory.seen(is_patient=True)
         self._say_what_the_checkpoint_overrides(begun)
+        self.commit(start)
         if losses := list(vanished(begun, seen)):
             if not directory.is_whole:
                 return json_of(begun)
@@ -84,6 +86,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_ranges(self._options, self._columns, partition.value)
 
     def commit(self, end: Mapping[str, object]) -> None:
+        """Spark commits a micro-batch when it has planned the next, so the last one never; but it asks for the latest
+        offset from where the last one ended, which tells the same."""
         if self._progress is not None:
             self._progress.tell(positions_of(end))
 

@@ -8,7 +8,17 @@ import pytest
 
 from penstock.core.errors import InvalidArgument
 from penstock.spark.offsets import AtTime, Edge, Named, OffsetRange, PartitionId
-from penstock.spark.places import DataLost, RowBounds, Visible, readable, resolve, resumed, vanished, within
+from penstock.spark.places import (
+    DataLost,
+    RowBounds,
+    Visible,
+    check_start,
+    readable,
+    resolve,
+    resumed,
+    vanished,
+    within,
+)
 
 A, B = PartitionId("orders", 0), PartitionId("orders", 1)
 SEEN = {A: Visible(10, 100, 900), B: Visible(0, 50)}
@@ -34,6 +44,13 @@ def test_partitions_that_are_not_named_are_read_whole() -> None:
 def test_a_partition_that_is_not_there_cannot_be_named() -> None:
     with pytest.raises(InvalidArgument, match=r"partition 7 of queue 'orders', .*there are orders/0, orders/1"):
         resolve(Named(((PartitionId("orders", 7), 0),)), SEEN, Edge.EARLIEST, _at_time)
+
+
+def test_a_start_above_the_end_is_a_mistake_and_not_an_empty_answer() -> None:
+    with pytest.raises(InvalidArgument, match=r"51 of partition 1 of queue 'orders' is above its end: .* will be 50"):
+        check_start({A: 100, B: 51}, SEEN, is_whole=True)
+    check_start({A: 100, B: 50}, SEEN, is_whole=True)
+    check_start({A: 101}, SEEN, is_whole=False)
 
 
 def test_filters_narrow_ranges_and_drop_those_that_are_empty() -> None:
