@@ -27,6 +27,10 @@ DIRECTIVES = {
 class BuildKernels(build_ext):  # type: ignore[misc]  # its base is untyped
     """Says in one line what went wrong and lets the installation go on: a kernel that is not built runs as Python."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel: int | None = self.parallel or os.cpu_count()
+
     def run(self) -> None:
         try:
             self._translate()

@@ -330,8 +330,9 @@ def test_a_reader_in_another_process_follows_a_writer_that_is_killed_and_comes_b
         checkpointed: dict[int, int] = {log.number: log.end for log in reader.logs()}
         for follower in followers:
             before = follower.offset
-            while reader.read(follower.number, follower.offset, 1):
+            while follower.offset < checkpointed[follower.number]:
                 follower.read()
+            assert not reader.read(follower.number, follower.offset, 1)
             assert follower.offset == max(before, checkpointed[follower.number])
         writer = Writer(tmp_path, seed=2)
         follow(reader, followers, until=3000)
