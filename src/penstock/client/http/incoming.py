@@ -162,6 +162,11 @@ class Delivered(Generic[F]):
         self.is_settled = True
         return self._settle(Verdict(self._receipt, "reject", reason=reason or None))
 
+    def release(self) -> F:
+        """Not looked at: to whoever asks next, and it counts as no failure."""
+        self.is_settled = True
+        return self._settle(Verdict(self._receipt, "release"))
+
     def extend(self, visibility_s: float) -> F:
         """It stays the caller's for so long from now on."""
         return self._settle(Verdict(self._receipt, "extend", visibility_s=visibility_s))
