@@ -172,7 +172,8 @@ def test_a_port_in_use_stops_the_start(served: Served, tmp_path: Path) -> None:
 
 
 def test_logins_and_rules_count_as_everywhere(tmp_path: Path) -> None:
-    run_command("user", "add", tmp_path / "data", "root", "--role", "admin", given=f"{_PASSWORD}\n".encode())
+    said = f"{_PASSWORD}\n".encode()
+    run_command("user", "add", "root", "--role", "admin", "--data", tmp_path / "data", given=said)
     settings = [_FLIGHT, "listeners.flight.max_streams_per_client=1"]
     with (
         live_server(tmp_path, settings, is_dev=False) as server,

@@ -336,7 +336,8 @@ def test_what_a_killed_server_had_or_had_not_stored_is_there_once_when_it_is_bac
 
 
 def test_logins_by_name_and_by_key_do_what_their_roles_may(tmp_path: Path) -> None:
-    run_command("user", "add", tmp_path / "data", "root", "--role", "admin", given=f"{_PASSWORD}\n".encode())
+    said = f"{_PASSWORD}\n".encode()
+    run_command("user", "add", "root", "--role", "admin", "--data", tmp_path / "data", given=said)
     with live_server(tmp_path, is_dev=False) as server:
         url = f"http://127.0.0.1:{server.ports['http']}"
         with penstock.Client(url, username="root", password=_PASSWORD) as admin:
