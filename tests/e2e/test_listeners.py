@@ -27,6 +27,7 @@ listeners:
   mqtts:
     port: 0
     tls: {certificate: server.pem, key: server.pem, client_ca: ca.pem}
+  http: null
   mqtt_ws:
     port: 0
     proxy_protocol: true
@@ -51,6 +52,7 @@ REQUIRED = """
 listeners:
   mqtt: null
   mqtt_ws: null
+  http: null
   mqtts:
     port: 0
     tls: {certificate: server.pem, key: server.pem, client_ca: ca.pem, require_client_certificate: true}
