@@ -66,6 +66,27 @@ def refuse_both(body: OutgoingMessage) -> None:
             raise _malformed(name, "a body with `messages` has nothing of a message beside them")
 
 
+class _Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    text: str
+
+
+class _Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    messages: list[_Text]
+
+
+_texts_decoder = msgspec.json.Decoder(_Texts)
+
+
+def plain_texts(body: bytes) -> list[bytes] | None:
+    """The values of a body with nothing but texts, which takes half the time so; None for all others, good or bad."""
+    if not body.startswith(b'{"messages":'):
+        return None
+    try:
+        return [message.text.encode() for message in _texts_decoder.decode(body).messages] or None
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
 def columns_of(messages: Sequence[OutgoingMessage], field: str = "messages") -> Columns:
     """Refusal names the message and the field."""
     values = [_value(message, field, number) for number, message in enumerate(messages)]

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from penstock.broker.publishing import ProducerCall, Published
 from penstock.broker.queue import Placed, Queue
 from penstock.core.errors import NoSuchQueue
-from penstock.gateways.http.bodies import OutgoingMessage, columns_of, plain_value, refuse_both
+from penstock.gateways.http.bodies import OutgoingMessage, columns_of, plain_texts, plain_value, refuse_both
 from penstock.gateways.http.exchange import Exchange, Query, decoded
 from penstock.gateways.http.gathering import MOST_BYTES
 from penstock.gateways.http.problems import Refusal
@@ -78,16 +78,25 @@ async def publish(exchange: Exchange) -> Reply:
     if kind == _LINES:
         return await publish_lines(exchange, queue)
     if kind == "application/json":
-        body = decoded(await exchange.body(), PublishBody)
+        raw = await exchange.body()
+        if (texts := plain_texts(raw)) is not None:
+            return await _publish_columns(exchange, queue, Columns.of(texts), None, None, acks)
+        body = decoded(raw, PublishBody)
         messages, said = _messages(body), body.producer
     else:
         messages, said = [raw_message(exchange, await exchange.body())], None
-    exchange.take_rate(len(messages))
     is_single = acks != "none" and said is None and exchange.header(b"idempotency-key") is None
     if is_single and (plain := plain_value(messages)) is not None and len(plain) <= MOST_BYTES:
+        exchange.take_rate(1)
         exchange.state.counters.received += 1
         return json_reply(await _put_plain(exchange, queue, plain))
-    columns, partition = columns_of(messages), _partition(messages)
+    return await _publish_columns(exchange, queue, columns_of(messages), _partition(messages), said, acks)
+
+
+async def _publish_columns(
+    exchange: Exchange, queue: Queue, columns: Columns, partition: int | None, said: Producer | None, acks: str
+) -> Reply:
+    exchange.take_rate(columns.count)
     exchange.state.counters.received += columns.count
     producer = _producer(exchange, said)
     if acks == "none" and producer is None:
