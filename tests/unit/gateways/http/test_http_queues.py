@@ -180,7 +180,7 @@ def test_a_queue_without_dead_letters_has_none(server: RunningServer, http: Http
     server.declare("q")
     assert http.get("queues/q/dlq").json == {"queue": None, "waiting": 0, "items": []}
     assert http.get("queues/nowhere/dlq").code == "no-such-queue"
-    assert http.post("queues/q/dlq/retry", {}).json == {"retried": 0, "left": {}, "missing": []}
+    assert http.post("queues/q/dlq/retry", {}).json == {"retried": 0, "left": {}, "missing": [], "dry_run": False}
     assert http.post("queues/nowhere/dlq/retry", {}).code == "no-such-queue"
 
 
@@ -195,7 +195,7 @@ def test_one_dead_letter_is_sent_again(http: HttpClient, letters: list[str]) -> 
 def test_some_or_all_dead_letters_are_sent_again(server: RunningServer, http: HttpClient, letters: list[str]) -> None:
     missing = letters[0].rpartition(":")[0] + ":999"
     report = http.post("queues/q/dlq/retry", {"ids": [letters[0], missing]}).json
-    assert report == {"retried": 1, "left": {}, "missing": [missing]}
+    assert report == {"retried": 1, "left": {}, "missing": [missing], "dry_run": False}
     server.declare("elsewhere")
     assert http.post("queues/q/dlq/retry", {"to": "elsewhere"}).json["retried"] == 2
     assert [message["text"] for message in http.receive("elsewhere", wait="20s")] == ["b", "c"]
