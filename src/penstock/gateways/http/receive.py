@@ -59,19 +59,24 @@ async def receive(exchange: Exchange) -> Reply:
     start = EARLIEST if body.start == "earliest" else Start.parse(body.start)
     group = await broker.group(queue, body.group, start)
     session, step = exchange.state.receipts.session, _step(queue)
-    pulling = broker.pull(group, session, min(body.max, step), wait_s, lease_ms)
+    asked = min(body.max, step)
+    pulling = broker.pull(group, session, asked, wait_s, lease_ms)
     found = await (pulling if not wait_s else exchange.while_connected(pulling, group.take_back))
-    exchange.state.counters.sent += sum([len(delivery) for delivery in found])
     if is_raw:
+        exchange.state.counters.sent += len(found)
         return _raw(exchange, queue, found)
     suffix, is_base64 = exchange.state.receipts.suffix(group), body.encoding == "base64"
     messages: list[Message] = []
     while found:
-        messages += [each for delivery in found for each in messages_of(queue, delivery, suffix, is_base64)]
+        some = [each for delivery in found for each in messages_of(queue, delivery, suffix, is_base64)]
+        messages += some
         left = body.max - len(messages)
-        if left <= 0 or size_of(messages) >= ANSWER_BYTES:
+        # Fewer than were asked for: there are no more, but for those of which the lease is over already.
+        if len(some) < asked or left <= 0 or size_of(messages) >= ANSWER_BYTES:
             break
-        found = await broker.pull(group, session, min(left, step), 0, lease_ms)
+        asked = min(left, step)
+        found = await broker.pull(group, session, asked, 0, lease_ms)
+    exchange.state.counters.sent += len(messages)
     return json_reply(Received(messages))
 
 
