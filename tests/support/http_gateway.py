@@ -3,11 +3,9 @@ requests through blocking clients, and reach into its loop where they must."""
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ from tests.support.access import SCRAM_ITERATIONS, cheap_passwords
 from tests.support.broker import LARGE
 from tests.support.clock import FakeClock
 from tests.support.event_reader import EventReader
+from tests.support.loop_thread import LoopThread
 from tests.support.operations import FakeOperations
 from websockets.sync.client import ClientConnection, connect
 
@@ -64,7 +63,7 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-class RunningHttp:
+class RunningHttp(LoopThread):
     """`gateway` and what is below it belong to the loop of the thread: use `call` and `wait`."""
 
     gateway: HttpGateway
@@ -74,43 +73,16 @@ class RunningHttp:
     access: Access
 
     def __init__(self, directory: Path, setup: HttpSetup) -> None:
+        super().__init__()
         self._directory, self._setup, self.port = directory, setup, setup.port
         self.clock = FakeClock()
         self.operations = FakeOperations()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="http-gateway")
         self._readers: list[EventReader] = []
-        self._thread.start()
         try:
             self.wait(self._open())
         except BaseException:
-            self._end_loop()
+            super().close()
             raise
-
-    # The loop
-
-    def wait(self, work: Awaitable[T]) -> T:
-        """What comes of it, on the loop."""
-
-        async def run() -> T:
-            return await work
-
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(DEADLINE_S * 2)
-
-    def call(self, function: Callable[[], T]) -> T:
-        async def run() -> T:
-            return function()
-
-        return self.wait(run())
-
-    def until(self, is_so: Callable[[], bool]) -> None:
-        """Turns of the loop until it holds; the deadline of `wait` is that of the test."""
-
-        async def run() -> None:
-            while not is_so():  # noqa: ASYNC110 - what is waited for tells nobody
-                await asyncio.sleep(0.002)
-
-        self.wait(run())
 
     # Opening and closing
 
@@ -181,13 +153,7 @@ class RunningHttp:
         try:
             self.wait(self._close())
         finally:
-            self._end_loop()
-
-    def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+            super().close()
 
     # Clients
 

@@ -4,8 +4,7 @@ blocking clients, and reach into its loop where they must."""
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import TypeVar
 from tests.support.access import SCRAM_ITERATIONS, cheap_passwords
 from tests.support.broker import SMALL
 from tests.support.clock import FakeClock
-from tests.support.mqtt_client import DEADLINE_S, MqttClient
+from tests.support.loop_thread import LoopThread
+from tests.support.mqtt_client import MqttClient
 
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
@@ -61,7 +61,7 @@ def said(message: Publish) -> dict[str, str]:
     return dict(message.properties.user_properties)
 
 
-class RunningGateway:
+class RunningGateway(LoopThread):
     """`gateway` and what is below it belong to the loop of the thread: use `call` and `wait`."""
 
     gateway: MqttGateway
@@ -69,42 +69,17 @@ class RunningGateway:
     access: Access
 
     def __init__(self, directory: Path, setup: Setup) -> None:
+        super().__init__()
         self._directory, self._setup = directory, setup
         self.clock = FakeClock()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="gateway")
         self._clients: list[MqttClient] = []
-        self._thread.start()
         try:
             self.address: tuple[str, int] = self.wait(self._open())
         except BaseException:
-            self._end_loop()
+            super().close()
             raise
 
     # The loop
-
-    def wait(self, work: Awaitable[T]) -> T:
-        """What comes of it, on the loop."""
-
-        async def run() -> T:
-            return await work
-
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(DEADLINE_S * 2)
-
-    def call(self, function: Callable[[], T]) -> T:
-        async def run() -> T:
-            return function()
-
-        return self.wait(run())
-
-    def until(self, is_so: Callable[[], bool]) -> None:
-        """Turns of the loop until it holds; the deadline of `wait` is that of the test."""
-
-        async def run() -> None:
-            while not is_so():  # noqa: ASYNC110 - what is waited for tells nobody
-                await asyncio.sleep(0.002)
-
-        self.wait(run())
 
     def left_with(self, connections: int) -> None:
         """So many are there, and what follows from the going of others is done."""
@@ -186,13 +161,7 @@ class RunningGateway:
         try:
             self.wait(self._close())
         finally:
-            self._end_loop()
-
-    def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+            super().close()
 
     # Clients
 

@@ -12,6 +12,7 @@ class UserDescription(msgspec.Struct, frozen=True):
     name: str
     namespace: str
     roles: tuple[str, ...]
+    has_password: bool
     login: tuple[str, ...]
     """`password`, `scram`; empty where only a certificate or a token is a login"""
     created_ms: int
@@ -32,7 +33,9 @@ class KeyDescription(msgspec.Struct, frozen=True):
 def describe_user(user: User) -> UserDescription:
     ways = ("password", user.password_hash), ("scram", user.scram)
     login = tuple(way for way, kept in ways if kept is not None)
-    return UserDescription(user.name, user.namespace, user.roles, login, user.created_ms, user.changed_ms)
+    has_password = user.password_hash is not None
+    times = user.created_ms, user.changed_ms
+    return UserDescription(user.name, user.namespace, user.roles, has_password, login, *times)
 
 
 def describe_key(key: ApiKey) -> KeyDescription:

@@ -38,10 +38,6 @@ class HttpGateway:
     def connection_count(self) -> int:
         return len(self._state.connections)
 
-    @property
-    def request_count(self) -> int:
-        return self._state.total_requests
-
     def apply(self, options: HttpOptions) -> None:
         """For requests and connections to come."""
         self._options = options

@@ -81,7 +81,7 @@ async def _publish(exchange: Exchange, messages: Sequence[TopicMessage]) -> Repl
     matched = 0
     for (qos, retain), some in _alike(messages):
         matched += await exchange.ports.topics.publish(
-            _columns(some),
+            columns_of(some),
             qos=qos,
             retain=retain,
             publisher=exchange.connection.publisher,
@@ -101,10 +101,6 @@ def _messages(body: TopicPublish) -> Sequence[TopicMessage]:
     if any(message.partition is not None for message in messages):
         raise Refusal(400, "malformed-body", "partition: only queues have partitions", "partition")
     return messages
-
-
-def _columns(messages: Sequence[TopicMessage]) -> Columns:
-    return columns_of(messages)
 
 
 def _alike(messages: Sequence[TopicMessage]) -> list[tuple[tuple[int, bool], list[TopicMessage]]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.broker.auth.describing import describe_user
+from penstock.broker.auth.describing import KeyDescription, UserDescription, describe_key, describe_user
 from penstock.broker.auth.explaining import AskedAction, Verdict
 from penstock.broker.auth.rules import Rule, rule_of
-from penstock.broker.auth.store import ApiKey, User
+from penstock.broker.auth.store import User
 from penstock.core.errors import NoSuchUser
 from penstock.gateways.http.durations import Span, seconds_of
 from penstock.gateways.http.exchange import Exchange
@@ -19,17 +19,6 @@ from penstock.gateways.http.routes import API, Route
 
 _TAG = "Users and rules"
 _LONGEST_KEY_S = 10 * 365 * 24 * 3600.0
-
-
-class UserDescription(msgspec.Struct, frozen=True):
-    name: str
-    roles: list[str]
-    namespace: str
-    has_password: bool
-    login: tuple[str, ...]
-    """`password`, `scram`; empty where only a certificate or a token is a login"""
-    created_ms: int
-    changed_ms: int
 
 
 class Users(msgspec.Struct, frozen=True):
@@ -52,15 +41,6 @@ class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     roles: list[str] | None = None
     scram: bool = True
     """with a password: keep keys for SCRAM-SHA-256 too"""
-
-
-class KeyDescription(msgspec.Struct, frozen=True):
-    id: str
-    roles: list[str]
-    namespace: str
-    description: str
-    created_ms: int
-    expires_ms: int | None
 
 
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,18 +77,18 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def list_users(exchange: Exchange) -> Reply:
     part, following = page(exchange.ports.access.users.all(), lambda user: user.name, exchange.query(PageQuery))
-    return json_reply(Users([_told(user) for user in part], following))
+    return json_reply(Users([describe_user(user) for user in part], following))
 
 
 async def add_user(exchange: Exchange) -> Reply:
     body = await exchange.read(NewUser)
     password = None if body.password is None else body.password.encode()
     user = await exchange.ports.access.users.add(body.name, password, body.roles, body.namespace, with_scram=body.scram)
-    return json_reply(_told(user), 201)
+    return json_reply(describe_user(user), 201)
 
 
 async def describe(exchange: Exchange) -> Reply:
-    return json_reply(_told(_user(exchange)))
+    return json_reply(describe_user(_user(exchange)))
 
 
 async def change_user(exchange: Exchange) -> Reply:
@@ -118,7 +98,7 @@ async def change_user(exchange: Exchange) -> Reply:
         await users.set_password(name, body.password.encode(), with_scram=body.scram)
     if body.roles is not None:
         await users.set_roles(name, body.roles)
-    return json_reply(_told(_user(exchange)))
+    return json_reply(describe_user(_user(exchange)))
 
 
 async def remove_user(exchange: Exchange) -> Reply:
@@ -129,7 +109,7 @@ async def remove_user(exchange: Exchange) -> Reply:
 async def list_keys(exchange: Exchange) -> Reply:
     keys = sorted(exchange.ports.access.users.keys(), key=lambda key: key.id)
     part, following = page(keys, lambda key: key.id, exchange.query(PageQuery))
-    return json_reply(Keys([_key(key) for key in part], following))
+    return json_reply(Keys([describe_key(key) for key in part], following))
 
 
 async def add_key(exchange: Exchange) -> Reply:
@@ -141,7 +121,7 @@ async def add_key(exchange: Exchange) -> Reply:
     key, text = await exchange.ports.access.users.add_key(
         body.roles, body.namespace, body.description, expires_ms=expires_ms
     )
-    return json_reply(CreatedKey(text, _key(key)), 201, [(b"cache-control", b"no-store")])
+    return json_reply(CreatedKey(text, describe_key(key)), 201, [(b"cache-control", b"no-store")])
 
 
 async def remove_key(exchange: Exchange) -> Reply:
@@ -177,23 +157,6 @@ def _user(exchange: Exchange) -> User:
     if found is None:
         raise NoSuchUser(name)
     return found
-
-
-def _told(user: User) -> UserDescription:
-    login = describe_user(user).login
-    return UserDescription(
-        name=user.name,
-        roles=list(user.roles),
-        namespace=user.namespace,
-        has_password="password" in login,
-        login=login,
-        created_ms=user.created_ms,
-        changed_ms=user.changed_ms,
-    )
-
-
-def _key(key: ApiKey) -> KeyDescription:
-    return KeyDescription(key.id, list(key.roles), key.namespace, key.description, key.created_ms, key.expires_ms)
 
 
 _RULE_HINT = "A rule is like {effect: allow, action: publish, pattern: a/#, user: u}, or with a role, or for everyone."
