@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import dropwhile
+from itertools import takewhile
 
 from penstock.core.errors import DirectoryFormat
 from penstock.core.ports import Disk
@@ -149,19 +149,24 @@ class CheckpointCuts:
         state = self._file.state(number)
         if state is None:
             return None
-        sealed = self._not_trimmed(state) if self.state is not DirectoryState.CLOSED else state.sealed
-        start = max(state.start, sealed[0].base) if sealed and sealed != state.sealed else state.start
+        start, sealed, active = state.start, state.sealed, state.active
+        if self.state is not DirectoryState.CLOSED and (gone := self._trimmed(state)):
+            sealed = sealed[gone:]
+            active = active if gone <= len(state.sealed) else None
+            first = next(iter((*sealed, *filter(None, (active,)))), None)
+            start = max(start, first.base if first is not None else state.end)
         opened = self._checkpoint.start_number
-        return LogCut(LogNumber(number), start, state.end, _records(state), sealed, state.active, opened)
+        return LogCut(LogNumber(number), start, state.end, _records(state), sealed, active, opened)
 
-    def _not_trimmed(self, state: LogState) -> tuple[SegmentInfo, ...]:
-        """A trim unlinks at once, as soon as the journal has it: what is missing in front was trimmed."""
+    def _trimmed(self, state: LogState) -> int:
+        """How many segments are missing in front, the active one too if it comes to that: a trim unlinks at once, as
+        soon as the journal has it."""
         directory = self._directory_of(state.number)
-        return tuple(
-            dropwhile(
-                lambda info: not self._disk.exists(segment_path(directory, info.base, info.version)), state.sealed
-            )
+        segments = (*state.sealed, *filter(None, (state.active,)))
+        missing = takewhile(
+            lambda info: not self._disk.exists(segment_path(directory, info.base, info.version)), segments
         )
+        return sum(1 for _ in missing)
 
 
 Cuts = TableCuts | CheckpointCuts

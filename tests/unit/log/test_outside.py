@@ -184,6 +184,25 @@ def test_what_was_trimmed_before_a_crash_is_below_the_start(broker: Broker, tmp_
     assert read_all(reader, log.number, start) == expected(start, 60)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_trim_past_all_that_was_checkpointed_leaves_nothing_to_read_after_a_crash(
+    broker: Broker, tmp_path: Path, kept: int
+) -> None:
+    log = broker.shard.create("a")
+    broker.fill(log, 20)
+    assert broker.shard.engine.keeper.write_checkpoint()
+    broker.fill(log, 20)
+    bases = sorted(int(path.stem) for path in tmp_path.glob("logs/a@1/*.seg") if int(path.stem) <= 60)
+    start = ([*bases, log.end - 3])[-1 - kept]
+    broker.shard.edit(log, Edit(start=start))
+    broker.shard.settle()
+    broker.die()
+    reader = DirectoryReader(tmp_path)
+    start = min(start, 60)
+    assert reader.cut(log.number).start == start
+    assert read_all(reader, log.number, start) == expected(start, 60)
+
+
 def test_time_is_found_in_sealed_and_active_segments(broker: Broker, tmp_path: Path) -> None:
     log = broker.shard.create("a")
     begun = broker.shard.clock.now_ms()
