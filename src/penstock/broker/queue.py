@@ -72,6 +72,8 @@ class Queue:
         self._shard = shard
         self._allowance = 0
         """messages that may still come before depths are worked out anew"""
+        self._reserved = 0
+        """messages that are staged: there is room for them when they are committed"""
         self._opening: dict[int, asyncio.Task[Unit]] = {}
         self._turn = 0
         self._prefixes = _prefixes(settings.name)
@@ -208,7 +210,7 @@ class Queue:
     def place(self, columns: Columns, publisher: Publisher, partition: int | None = None) -> list[tuple[int, Columns]]:
         """The rows of each partition."""
         if partition is not None:
-            return [(self._existing(partition), columns)]
+            return [(self.existing(partition), columns)]
         return columns.scatter(self.settings.partitions, self._unkeyed(publisher))
 
     def gather(
@@ -216,10 +218,11 @@ class Queue:
     ) -> tuple[list[int], array[int], Columns]:
         """The same in one: the partitions, how many rows each gets, and all rows in that order."""
         if partition is not None:
-            return [self._existing(partition)], array("i", [columns.count]), columns
+            return [self.existing(partition)], array("i", [columns.count]), columns
         return columns.gathered(self.settings.partitions, self._unkeyed(publisher))
 
-    def _existing(self, partition: int) -> int:
+    def existing(self, partition: int) -> int:
+        """That number; InvalidArgument if there is no such partition."""
         if not 0 <= partition < self.settings.partitions:
             raise InvalidArgument(
                 f"queue {self.name!r} has no partition {partition}, it has {self.settings.partitions}"
@@ -242,7 +245,7 @@ class Queue:
             return True
         self._allowance -= count
         if self._allowance < 0:
-            self._allowance = limit - self.depth() - count
+            self._allowance = limit - self.depth() - self._reserved - count
         return self._allowance >= 0
 
     def has_room(self, count: int) -> bool:
@@ -250,7 +253,19 @@ class Queue:
         limit = self.settings.limits.max_queue_depth
         if limit is None or not self.groups or count <= self._allowance:
             return True
-        return count <= limit if self.drops_oldest else self.depth() + count <= limit
+        wanted = self._reserved + count
+        return wanted <= limit if self.drops_oldest else self.depth() + wanted <= limit
+
+    def reserve(self, count: int, *, is_forced: bool = False) -> None:
+        """Room for so many messages, which nobody else gets until release(). QueueFull, unless it was theirs before."""
+        if not is_forced and not self.has_room(count):
+            raise self.full()
+        self._reserved += count
+        self._allowance = 0
+
+    def release(self, count: int) -> None:
+        self._reserved -= count
+        self._allowance = 0
 
     def full(self) -> QueueFull:
         self.refused += 1

@@ -81,6 +81,8 @@ class Engine:
         self._waiting_for_write: deque[Frame] = deque()
         self._under_way: deque[tuple[FrameSequence, Purpose, int]] = deque()
         self._reserve = options.reserve(disk.total_bytes())
+        self._promised_bytes = 0
+        """of the disk, which only those take who were promised it"""
         for number, written in self.keeper.logs.items():
             self._adopt(number, written.name, written.settings, written.bounds)
             self.logs[number].last_timestamp = written.last_timestamp
@@ -254,8 +256,21 @@ class Engine:
     @property
     def low(self) -> DiskLow | None:
         """What a publish would be refused with now."""
-        free = self.keeper.free_bytes - self.usage.tail
+        free = self.keeper.free_bytes - self.usage.tail - self._promised_bytes
         return DiskLow(max(free, 0), self._reserve) if free < self._reserve else None
+
+    def promise(self, size: int) -> None:
+        """Keep so much of the disk for a later commit, beside what is stored now in its stead: DiskLow unless twice the
+        size is free above the reserve."""
+        free = self.keeper.free_bytes - self.usage.tail - self._promised_bytes
+        if free - 2 * size < self._reserve:
+            self.metrics.publishes_refused_disk += 1
+            raise DiskLow(max(free, 0), self._reserve + 2 * size)
+        self._promised_bytes += size
+
+    def restore_promise(self, size: int) -> None:
+        """One that was given before the directory was opened; a negative size takes one back."""
+        self._promised_bytes += size
 
     def refuse_large(self, batches_bytes: int) -> None:
         """TooLarge where a frame with so many bytes of batches would have no room for small parts beside them."""

@@ -73,6 +73,8 @@ class Shard:
         """the storage thread will be woken when this turn of the loop is over"""
         self.report = engine.report
         """for what commit_here() gave, in the loop's stead: whoever waits for it is told"""
+        self.promise, self.restore_promise = engine.promise, engine.restore_promise
+        self.max_frame_bytes = options.journal.max_frame_bytes
         self.is_visited = False
         """what runs now is followed by commit_here(): see there"""
         self.reader = LogReader(disk, engine.keeper.views)
