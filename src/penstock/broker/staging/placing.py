@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.broker.queue import Queue
-from penstock.broker.staging.records import StagedPlace, StagePlace, StageRecord
+from penstock.broker.staging.records import EpochKey, StagedPlace, StagePlace, StageRecord
 from penstock.core.ports import Buffer
 from penstock.kernels import hashing
 from penstock.log.batch import Batch
@@ -15,6 +15,10 @@ from penstock.log.columns import Columns
 from penstock.log.partition import Log
 from penstock.log.shard import Part
 from penstock.queues.settings import Unkeyed
+
+# Upper bounds: header and padding of a batch, what the book says of a stage, of an epoch, and of a partition beside the
+# names of its queue.
+_BATCH_BYTES, _STAGE_BYTES, _EPOCH_BYTES, _PLACE_BYTES = 256, 80, 1024, 100
 
 
 class Stage(NamedTuple):
@@ -33,6 +37,11 @@ class Stage(NamedTuple):
         if not writer or self.queue.settings.unkeyed is Unkeyed.SPREAD:
             number += self.place.first
         return number % self.queue.settings.partitions
+
+
+class Target(NamedTuple):
+    queue: Queue
+    partition: int
 
 
 class Placement(NamedTuple):
@@ -68,3 +77,22 @@ def places_of(placed: Sequence[tuple[Queue, int, int]]) -> tuple[StagedPlace, ..
         StagedPlace(queue.namespace, queue.name, partition, queue.units[partition].data.end, count)
         for (queue, partition), count in rows.items()
     )
+
+
+def targets_of(stages: Sequence[Stage]) -> list[Target]:
+    """All partitions that rows may go to."""
+    found: dict[Target, None] = {}
+    for stage in stages:
+        named = stage.record.partition
+        numbers = range(stage.queue.settings.partitions) if named is None else [named]
+        found |= dict.fromkeys([Target(stage.queue, number) for number in numbers])
+    return list(found)
+
+
+def frame_bytes(key: EpochKey, stages: Sequence[Stage], placed: Sequence[Placement]) -> int:
+    """What one frame with all the rows and what the book says of them takes, at most."""
+    rows = sum([mine.bytes + _BATCH_BYTES for _, _, mine in placed])
+    targets = {Target(queue, partition) for queue, partition, _ in placed}
+    # Characters of names may be escaped.
+    places = sum([_PLACE_BYTES + 2 * len(t.queue.name.encode() + t.queue.namespace.encode()) for t in targets])
+    return rows + places + len(stages) * _STAGE_BYTES + _EPOCH_BYTES + len(key.query.encode())

@@ -15,7 +15,16 @@ from penstock.broker.queue import Queue
 from penstock.broker.settling import Settling
 from penstock.broker.staging.book import Book, columns_of, part_of
 from penstock.broker.staging.epochs import Epochs
-from penstock.broker.staging.placing import Placement, Stage, parts_of, placements, places_of
+from penstock.broker.staging.placing import (
+    Placement,
+    Stage,
+    Target,
+    frame_bytes,
+    parts_of,
+    placements,
+    places_of,
+    targets_of,
+)
 from penstock.broker.staging.records import (
     BookKey,
     Change,
@@ -27,9 +36,10 @@ from penstock.broker.staging.records import (
     StageRecord,
 )
 from penstock.broker.staging.stages import Stages
-from penstock.core.errors import InvalidArgument, NoSuchQueue, StageGone
+from penstock.core.errors import InvalidArgument, NoSuchLog, NoSuchQueue, StageGone
 from penstock.core.types import Purpose
 from penstock.log.columns import Columns
+from penstock.log.importing import Importer
 from penstock.log.shard import Part, Shard
 
 logger = logging.getLogger("penstock.broker.staging")
@@ -179,7 +189,10 @@ class Staging:
         async with passing(queues):
             for queue in queues:
                 await self._make_room(queue, sum([s.record.rows for s in stages if s.queue is queue]))
-            placed = await self._in_one_frame(key, stages)
+            try:
+                placed = await self._placed(key, stages)
+            except NoSuchLog as error:
+                raise StageGone(str(stages[0].place), "a queue of the commit was deleted meanwhile") from error
         for stage in stages:
             stage.queue.published += stage.record.rows
         logger.debug("epoch committed query=%s epoch=%d stages=%d", key.query, key.epoch, len(stages))
@@ -192,11 +205,21 @@ class Staging:
         if queue.drops_oldest:
             await drop_oldest(queue, rows, self._settling)
 
-    async def _in_one_frame(self, key: EpochKey, stages: Sequence[Stage]) -> tuple[StagedPlace, ...]:
-        placed: list[Placement] = []
-        for stage in stages:
-            [batch, *_] = await self._shard.read(stage.side_log, stage.place.first, 1)
-            placed += placements(stage, batch)
+    async def _placed(self, key: EpochKey, stages: Sequence[Stage]) -> tuple[StagedPlace, ...]:
+        """In one frame, if that is large enough; else beside the journal."""
+        limit = self._shard.max_frame_bytes * 255 // 256
+        if sum([stage.record.size_bytes for stage in stages]) <= limit:
+            placed: list[Placement] = []
+            for stage in stages:
+                [batch, *_] = await self._shard.read(stage.side_log, stage.place.first, 1)
+                placed += placements(stage, batch)
+            if frame_bytes(key, stages, placed) <= limit:
+                return await self._in_one_frame(key, stages, placed)
+        return await self._beside_the_journal(key, stages)
+
+    async def _in_one_frame(
+        self, key: EpochKey, stages: Sequence[Stage], placed: Sequence[Placement]
+    ) -> tuple[StagedPlace, ...]:
         for queue, partition, _ in placed:
             await queue.unit(partition)
         book = await self._book.log()
@@ -207,6 +230,26 @@ class Staging:
             return [(book, self._decide(key, stages, tuple(decided)))]
 
         await self._shard.commit(parts_of(placed), Purpose.SETTLE, late)
+        return tuple(decided)
+
+    async def _beside_the_journal(self, key: EpochKey, stages: Sequence[Stage]) -> tuple[StagedPlace, ...]:
+        logs = {target: (await target.queue.unit(target.partition)).data for target in targets_of(stages)}
+        book, reader = await self._book.log(), self._shard.reader
+        rows: dict[Target, int] = {}
+        decided: list[StagedPlace] = []
+
+        def fill(importer: Importer) -> None:
+            for stage in stages:
+                for queue, partition, mine in placements(stage, reader.read(stage.side_log, stage.place.first, 1)[0]):
+                    target = Target(queue, partition)
+                    importer.add(logs[target], mine)
+                    rows[target] = rows.get(target, 0) + mine.count
+
+        def late() -> Sequence[Part]:
+            decided.extend(places_of([(*target, count) for target, count in rows.items()]))
+            return [(book, self._decide(key, stages, tuple(decided)))]
+
+        await self._shard.adopt(list(logs.values()), fill, late)
         return tuple(decided)
 
     def _decide(self, key: EpochKey, stages: Sequence[Stage], placed: tuple[StagedPlace, ...]) -> Columns:
