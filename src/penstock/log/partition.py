@@ -82,7 +82,7 @@ class Log:
 
     @property
     def visible_end(self) -> int:
-        """Readers see records below it. Equal to the high watermark until undecided records exist."""
+        """Readers see records below it. The high watermark: what is not decided is in no log that anybody reads."""
         return self.high_watermark
 
     @property

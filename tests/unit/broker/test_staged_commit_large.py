@@ -23,6 +23,7 @@ from penstock.log.outside import DirectoryReader
 from penstock.log.verify import verify
 
 ROWS, ROW_BYTES = 60, 1000
+LIVE_FILES = shutil.ignore_patterns("table*", "lock")
 KEYS = [b"key-%d" % i for i in range(ROWS)]
 
 
@@ -243,9 +244,9 @@ def test_a_crash_behind_the_frame_keeps_all_and_before_it_none(tmp_path: Path) -
             queue = await s.queue(partitions=2)
             ranges = await large(s, queue, "a", "b", "c")
             await s.broker.shard.checkpoint()
-            shutil.copytree(tmp_path / "data", tmp_path / "before")
+            shutil.copytree(tmp_path / "data", tmp_path / "before", ignore=LIVE_FILES)
             await s.broker.staging.commit(QUERY, 0, ranges)
-            shutil.copytree(tmp_path / "data", tmp_path / "behind")
+            shutil.copytree(tmp_path / "data", tmp_path / "behind", ignore=LIVE_FILES)
         for name, is_there in (("before", False), ("behind", True)):
             async with stage(tmp_path / name) as after:
                 assert await stored(after) == (rows_of("a", "b", "c") if is_there else [])
