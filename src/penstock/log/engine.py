@@ -76,6 +76,8 @@ class Engine:
         self._recently = Recently(options.recent_bytes)
         self.handed_over: Callable[[int], None] = lambda size: None
         """called by the storage thread with the bytes it gave to the keeper"""
+        self.views_wanted: Callable[[], None] = lambda: None
+        """called when readers wait for what the keeper has to fold"""
         self.room: Callable[[], None] = lambda: None
         """called when bytes under way became fewer"""
         self._next_sequence = self.journal.next_sequence
@@ -220,6 +222,7 @@ class Engine:
             adoption.done(error)
         else:
             self._reveal()
+            self.views_wanted()
 
     def _reveal(self) -> None:
         """Show readers what was adopted and has come into the views of all its logs."""

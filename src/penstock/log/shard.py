@@ -84,6 +84,7 @@ class Shard:
         self.floors: dict[LogNumber, Callable[[], int | None]] = {}
         """of a log that lets go of what is settled: the first offset that somebody has not settled"""
         self._table = publish_from(disk, engine.keeper)
+        engine.views_wanted = self._keeper.bell.ring
         engine.room = self._admission.admit_waiting
         engine.journal.make_space = self._wait_for_space
         engine.keeper.files.unlinked = self.reader.maps.forget
