@@ -12,14 +12,17 @@ from tests.sim.model import Alter, Append, Change, Commit, Declare, Delete, Mode
 from tests.sim.reading import check_readable
 from tests.support.simdisk import SimulatedCrash
 
-from penstock.core.errors import JournalFailed, LogPoisoned, TooLarge
+from penstock.core.errors import JournalFailed, LogPoisoned, PenstockError, TooLarge
 from penstock.core.ports import Buffer
 from penstock.core.types import Compression, Durability
 from penstock.log import batch as batches
 from penstock.log.columns import Columns
-from penstock.log.names import CATALOGUE_NUMBER, log_name
+from penstock.log.importing import Importer, imported_version
+from penstock.log.index import places
+from penstock.log.names import CATALOGUE_NUMBER, directory_of, log_name
 from penstock.log.partition import Log
-from penstock.log.records import Edit, LogSettings
+from penstock.log.records import Edit, LogSettings, SegmentInfo
+from penstock.log.segments import segment_path
 
 # None, a few, and around and above the sector in which writes are torn.
 VALUE_BYTES = (0, 1, 7, 40, 200, 511, 700, 1500)
@@ -186,6 +189,51 @@ class Walk(Life):
 
         self._stage(log.settings.durability, call)
 
+    def adopt(self) -> None:
+        """Segments written beside the journal become the ends of some logs, with a commit to another in one frame."""
+        logs = list({log.number: log for _ in range(self.rng.choice((1, 2, 3))) if (log := self._some_log())}.values())
+        if not logs or any(log.is_adopting or log.number not in self.history.settled for log in logs):
+            return  # as the shard: one at a time, and for logs that are sure to be there
+        importer = Importer(self.disk, logs, self.clock.now_ms(), imported_version(self.live.next_sequence))
+        try:
+            for _ in range(self.rng.choice((1, 3, 8))):
+                importer.add(self.rng.choice(logs), self._columns()[0])
+            importer.finish()
+        except OSError:
+            assert self.faulty
+            importer.abandon()
+            return
+        adopted = importer.adopted
+        if self.rng.random() < 0.1:
+            importer.abandon()
+            return
+        beside = next((log for log in self.live.logs.values() if log.number in self.history.tip), logs[0])
+        parts = [(beside, self._columns()[0])] if beside not in adopted and beside.fault is None else []
+
+        def call(commit: Commit) -> list[Change]:
+            before = len(beside.tail)
+            try:
+                self.live.stage_adoption(adopted, parts, commit.done)
+            except PenstockError:
+                importer.abandon()
+                raise
+            found = [
+                (log.number, batch)
+                for log, infos in adopted.items()
+                for info in infos
+                for batch in self._batches_of(log, info)
+            ]
+            found += [(beside.number, bytes(tail.data)) for tail in beside.tail[before:]]
+            return [Append(number, _model_batch(data)) for number, data in found]
+
+        self._stage(Durability.COMMIT, call)
+
+    def _batches_of(self, log: Log, info: SegmentInfo) -> list[bytes]:
+        file = self.disk.open_read(segment_path(directory_of(log.name, log.number), info.base, info.version))
+        data = file.map()
+        file.close()
+        return [bytes(data[place.position : place.position + place.bytes]) for place in places(data, 0, len(data))]
+
     def _edit(self, log: Log, edit: Edit) -> None:
         def call(commit: Commit) -> list[Change]:
             self.live.stage_edit(log, edit, commit.done)
@@ -209,7 +257,7 @@ class Walk(Life):
     def truncate(self) -> None:
         """As the shard does it: the commits before are durable, then a frame cuts and puts back the head of a batch."""
         log = self._some_log()
-        if log is None:
+        if log is None or self.live._adoptions:
             return
         self.live.commit.step(sync=True)
         inside = [batch for batch in self.history.tip[log.number].batches if batch.end > log.start]
@@ -286,6 +334,11 @@ class Walk(Life):
         self.disk.capacity_bytes = None
 
 
+def _model_batch(data: bytes) -> ModelBatch:
+    first = batches.read_header(data).base_offset
+    return ModelBatch(first, batches.next_offset(data), data)
+
+
 ACTIONS_AND_WEIGHTS: tuple[tuple[Callable[[Walk], None], int], ...] = (
     (Walk.append, 40),
     (Walk.commit, 20),
@@ -297,6 +350,7 @@ ACTIONS_AND_WEIGHTS: tuple[tuple[Callable[[Walk], None], int], ...] = (
     (Walk.change, 3),
     (Walk.delete, 2),
     (Walk.append_raw, 4),
+    (Walk.adopt, 6),
     (Walk.trim, 4),
     (Walk.begin_epoch, 2),
     (Walk.truncate, 4),

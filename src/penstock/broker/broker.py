@@ -23,6 +23,7 @@ from penstock.broker.publisher import Publisher
 from penstock.broker.publishing import Publishing
 from penstock.broker.queue import Queue
 from penstock.broker.settling import Settled, Settling
+from penstock.broker.staging.staging import Staging
 from penstock.broker.start import EARLIEST, Start
 from penstock.broker.taps import Taps
 from penstock.broker.transaction import Transaction
@@ -67,6 +68,7 @@ class Broker:
         letters = DeadLetters(self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of)
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
         self.publishing = Publishing(shard, self.declaring, self.settling, self.now, options.auto_create)
+        self.staging = Staging(shard, self.declaring, self.settling, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -80,6 +82,7 @@ class Broker:
             configuration = await Configuration.open(shard)
             broker = cls(shard, configuration, clock, options)
             await opening.restore(shard, configuration, broker.declaring, broker.now())
+            broker.staging.restore()
         except BaseException:
             await shard.close()
             raise
@@ -107,6 +110,7 @@ class Broker:
         await self._watch.finish()
         await self.settling.finish()
         await self.webhooks.close()
+        await self.staging.close()
         dirty = [
             unit
             for queue in self.declaring.queues.values()
@@ -213,7 +217,7 @@ class Broker:
             self._upkeep = asyncio.get_running_loop().create_task(self.keep_up(now))
 
     async def keep_up(self, now: int) -> None:
-        """Groups and queues that nobody uses go, producers are forgotten, snapshots are written."""
+        """Groups and queues that nobody uses go, producers are forgotten, snapshots are written, stages collected."""
         for number, queue in enumerate(list(self.declaring.queues.values())):
             if number % _UPKEEP_QUEUES == 0:
                 await asyncio.sleep(0)
@@ -223,6 +227,10 @@ class Broker:
                 await self._keep_up_queue(queue, now)
             except PenstockError as error:
                 logger.error("upkeep failed queue=%s error=%s", queue.name, error)
+        try:
+            await self.staging.keep_up(now)
+        except PenstockError as error:
+            logger.error("upkeep of stages failed error=%s", error)
 
     async def _keep_up_queue(self, queue: Queue, now: int) -> None:
         queue.note_upkeep(now)

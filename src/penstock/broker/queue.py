@@ -74,6 +74,8 @@ class Queue:
         """messages that were admitted and are not staged yet"""
         self._allowance = 0
         """messages that may still come before depths are worked out anew"""
+        self._reserved = 0
+        """messages that are staged: there is room for them when they are committed"""
         self._opening: dict[int, asyncio.Task[Unit]] = {}
         self._turn = 0
         self._prefixes = _prefixes(settings.name)
@@ -210,7 +212,7 @@ class Queue:
     def place(self, columns: Columns, publisher: Publisher, partition: int | None = None) -> list[tuple[int, Columns]]:
         """The rows of each partition."""
         if partition is not None:
-            return [(self._existing(partition), columns)]
+            return [(self.existing(partition), columns)]
         return columns.scatter(self.settings.partitions, self.unkeyed_partition(publisher))
 
     def gather(
@@ -218,10 +220,11 @@ class Queue:
     ) -> tuple[list[int], array[int], Columns]:
         """The same in one: the partitions, how many rows each gets, and all rows in that order."""
         if partition is not None:
-            return [self._existing(partition)], array("i", [columns.count]), columns
+            return [self.existing(partition)], array("i", [columns.count]), columns
         return columns.gathered(self.settings.partitions, self.unkeyed_partition(publisher))
 
-    def _existing(self, partition: int) -> int:
+    def existing(self, partition: int) -> int:
+        """That number; InvalidArgument if there is no such partition."""
         if not 0 <= partition < self.settings.partitions:
             raise InvalidArgument(
                 f"queue {self.name!r} has no partition {partition}, it has {self.settings.partitions}"
@@ -252,12 +255,23 @@ class Queue:
         limit = self.settings.limits.max_queue_depth
         if limit is None or not self.groups or count <= self._allowance:
             return True
-        return count <= limit if self.drops_oldest else self._taken() + count <= limit
+        return self._reserved + count <= limit if self.drops_oldest else self._taken() + count <= limit
 
     def _taken(self) -> int:
-        """The depth when everything is committed that is under way."""
+        """The depth when everything is committed that is under way or was promised room."""
         staged = sum([unit.data.end - unit.end for unit in self.units.values()])
-        return self.depth() + staged + self.expected
+        return self.depth() + staged + self.expected + self._reserved
+
+    def reserve(self, count: int, *, is_forced: bool = False) -> None:
+        """Room for so many messages, which nobody else gets until release(). QueueFull, unless it was theirs before."""
+        if not is_forced and not self.has_room(count):
+            raise self.full()
+        self._reserved += count
+        self._allowance = 0
+
+    def release(self, count: int) -> None:
+        self._reserved -= count
+        self._allowance = 0
 
     def full(self) -> QueueFull:
         self.refused += 1

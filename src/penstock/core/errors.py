@@ -33,6 +33,8 @@ class ErrorCode(enum.Enum):
     STALE_SETTLEMENT = "stale-settlement"  # the delivery it names is no longer current; nothing was changed
     OUT_OF_ORDER = "out-of-order"
     FENCED_PRODUCER = "fenced-producer"
+    STAGE_GONE = "stage-gone"  # a commit names what was committed or collected; nothing of it was committed
+    EPOCH_FORGOTTEN = "epoch-forgotten"
     FENCED_MEMBER = "fenced-member"
     MALFORMED_PACKET = "malformed-packet"
     PROTOCOL_ERROR = "protocol-error"
@@ -282,6 +284,29 @@ class StaleSettlement(PenstockError):
             f"If the message is not settled it will come again; settle that delivery"
         )
         self.message_id, self.reason = message_id, reason
+
+
+class StageGone(PenstockError):
+    code = ErrorCode.STAGE_GONE
+
+    def __init__(self, stage: str, reason: str) -> None:
+        super().__init__(
+            f"staged rows {stage} cannot be committed: {reason}. Nothing was committed; stage all rows anew and commit"
+        )
+        self.stage, self.reason = stage, reason
+
+
+class EpochForgotten(PenstockError):
+    """Whether an epoch so old was committed is no longer known: taking it could store its rows twice."""
+
+    code = ErrorCode.EPOCH_FORGOTTEN
+
+    def __init__(self, query: str, epoch: int, oldest: int) -> None:
+        super().__init__(
+            f"epoch {epoch} of query {query!r} is older than {oldest}, the oldest that is remembered: nothing was "
+            f"committed. Go on with the epoch behind the newest, or begin a new query id"
+        )
+        self.query, self.epoch, self.oldest = query, epoch, oldest
 
 
 class OutOfOrder(PenstockError):

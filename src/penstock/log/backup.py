@@ -247,6 +247,9 @@ class _Backup:
                     self._take_segments(copier, {file: copier.link(segment.path)})
                 self._refuse_shorter(segment.path, segment.info.bytes)
             for active in [*log.full, log.active] if log.active is not None else log.full:
+                if active.exists and active.path not in self.files:
+                    file = _Wanted(active.path, active.written_bytes, True)  # it was adopted whole
+                    self._take_segments(copier, {file: copier.link(active.path)})
                 if active.exists:
                     self._refuse_shorter(active.path, active.written_bytes)
         return shard

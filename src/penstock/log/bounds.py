@@ -29,6 +29,8 @@ class Bounds:
         elif edit.end is not None and edit.end > self.end:
             self.epochs.append(EpochStart(self.epoch, edit.end, self.end))
             self.end = edit.end
+        if edit.adopted:
+            self.end = edit.adopted[-1].end
         if edit.start is not None:
             self.start = max(self.start, edit.start)
         if edit.epoch is not None and edit.epoch != self.epoch:

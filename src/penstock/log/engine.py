@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 from operator import add
 
@@ -26,6 +27,7 @@ from penstock.core.ports import Buffer, Clock, Disk
 from penstock.core.types import Durability, LogName, LogNumber, Offset, Purpose
 from penstock.core.types import Sequence as FrameSequence
 from penstock.log import batch as batches
+from penstock.log.adoption import Adoption
 from penstock.log.bounds import OFFSET_GAP, Bounds
 from penstock.log.catalogue import CatalogueChange, declared_columns, deleted_columns
 from penstock.log.columns import Columns
@@ -36,7 +38,7 @@ from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.recent import Recently
-from penstock.log.records import Declared, Edit, LogSettings
+from penstock.log.records import Declared, Edit, LogSettings, SegmentInfo
 from penstock.log.recovery import Recovered
 from penstock.log.spread import Spread
 
@@ -74,13 +76,19 @@ class Engine:
         self._recently = Recently(options.recent_bytes)
         self.handed_over: Callable[[int], None] = lambda size: None
         """called by the storage thread with the bytes it gave to the keeper"""
+        self.views_wanted: Callable[[], None] = lambda: None
+        """called when readers wait for what the keeper has to fold"""
         self.room: Callable[[], None] = lambda: None
         """called when bytes under way became fewer"""
         self._next_sequence = self.journal.next_sequence
         self._waiting_for_sync: deque[Frame] = deque()
         self._waiting_for_write: deque[Frame] = deque()
         self._under_way: deque[tuple[FrameSequence, Purpose, int]] = deque()
+        self._adoptions: list[Adoption] = []
+        """staged, and not shown to readers yet"""
         self._reserve = options.reserve(disk.total_bytes())
+        self._promised_bytes = 0
+        """of the disk, which only those take who were promised it"""
         for number, written in self.keeper.logs.items():
             self._adopt(number, written.name, written.settings, written.bounds)
             self.logs[number].last_timestamp = written.last_timestamp
@@ -102,10 +110,16 @@ class Engine:
         batches of the first parts where somebody has made them already."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
+        entries = self._batch_entries(parts, encoded)
+        self._submit(entries, max([log.settings.durability for log, _ in parts]), done, purpose)
+        return [Offset(entry.first) for entry in entries]
+
+    def _batch_entries(
+        self, parts: Sequence[tuple[Log, Columns]], encoded: Sequence[bytearray] | None = None
+    ) -> list[Entry]:
         now, sequence = self._clock.now_ms(), self._next_sequence
         ends: dict[LogNumber, int] = {}
         entries: list[Entry] = []
-        level = Durability.MEMORY
         for number, (log, columns) in enumerate(parts):
             if log.fault is not None:
                 raise log.fault
@@ -119,9 +133,7 @@ class Engine:
             batches.seal(batch, first, bounds.epoch, timestamp)
             end = ends[log.number] = first + count
             entries.append(Entry(log.number, batch, None, first, end, count, timestamp, timestamp, sequence))
-            level = max(level, settings.durability)
-        self._submit(entries, level, done, purpose)
-        return [Offset(entry.first) for entry in entries]
+        return entries
 
     def stage_spread(self, spread: Spread, done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[int]:
         """As stage(), for one set of columns over many logs, none of which compresses."""
@@ -180,6 +192,44 @@ class Engine:
             raise OffsetOutOfRange(log.name, edit.start, log.start, log.end)
         self._submit([edit_entry(log.number, edit, self._next_sequence)], Durability.COMMIT, done, Purpose.SETTLE)
 
+    def stage_adoption(
+        self, adopted: Mapping[Log, tuple[SegmentInfo, ...]], parts: Sequence[tuple[Log, Columns]], done: Done
+    ) -> None:
+        """Segments that were written and synced beside the journal become the ends of their logs, and `parts` are
+        appended to others, in one frame. `done` is called once all of it is committed and readers are shown the new
+        ends, all in the same turn. One adoption of a log at a time; raises what refuse_adoption() does."""
+        self.refuse_adoption(adopted)
+        sequence = self._next_sequence
+        edits = [edit_entry(log.number, Edit(adopted=infos), sequence) for log, infos in adopted.items()]
+        adoption = Adoption(sequence, list(adopted), done, self.logs)
+        entries = [*edits, *self._batch_entries(parts)]
+        self._submit(entries, Durability.COMMIT, partial(self._adopted, adoption), Purpose.SETTLE)
+        self._adoptions.append(adoption)
+        self.metrics.records += sum([info.records for infos in adopted.values() for info in infos])
+
+    def refuse_adoption(self, adopted: Mapping[Log, tuple[SegmentInfo, ...]]) -> None:
+        """Raise what stands against it: a log has a fault, or its end has moved."""
+        for log, infos in adopted.items():
+            if log.fault is not None:
+                raise log.fault
+            if infos[0].base != log.end:
+                raise InvalidArgument(f"log {log.name!r} ends at {log.end}, the segments begin at {infos[0].base}")
+
+    def _adopted(self, adoption: Adoption, error: PenstockError | None) -> None:
+        adoption.is_committed = error is None
+        if error is not None:
+            self._adoptions.remove(adoption)
+            adoption.done(error)
+        else:
+            self._reveal()
+            self.views_wanted()
+
+    def _reveal(self) -> None:
+        """Show readers what was adopted and has come into the views of all its logs."""
+        for adoption in [each for each in self._adoptions if each.is_ready]:
+            self._adoptions.remove(adoption)
+            adoption.reveal()
+
     def stage_truncate(self, log: Log, end: int, at_batch: int, head: Buffer | None, done: Done) -> None:
         """Cut the log at `end`. `at_batch` is the first offset of the batch that holds `end`, `head` that batch's
         part below it."""
@@ -193,6 +243,11 @@ class Engine:
             following = batches.next_offset(head)
             entries.append(Entry(log.number, head, None, at_batch, following, header.count, *times, sequence))
         self._submit(entries, Durability.COMMIT, done, Purpose.SETTLE)
+
+    @property
+    def next_sequence(self) -> FrameSequence:
+        """Of the frame that is staged next; it never comes again."""
+        return self._next_sequence
 
     def stage_barrier(self, done: Done) -> None:
         """An empty commit: done when everything before it is durable."""
@@ -254,8 +309,21 @@ class Engine:
     @property
     def low(self) -> DiskLow | None:
         """What a publish would be refused with now."""
-        free = self.keeper.free_bytes - self.usage.tail
+        free = self.keeper.free_bytes - self.usage.tail - self._promised_bytes
         return DiskLow(max(free, 0), self._reserve) if free < self._reserve else None
+
+    def promise(self, size: int) -> None:
+        """Keep so much of the disk for a later commit, beside what is stored now in its stead: DiskLow unless twice the
+        size is free above the reserve."""
+        free = self.keeper.free_bytes - self.usage.tail - self._promised_bytes
+        if free - 2 * size < self._reserve:
+            self.metrics.publishes_refused_disk += 1
+            raise DiskLow(max(free, 0), self._reserve + 2 * size)
+        self._promised_bytes += size
+
+    def restore_promise(self, size: int) -> None:
+        """One that was given before the directory was opened; a negative size takes one back."""
+        self._promised_bytes += size
 
     def refuse_large(self, batches_bytes: int) -> None:
         """TooLarge where a frame with so many bytes of batches would have no room for small parts beside them."""
@@ -351,6 +419,9 @@ class Engine:
                 self._poison(entry.log, failure.reason)
             if frame.done is not None:
                 frame.done(OutcomeUnknown(failure.reason))
+        adoptions, self._adoptions = self._adoptions, []
+        for adoption in adoptions:
+            adoption.done(OutcomeUnknown(failure.reason))
         self.room()
 
     def _poison(self, number: LogNumber, reason: str) -> None:
@@ -371,6 +442,8 @@ class Engine:
                     self._recently.add(log, kept, sum([len(batch.data) for batch in kept]))
         for number, reason in written.stopped.items():
             self._poison(number, reason)
+        if self._adoptions:
+            self._reveal()
         self.room()
 
     def _hand_over(self, frames: list[Frame]) -> None:

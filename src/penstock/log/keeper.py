@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Clock, Disk
@@ -236,6 +237,8 @@ class Keeper:
             # What is dirty is in the others too: they are emptied only where nothing is.
             self._touched[log.number] = self._dirty[log.number] = self._changed[log.number] = log
         log.take(entry)
+        if entry.edit is not None and entry.edit.adopted:
+            self._next_flush = -inf  # readers wait for it
         if entry.log == CATALOGUE_NUMBER and entry.edit is None:
             self._take_catalogue(entry)
 

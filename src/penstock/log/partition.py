@@ -20,7 +20,9 @@ class Log:
     """Changed by the loop alone. `bounds` runs ahead to what is staged; readers stop at `high_watermark`."""
 
     __slots__ = (
+        "_adopted_base",
         "_cuts",
+        "_hidden_end",
         "bounds",
         "cut_sequence",
         "fault",
@@ -44,6 +46,9 @@ class Log:
         self.number, self.name, self.settings, self.bounds = number, name, settings, bounds
         self.high_watermark = bounds.end
         """end of what is committed, in the sense of the log's durability"""
+        self._adopted_base, self._hidden_end = NO_CUT, 0
+        """records from the one on are not shown until the segments that the log adopted are in its view; then those
+        below the other"""
         self.on_commit: Callable[[list[Log]], None] | None = None
         """called when there is more to read, once a frame with all logs that have the same one"""
         self.wanted_from: Callable[[], int] = lambda: 0
@@ -77,8 +82,13 @@ class Log:
 
     @property
     def visible_end(self) -> int:
-        """Readers see records below it. Equal to the high watermark until undecided records exist."""
+        """Readers see records below it. The high watermark: what is not decided is in no log that anybody reads."""
         return self.high_watermark
+
+    @property
+    def is_adopting(self) -> bool:
+        """Whether segments were staged to be its end that are not shown yet: no others may be."""
+        return self._adopted_base != NO_CUT
 
     @property
     def is_list_settled(self) -> bool:
@@ -109,12 +119,20 @@ class Log:
         not count."""
         if sequence == self.waiting_sequence:
             self.waiting_level, self.waiting_sequence = _NOTHING
-        end = entry.end if entry.edit is None else entry.edit.end
+        end = entry.end if entry.edit is None else _end_after(entry.edit)
         if end is None or sequence < self.cut_sequence:
+            return False
+        if end > self._adopted_base:
+            self._hidden_end = max(self._hidden_end, end)
             return False
         if end > self.high_watermark:
             self.high_watermark = end
         return True
+
+    def reveal(self) -> None:
+        """What it adopted is in its view: that is shown, and what was committed behind it."""
+        self.high_watermark = max(self.high_watermark, self._hidden_end)
+        self._adopted_base, self._hidden_end = NO_CUT, 0
 
     def written(self, sequence: Sequence) -> list[Entry]:
         """Its segments hold what frames below `sequence` brought: let go of that part of the tail, which it returns."""
@@ -131,13 +149,19 @@ class Log:
 
     def _apply_edit(self, edit: Edit, sequence: Sequence) -> int:
         freed_bytes = 0
-        if edit.removed or edit.added:
+        if edit.removed or edit.added or edit.adopted:
             self.list_sequence = sequence
+        if edit.adopted:
+            self._adopted_base = edit.adopted[0].base
+            self.last_timestamp = edit.adopted[-1].max_timestamp
         if edit.end is not None and edit.end < self.bounds.end:
             self.cut_sequence = self.list_sequence = sequence
             self.recent.clear()
             freed_bytes = self._keep([batch for batch in self.tail if batch.first < edit.end])
             self.high_watermark = min(self.high_watermark, edit.end)
+            self._hidden_end = min(self._hidden_end, edit.end)
+            if self._adopted_base != NO_CUT:
+                self._adopted_base = min(self._adopted_base, edit.end)
             self._cuts.append((sequence, edit.end))
             self.files_end = min(self.files_end, edit.end)
         self.bounds.apply(edit)
@@ -147,3 +171,7 @@ class Log:
         """Replaces the list, which others may be reading; how many bytes went."""
         before, self.tail = self.tail, tail
         return sum([len(batch.data) for batch in before]) - sum([len(batch.data) for batch in tail])
+
+
+def _end_after(edit: Edit) -> int | None:
+    return edit.adopted[-1].end if edit.adopted else edit.end

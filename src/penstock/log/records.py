@@ -69,13 +69,14 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
     start: records below are gone. end: below the log's end, records from there on are gone; above it, the offsets
     between
     are skipped. epoch: what is appended from now on carries it. removed, added: segments that one swap takes out and
-    puts in."""
+    puts in. adopted: segments that were written beside the journal; their records follow the log's end."""
 
     start: int | None = None
     end: int | None = None
     epoch: int | None = None
     removed: tuple[tuple[int, int], ...] = ()
     added: tuple[SegmentInfo, ...] = ()
+    adopted: tuple[SegmentInfo, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()

@@ -183,6 +183,8 @@ def check_files(disk: Disk, logs: Iterable[WrittenLog]) -> dict[LogNumber, Penst
 def cut_leftovers(disk: Disk, keeper: Keeper) -> None:
     """What a crash left beyond the recovered end of a log, and files no log knows."""
     for log in keeper.logs.values():
+        if log.stopped:
+            continue  # what is kept aside of it may name files: they are for its repair
         known = {*log.paths(), *log.outlived}
         known |= {index_path(segment.path) for segment in log.sealed}
         for name in disk.list(log.directory):

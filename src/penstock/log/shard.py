@@ -17,6 +17,7 @@ from penstock.core.ports import Buffer, Clock
 from penstock.core.types import Epoch, LogName, LogNumber, Offset, Purpose, TimestampMs
 from penstock.log import batch as batches
 from penstock.log.admission import Admission
+from penstock.log.adopting import Adopting, Fill
 from penstock.log.columns import Columns
 from penstock.log.commit import Progress
 from penstock.log.disk import DirectoryLock, RealDisk
@@ -30,6 +31,7 @@ from penstock.log.records import Edit, LogSettings
 from penstock.log.spread import Spread
 from penstock.log.table import publish_from
 from penstock.log.threads import StepThread
+from penstock.log.turns import Turns
 
 logger = logging.getLogger("penstock.log.shard")
 
@@ -61,8 +63,9 @@ class Shard:
         self._admission = Admission(
             self._loop, engine.usage, engine.metrics, options, lambda: self._closed or self._is_failed
         )
-        self._turns: dict[LogNumber, asyncio.Future[None]] = {}
-        """logs with a batch that is being compressed; done when the last commit in line is staged"""
+        self._turns = Turns()
+        """of logs with a batch that is being compressed, or with segments that are being written"""
+        self._adopting = Adopting(engine, disk, clock, self._turns)
         self._closing = asyncio.Event()
         self._closed = False
         self._space = threading.Event()
@@ -73,12 +76,15 @@ class Shard:
         """the storage thread will be woken when this turn of the loop is over"""
         self.report = engine.report
         """for what commit_here() gave, in the loop's stead: whoever waits for it is told"""
+        self.promise, self.restore_promise = engine.promise, engine.restore_promise
+        self.max_frame_bytes = options.journal.max_frame_bytes
         self.is_visited = False
         """what runs now is followed by commit_here(): see there"""
         self.reader = LogReader(disk, engine.keeper.views)
         self.floors: dict[LogNumber, Callable[[], int | None]] = {}
         """of a log that lets go of what is settled: the first offset that somebody has not settled"""
         self._table = publish_from(disk, engine.keeper)
+        engine.views_wanted = self._keeper.bell.ring
         engine.room = self._admission.admit_waiting
         engine.journal.make_space = self._wait_for_space
         engine.keeper.files.unlinked = self.reader.maps.forget
@@ -159,7 +165,7 @@ class Shard:
         size = sum([columns.bytes for _, columns in parts])
         if not self._admission.is_let_in(purpose, size):
             await self._admission.admitted(purpose, size)
-        if self._turns or _is_heavy(parts):
+        if _is_heavy(parts) or (self._turns and self._turns.hold([log for log, _ in parts])):
             return await self._commit_in_turn(parts, purpose, late)
         self._refuse(purpose)
         future: asyncio.Future[None] = self._loop.create_future()
@@ -176,7 +182,7 @@ class Shard:
         size = spread.columns.bytes
         if not self._admission.is_let_in(Purpose.PUBLISH, size):
             await self._admission.admitted(Purpose.PUBLISH, size)
-        if self._turns or spread.is_compressed:
+        if spread.is_compressed or self._turns.hold(spread.logs):
             return list(map(int, await self._commit_in_turn(spread.parts(), Purpose.PUBLISH, None)))
         self._refuse(Purpose.PUBLISH)
         future: asyncio.Future[None] = self._loop.create_future()
@@ -200,7 +206,9 @@ class Shard:
         if isinstance(wanted, Spread) and wanted.is_compressed:
             wanted = wanted.parts()
         size = wanted.columns.bytes if isinstance(wanted, Spread) else sum([columns.bytes for _, columns in wanted])
-        if self._turns or not self._admission.is_let_in(Purpose.PUBLISH, size):
+        if not self._admission.is_let_in(Purpose.PUBLISH, size):
+            return None
+        if self._turns and self._turns.hold(wanted.logs if isinstance(wanted, Spread) else [log for log, _ in wanted]):
             return None
         if not isinstance(wanted, Spread) and _is_heavy(wanted):
             return None
@@ -252,19 +260,11 @@ class Shard:
     async def _commit_in_turn(self, parts: Sequence[Part], purpose: Purpose, late: LateParts | None) -> list[Offset]:
         """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that commits
         keep the order of calls."""
-        turn: asyncio.Future[None] = self._loop.create_future()
-        before = {self._turns[log.number] for log, _ in parts if log.number in self._turns}
-        self._turns |= {log.number: turn for log, _ in parts}
         future: asyncio.Future[None] = self._loop.create_future()
-        try:
-            if before:
-                await asyncio.wait(before)
+        async with self._turns.taken([log for log, _ in parts]):
             encoded = await self._loop.run_in_executor(None, _encode, parts) if _is_heavy(parts) else None
             self._refuse(purpose)
             offsets = self._stage(parts, purpose, late, encoded, future)
-        finally:
-            turn.set_result(None)
-            self._turns = {number: last for number, last in self._turns.items() if last is not turn}
         self._wake_storage()
         await future
         return offsets
@@ -283,6 +283,18 @@ class Shard:
         encoded = _encode(parts) if encoded is None else encoded
         self._engine.refuse_large(sum(map(len, encoded)))
         return self._engine.stage([*parts, *late()], partial(resolve, future), purpose, encoded)
+
+    async def adopt(self, logs: Sequence[Log], fill: Fill, late: LateParts) -> None:
+        """commit() of any number of rows, which `fill` adds to the ends of `logs` in a thread of its own: they are
+        written to segments beside the journal, and one frame with the parts that `late` gives decides over all of them.
+        Readers are shown them in one turn. Not refused where the disk is low: ask promise() before. OSError if it
+        fails; nothing has changed then. Not to be cancelled."""
+        async with self._adopting.lock:
+            future: asyncio.Future[None] = self._loop.create_future()
+            refuse = partial(self._refuse, Purpose.SETTLE)
+            await self._adopting.stage(logs, fill, late, refuse, partial(resolve, future))
+            self._wake_storage()
+            await future
 
     async def append_raw(self, log: Log, data: Buffer, purpose: Purpose = Purpose.PUBLISH) -> None:
         """Append a batch that carries its own offsets and epoch, as a follower does."""

@@ -11,7 +11,7 @@ from penstock.log.checkpoint import LogState
 from penstock.log.frames import Entry
 from penstock.log.index import entries_below, save_index
 from penstock.log.names import directory_of
-from penstock.log.records import Edit, LogSettings
+from penstock.log.records import Edit, LogSettings, SegmentInfo
 from penstock.log.segment_files import SegmentFiles
 from penstock.log.segments import ActiveSegment, SealedSegment, WrittenView, reopen, segment_path, written_version_after
 
@@ -169,6 +169,8 @@ class WrittenLog:
             self._cut_to(edit.end)
         elif edit.end is not None and edit.end > end:
             self._begin_anew()
+        if edit.adopted:
+            self._adopt(edit.adopted)
         if edit.start is not None:
             self._trim_to(edit.start)
         if edit.removed or edit.added:
@@ -179,6 +181,12 @@ class WrittenLog:
         if self.active is not None:
             self.full.append(self.active)
             self.active = None
+
+    def _adopt(self, infos: tuple[SegmentInfo, ...]) -> None:
+        """Whole files, synced before the frame that names them: in line behind what is still to be sealed."""
+        self._begin_anew()
+        now = self._clock.monotonic()
+        self.full += [reopen(self.directory, info, now) for info in infos]
 
     def _trim_to(self, start: int) -> None:
         while self.sealed and self.sealed[0].info.end <= start:

@@ -437,7 +437,7 @@ def test_large_batches_are_compressed_beside_the_loop_and_nothing_overtakes_them
             await shard.append(other, columns(b"beside them"))
             assert await asyncio.gather(*commits) == list(range(30))
             assert [value for _, value in read_all(shard, log)] == values
-            assert shard._turns == {}
+            assert not shard._turns
 
     run(main())
 

@@ -37,6 +37,8 @@ STATUS = {
     ErrorCode.OUT_OF_ORDER: 409,
     ErrorCode.FENCED_PRODUCER: 409,
     ErrorCode.FENCED_MEMBER: 409,
+    ErrorCode.STAGE_GONE: 409,
+    ErrorCode.EPOCH_FORGOTTEN: 409,
     ErrorCode.TOO_LARGE: 413,
     ErrorCode.QUEUE_FULL: 429,
     ErrorCode.TOO_MANY_ATTEMPTS: 429,

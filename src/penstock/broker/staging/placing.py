@@ -1,0 +1,98 @@
+"""Where staged rows go: decided when they are committed, by the partitions that the queue has then."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.broker.queue import Queue
+from penstock.broker.staging.records import EpochKey, StagedPlace, StagePlace, StageRecord
+from penstock.core.ports import Buffer
+from penstock.kernels import hashing
+from penstock.log.batch import Batch
+from penstock.log.columns import Columns
+from penstock.log.partition import Log
+from penstock.log.shard import Part
+from penstock.queues.settings import Unkeyed
+
+# Upper bounds: header and padding of a batch, what the book says of a stage, of an epoch, and of a partition beside the
+# names of its queue.
+_BATCH_BYTES, _STAGE_BYTES, _EPOCH_BYTES, _PLACE_BYTES = 256, 80, 1024, 100
+
+
+class Stage(NamedTuple):
+    """A stage that is about to be committed, and the queue it goes to."""
+
+    place: StagePlace
+    record: StageRecord
+    queue: Queue
+    side_log: Log
+
+    @property
+    def unkeyed(self) -> int:
+        """The partition of rows without a key: a writer keeps one, unless the queue wants them spread."""
+        writer = self.record.writer.encode()
+        number = hashing.murmur3(writer, 0, len(writer))
+        if not writer or self.queue.settings.unkeyed is Unkeyed.SPREAD:
+            number += self.place.first
+        return number % self.queue.settings.partitions
+
+
+class Target(NamedTuple):
+    queue: Queue
+    partition: int
+
+
+class Placement(NamedTuple):
+    """Some rows of a commit, all for one partition."""
+
+    queue: Queue
+    partition: int
+    columns: Columns
+
+
+def placements(stage: Stage, batch: Buffer) -> Iterator[Placement]:
+    """The rows of a stage, by partition. Any thread, while the queue's gate is passed."""
+    stored = Batch.parse(batch)
+    columns = stored.columns(array("i", range(len(stored))))
+    if stage.record.partition is not None:
+        yield Placement(stage.queue, stage.record.partition, columns)
+        return
+    for partition, mine in columns.scatter(stage.queue.settings.partitions, stage.unkeyed):
+        yield Placement(stage.queue, partition, mine)
+
+
+def parts_of(placed: Sequence[Placement]) -> list[Part]:
+    """For one frame. The partitions are there."""
+    return [(queue.units[partition].data, columns) for queue, partition, columns in placed]
+
+
+def places_of(placed: Sequence[tuple[Queue, int, int]]) -> tuple[StagedPlace, ...]:
+    """Of queue, partition and number of rows: where they will be if they are staged now, one behind the other."""
+    rows: dict[tuple[Queue, int], int] = {}
+    for queue, partition, count in placed:
+        rows[queue, partition] = rows.get((queue, partition), 0) + count
+    return tuple(
+        StagedPlace(queue.namespace, queue.name, partition, queue.units[partition].data.end, count)
+        for (queue, partition), count in rows.items()
+    )
+
+
+def targets_of(stages: Sequence[Stage]) -> list[Target]:
+    """All partitions that rows may go to."""
+    found: dict[Target, None] = {}
+    for stage in stages:
+        named = stage.record.partition
+        numbers = range(stage.queue.settings.partitions) if named is None else [named]
+        found |= dict.fromkeys([Target(stage.queue, number) for number in numbers])
+    return list(found)
+
+
+def frame_bytes(key: EpochKey, stages: Sequence[Stage], placed: Sequence[Placement]) -> int:
+    """What one frame with all the rows and what the book says of them takes, at most."""
+    rows = sum([mine.bytes + _BATCH_BYTES for _, _, mine in placed])
+    targets = {Target(queue, partition) for queue, partition, _ in placed}
+    # Characters of names may be escaped.
+    places = sum([_PLACE_BYTES + 2 * len(t.queue.name.encode() + t.queue.namespace.encode()) for t in targets])
+    return rows + places + len(stages) * _STAGE_BYTES + _EPOCH_BYTES + len(key.query.encode())

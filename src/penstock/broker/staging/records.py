@@ -1,0 +1,93 @@
+"""What the book of staging says: which rows are staged, and which epochs of a query were committed, and where."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+_STAGE, _COMMIT = "stage", "commit"
+
+
+class StagedRange(msgspec.Struct, frozen=True):
+    """What one call of stage() stored. Names it until it is committed or collected; the broker looks up all the rest
+    in its own records."""
+
+    log: int
+    first: int
+    rows: int
+    size_bytes: int
+
+    @property
+    def place(self) -> StagePlace:
+        return StagePlace(self.log, self.first)
+
+
+class StagePlace(NamedTuple):
+    """The number of a side log, which is never used again, and the first offset of the rows in it."""
+
+    log: int
+    first: int
+
+    def __str__(self) -> str:
+        return f"{self.log}:{self.first}"
+
+
+class StageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`partition`: where the rows are to go; None: by their keys."""
+
+    incarnation: int
+    rows: int
+    size_bytes: int
+    staged_ms: int
+    writer: str = ""
+    partition: int | None = None
+
+
+class StagedPlace(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of a commit that became messages of one partition, with the offsets from `base_offset` on."""
+
+    namespace: str
+    queue: str
+    partition: int
+    base_offset: int
+    rows: int
+
+
+class CommitRecord(msgspec.Struct, frozen=True):
+    committed_ms: int
+    placed: tuple[StagedPlace, ...]
+
+
+class EpochKey(NamedTuple):
+    """What makes a commit itself: said again, it is answered and not done again."""
+
+    query: str
+    epoch: int
+
+
+BookKey = StagePlace | EpochKey
+BookRecord = StageRecord | CommitRecord
+Change = tuple[BookKey, BookRecord | None]
+"""None: it is gone"""
+
+
+def encode_key(key: BookKey) -> bytes:
+    if isinstance(key, EpochKey):
+        return f"{_COMMIT}:{key.epoch}:{key.query}".encode()
+    return f"{_STAGE}:{key.log}:{key.first}".encode()
+
+
+def decode_key(data: bytes) -> BookKey:
+    kind, number, rest = data.decode().split(":", 2)
+    return EpochKey(rest, int(number)) if kind == _COMMIT else StagePlace(int(number), int(rest))
+
+
+def encode_record(record: BookRecord | None) -> bytes:
+    return b"" if record is None else msgspec.json.encode(record)
+
+
+def decode_record(key: BookKey, data: bytes) -> BookRecord:
+    if isinstance(key, EpochKey):
+        return msgspec.json.decode(data, type=CommitRecord)
+    return msgspec.json.decode(data, type=StageRecord)

@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.support.broker import stage
+from tests.support.loop import run
+from tests.support.staging import QUERY, side_logs, staged, stored
+
+from penstock.broker.staging.epochs import EPOCHS_KEPT
+from penstock.broker.staging.records import StagedRange
+from penstock.core.errors import EpochForgotten, InvalidArgument, QueueFull, StageGone, TooLarge
+from penstock.log.outside import DirectoryReader
+
+DAY_S = 24 * 3600
+
+
+def test_staged_rows_are_seen_by_nobody_until_they_are_committed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=3)
+            consumer = await s.consumer(queue)
+            one = await staged(s, queue, b"a", b"b", keys=[b"k1", b"k2"])
+            two = await staged(s, queue, b"c", partition=2)
+            assert await s.receive(consumer) == []
+            assert await stored(s) == []
+            await s.broker.shard.checkpoint()
+            outside = DirectoryReader(tmp_path)
+            assert [log.name for log in outside.logs() if log.end > log.start and "default" in log.name] == []
+            outside.close()
+            committed = await s.broker.staging.commit(QUERY, 0, [one, two])
+            assert sum(place.rows for place in committed.placed) == 3
+            assert {message.value for message in await s.receive(consumer)} == {b"a", b"b", b"c"}
+
+    run(main())
+
+
+def test_a_commit_goes_into_several_queues_by_one_frame(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            one, two = await s.queue("one", partitions=2), await s.queue("two")
+            for partition in range(2):
+                await s.put(one, b"before", partition=partition)
+            await s.put(two, b"before")
+            ranges = [await staged(s, one, b"1", b"2", keys=[b"a", b"b"]), await staged(s, two, b"3")]
+            frames = s.broker.shard.metrics.frames
+            committed = await s.broker.staging.commit(QUERY, 0, ranges)
+            assert s.broker.shard.metrics.frames == frames + 1
+            assert {place.queue for place in committed.placed} == {"one", "two"}
+            for place in committed.placed:
+                unit = s.broker.queue(place.queue).units[place.partition]
+                assert place.base_offset == 1
+                assert unit.end == place.base_offset + place.rows
+
+    run(main())
+
+
+def test_a_repeated_key_is_answered_as_the_first_time_and_its_new_stages_go(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=2)
+            first = await s.broker.staging.commit(QUERY, 7, [await staged(s, queue, b"a", b"b", keys=[b"1", b"2"])])
+            await s.restart()
+            again = await staged(s, s.broker.queue("q"), b"a", b"b", keys=[b"1", b"2"])
+            repeated = await s.broker.staging.commit(QUERY, 7, [again])
+            assert repeated.placed == first.placed
+            assert (first.is_repeated, repeated.is_repeated) == (False, True)
+            assert await stored(s) == [b"a", b"b"]
+            assert (s.broker.staging.stage_count, s.broker.staging.staged_bytes) == (0, 0)
+
+    run(main())
+
+
+def test_two_commits_of_one_key_at_once_store_its_rows_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            ranges = [[await staged(s, queue, b"a")], [await staged(s, queue, b"a")]]
+            results = await asyncio.gather(*[s.broker.staging.commit(QUERY, 1, some) for some in ranges])
+            assert sorted(result.is_repeated for result in results) == [False, True]
+            assert await stored(s) == [b"a"]
+
+    run(main())
+
+
+def test_a_stage_is_committed_once_whatever_the_key(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            one, two = await staged(s, queue, b"a"), await staged(s, queue, b"b")
+            await s.broker.staging.commit(QUERY, 1, [one, one])
+            with pytest.raises(StageGone, match="Nothing was committed"):
+                await s.broker.staging.commit(QUERY, 2, [two, one])
+            assert await stored(s) == [b"a"]
+            assert not (await s.broker.staging.commit(QUERY, 2, [two])).is_repeated
+            assert await stored(s) == [b"a", b"b"]
+
+    run(main())
+
+
+def test_an_epoch_without_rows_is_remembered_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            assert (await s.broker.staging.commit(QUERY, 0, [])).placed == ()
+            late = await staged(s, queue, b"late")
+            assert (await s.broker.staging.commit(QUERY, 0, [late])).is_repeated
+            assert await stored(s) == []
+
+    run(main())
+
+
+def test_stages_and_keys_outlive_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(limits={"max_queue_depth": 5})
+            await s.consumer(queue)
+            ranges = [await staged(s, queue, b"a", b"b"), await staged(s, queue, b"c")]
+            bytes_before = s.broker.staging.staged_bytes
+            await s.restart()
+            assert s.broker.staging.staged_bytes == bytes_before
+            queue = s.broker.queue("q")
+            with pytest.raises(QueueFull):
+                await s.put(queue, b"1", b"2", b"3")
+            await s.put(queue, b"1", b"2")
+            await s.broker.staging.commit(QUERY, 0, ranges)
+            assert await stored(s) == [b"1", b"2", b"a", b"b", b"c"]
+
+    run(main())
+
+
+def test_a_full_queue_refuses_to_stage_and_never_to_commit(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(limits={"max_queue_depth": 4})
+            await s.consumer(queue)
+            some = await staged(s, queue, b"a", b"b", b"c")
+            with pytest.raises(QueueFull):
+                await staged(s, queue, b"d", b"e")
+            with pytest.raises(QueueFull):
+                await s.put(queue, b"d", b"e")
+            await s.put(queue, b"d")
+            await s.broker.staging.commit(QUERY, 0, [some])
+            assert queue.depth() == 4
+            with pytest.raises(QueueFull):
+                await staged(s, queue, b"e")
+
+    run(main())
+
+
+def test_what_is_let_go_gives_its_room_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(limits={"max_queue_depth": 2})
+            await s.consumer(queue)
+            some = await staged(s, queue, b"a", b"b")
+            assert await s.broker.staging.abandon([some, some]) == 1
+            await s.put(queue, b"c", b"d")
+            with pytest.raises(StageGone):
+                await s.broker.staging.commit(QUERY, 0, [some])
+
+    run(main())
+
+
+def test_a_queue_that_drops_its_oldest_makes_room_at_the_commit(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(limits={"max_queue_depth": 3}, overflow="drop-oldest")
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"1", b"2", b"3")
+            some = await staged(s, queue, b"a", b"b")
+            assert queue.depth() == 3
+            await s.broker.staging.commit(QUERY, 0, [some])
+            assert [message.value for message in await s.receive(consumer)] == [b"3", b"a", b"b"]
+
+    run(main())
+
+
+def test_abandoned_stages_are_collected_a_day_after_their_writers_last_write(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            alone = await staged(s, queue, b"alone")
+            early = await staged(s, queue, b"early", writer="task")
+            await s.advance(DAY_S - 60)
+            late = await staged(s, queue, b"late", writer="task")
+            await s.advance(120)
+            assert s.broker.staging.stage_count == 2
+            with pytest.raises(StageGone, match="24 h"):
+                await s.broker.staging.commit(QUERY, 0, [early, alone])
+            assert await stored(s) == []
+            await s.broker.staging.commit(QUERY, 0, [early, late])
+            assert await stored(s) == [b"early", b"late"]
+
+    run(main())
+
+
+def test_side_logs_go_when_nothing_lives_in_them(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            kept = await staged(s, queue, b"kept")
+            await s.restart()
+            queue = s.broker.queue("q")
+            other = await staged(s, queue, b"other")
+            assert len(side_logs(s)) == 2
+            await s.broker.staging.commit(QUERY, 0, [kept])
+            await s.broker.keep_up(s.broker.now())
+            assert len(side_logs(s)) == 1
+            await s.broker.staging.commit(QUERY, 1, [other])
+            await s.restart()
+            await s.broker.keep_up(s.broker.now())
+            assert side_logs(s) == []
+            assert await stored(s) == [b"kept", b"other"]
+
+    run(main())
+
+
+def test_stages_of_a_deleted_queue_are_refused_and_collected(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            gone, stays = await s.queue("gone"), await s.queue("q")
+            ranges = [await staged(s, stays, b"a"), await staged(s, gone, b"b")]
+            await s.broker.declaring.delete(gone)
+            with pytest.raises(StageGone, match="deleted"):
+                await s.broker.staging.commit(QUERY, 0, ranges)
+            await s.advance(60)
+            assert s.broker.staging.stage_count == 1
+            assert await stored(s) == []
+
+    run(main())
+
+
+def test_the_last_hundred_epochs_are_known_and_older_ones_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            staging = s.broker.staging
+            for epoch in range(EPOCHS_KEPT + 5):
+                await staging.commit(QUERY, epoch, [await staged(s, queue, b"%d" % epoch)])
+            await s.restart()
+            staging, queue = s.broker.staging, s.broker.queue("q")
+            assert (await staging.commit(QUERY, 5, [])).is_repeated
+            again = await staged(s, queue, b"4")
+            with pytest.raises(EpochForgotten):
+                await staging.commit(QUERY, 4, [again])
+            assert len(await stored(s)) == EPOCHS_KEPT + 5
+            assert not (await staging.commit("another", 4, [again])).is_repeated
+
+    run(main())
+
+
+def test_a_query_is_forgotten_thirty_days_after_its_last_commit(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            for epoch in range(2):
+                await s.broker.staging.commit(QUERY, epoch, [await staged(s, queue, b"a")])
+                await s.advance(29 * DAY_S)
+            assert (await s.broker.staging.commit(QUERY, 0, [])).is_repeated
+            await s.advance(2 * DAY_S)
+            await s.restart()
+            assert not (await s.broker.staging.commit(QUERY, 0, [])).is_repeated
+
+    run(main())
+
+
+def test_rows_are_placed_by_the_partitions_there_are_when_they_are_committed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1)
+            keys = [b"key-%d" % i for i in range(40)]
+            some = await staged(s, queue, *keys, keys=keys)
+            await s.broker.declaring.change(queue, {"partitions": 4})
+            await s.broker.staging.commit(QUERY, 0, [some])
+            ends = {number: unit.end for number, unit in queue.units.items()}
+            published = await s.put(queue, *keys, keys=keys)
+            assert {placed.partition: placed.base_offset for placed in published.placed} == ends
+            assert {placed.partition: placed.rows for placed in published.placed} == ends
+
+    run(main())
+
+
+def test_a_writers_rows_without_keys_keep_their_order(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=5)
+            ranges = [await staged(s, queue, b"%d" % number, writer="task") for number in range(4)]
+            committed = await s.broker.staging.commit(QUERY, 0, ranges)
+            [place] = committed.placed
+            consumer = await s.consumer(queue)
+            assert [message.value for message in await s.receive(consumer)] == [b"0", b"1", b"2", b"3"]
+            assert place.rows == 4
+
+    run(main())
+
+
+def test_what_a_frame_cannot_hold_is_refused_and_holds_no_room(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            with pytest.raises(TooLarge):
+                await staged(s, queue, bytes(200 << 10))
+            assert (s.broker.staging.stage_count, s.broker.staging.staged_bytes) == (0, 0)
+            await s.put(queue, b"a")
+
+    run(main())
+
+
+@pytest.mark.parametrize(("query", "epoch"), [("", 0), ("q\n", 0), ("q" * 256, 0), ("q", -1), ("q", 1 << 62)], ids=str)
+def test_keys_that_cannot_be_kept_are_refused(tmp_path: Path, query: str, epoch: int) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            with pytest.raises(InvalidArgument):
+                await s.broker.staging.commit(query, epoch, [])
+
+    run(main())
+
+
+def test_a_range_that_nobody_was_given_names_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            await s.put(queue, b"a")
+            forged = StagedRange(queue.units[0].data.number, 0, 1, 1)
+            with pytest.raises(StageGone):
+                await s.broker.staging.commit(QUERY, 0, [forged])
+            with pytest.raises(StageGone):
+                s.broker.staging.targets([forged])
+            assert s.broker.staging.targets([await staged(s, queue, b"b")]) == [queue]
+
+    run(main())
