@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,8 +29,8 @@ from penstock.log.reading import LogReader
 from penstock.log.records import Edit, LogSettings
 from penstock.log.spread import Spread
 from penstock.log.table import publish_from
-from penstock.log.threads import StepThread
 from penstock.log.turns import Turns
+from penstock.log.workers import Workers
 
 logger = logging.getLogger("penstock.log.shard")
 
@@ -39,14 +38,10 @@ StageCall = Callable[[Done], None]
 Part = tuple[Log, Columns]
 LateParts = Callable[[], Sequence[Part]]
 
-# A file that has to be written anew puts the checkpoint off; a second try finds it mended.
-_LAST_CHECKPOINT_TRIES = 3
 # Compressing this much takes lz4 about 0.3 ms, zstd 0.7: longer than a hop to another thread and back.
 _HEAVY_BYTES = 256 << 10
 # Writing this much takes about as long as a sync: better begun while the loop goes on.
 _WORTH_A_SYNC_BYTES = 64 << 10
-# Enough to keep the keeper busy with large writes, little enough that the tail stays short.
-_KEEPER_WAKE_BYTES = 1 << 20
 
 
 class Shard:
@@ -68,10 +63,7 @@ class Shard:
         self._adopting = Adopting(engine, disk, clock, self._turns)
         self._closing = asyncio.Event()
         self._closed = False
-        self._space = threading.Event()
-        self._storage = StepThread("penstock-storage", engine.commit.step, engine.commit.seconds_to_sync, self._crashed)
-        self._keeper = StepThread("penstock-keeper", self._keep, lambda: options.keeper.flush_s, self._crashed)
-        self._handed_bytes = 0
+        self._workers = Workers(engine, options.keeper.flush_s)
         self._is_waking = False
         """the storage thread will be woken when this turn of the loop is over"""
         self.report = engine.report
@@ -84,11 +76,8 @@ class Shard:
         self.floors: dict[LogNumber, Callable[[], int | None]] = {}
         """of a log that lets go of what is settled: the first offset that somebody has not settled"""
         self._table = publish_from(disk, engine.keeper)
-        engine.views_wanted = self._keeper.bell.ring
         engine.room = self._admission.admit_waiting
-        engine.journal.make_space = self._wait_for_space
         engine.keeper.files.unlinked = self.reader.maps.forget
-        engine.handed_over = self._count_handed
         self._housekeeper = Housekeeper(
             engine,
             disk,
@@ -97,8 +86,7 @@ class Shard:
             reserve_bytes=options.reserve(disk.total_bytes()),
             floor=lambda log: self.floors[log.number]() if log.number in self.floors else None,
         )
-        self._storage.start()
-        self._keeper.start()
+        self._workers.start()
         self._housekeeping = self._loop.create_task(self._keep_house())
 
     @classmethod
@@ -232,7 +220,7 @@ class Shard:
         """One sync for all the little that is staged in a turn of the loop; a storage thread that were woken by the
         first of it would take that alone, and the interpreter from the loop at each of its system calls."""
         self._is_waking = False
-        self._storage.bell.ring()
+        self._workers.wake_storage()
 
     @property
     def has_staged(self) -> bool:
@@ -243,19 +231,11 @@ class Shard:
         """For a thread that has staged something in the loop's stead, while `is_visited`: commit it in that thread,
         which spares two wake-ups. The caller gives what it returns to report(). None, and the storage thread commits
         it, if somebody else is at it."""
-        try:
-            progress = self._engine.commit.try_step()
-        except BaseException as error:
-            logger.critical("a commit broke off", exc_info=True)
-            self._crashed(error)
-            return None
-        if progress is None or progress.synced < progress.written:
-            self._storage.bell.ring()
-        return progress
+        return self._workers.commit_here()
 
     def _wake_storage(self) -> None:
         if not self.is_visited:
-            self._storage.bell.ring()
+            self._workers.wake_storage()
 
     async def _commit_in_turn(self, parts: Sequence[Part], purpose: Purpose, late: LateParts | None) -> list[Offset]:
         """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that commits
@@ -366,8 +346,7 @@ class Shard:
         wanted = self._engine.journal.synced_sequence
         while self._engine.keeper.checkpoint.first_sequence < wanted:
             self._refuse(Purpose.SETTLE)
-            self._engine.keeper.checkpoint_wanted.set()
-            self._keeper.bell.ring()
+            self._workers.want_checkpoint()
             await asyncio.sleep(0.005)
 
     async def close(self) -> None:
@@ -421,25 +400,14 @@ class Shard:
             raise Closed("the directory is being closed; the compaction will be done another time")
 
     def _stop(self) -> None:
-        self._storage.stop()
-        self._keeper.stop()
         try:
-            if not self._is_failed:
-                self._write_last_checkpoint()
+            self._workers.stop()
         finally:
             self._table.close()
             self._engine.journal.close()
             self._engine.keeper.close()
             self.reader.maps.clear()
             self._lock.release()
-
-    def _write_last_checkpoint(self) -> None:
-        """If it cannot be written, the next opening replays the journal: nothing is lost."""
-        self._engine.commit.step(sync=True)
-        for _ in range(_LAST_CHECKPOINT_TRIES):
-            if self._engine.keeper.write_checkpoint(clean=True):
-                return
-        logger.warning("closed without a checkpoint, the next opening will replay the journal")
 
     async def _done(self, stage: StageCall) -> None:
         self._refuse(Purpose.SETTLE)
@@ -477,30 +445,6 @@ class Shard:
     @property
     def _is_failed(self) -> bool:
         return self._engine.commit.failure is not None
-
-    def _keep(self) -> None:
-        self._engine.keeper.step()
-        # Told only of success: a wait that ended with every failed checkpoint would ask for the next one at once.
-        if self._engine.journal.has_free_file:
-            self._space.set()
-
-    def _count_handed(self, size: int) -> None:
-        self._handed_bytes += size
-        if self._handed_bytes >= _KEEPER_WAKE_BYTES:
-            self._handed_bytes = 0
-            self._keeper.bell.ring()
-
-    def _wait_for_space(self) -> None:
-        """Storage thread: every journal file is in use until the keeper's next checkpoint."""
-        while not self._engine.journal.has_free_file and not self._is_failed:
-            self._space.clear()
-            self._engine.keeper.checkpoint_wanted.set()
-            self._keeper.bell.ring()
-            self._space.wait(0.2)
-
-    def _crashed(self, error: BaseException) -> None:
-        """A thread met what it did not expect: stop acknowledging rather than go on without it."""
-        self._engine.commit.fail(JournalFailed(f"{type(error).__name__}: {error}"))
 
 
 def _is_heavy(parts: Sequence[Part]) -> bool:
