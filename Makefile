@@ -52,7 +52,7 @@ check: lint  ## lint, unit and property tests: under 3 minutes, before every com
 	$(PY) -m pytest -m 'not faults' $(QUICK_TESTS)
 
 test: lint test-pure peers  ## everything: lint, uncompiled kernels, then all tests with faults and installation
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist loadgroup
 
 peers: $(TOOLS_STAMP)  ## programs that tests hold Penstock against, from Debian's packages; tests say which are absent
 	-$(PY) scripts/install_peers.py mosquitto promtool chromium node
