@@ -6,7 +6,9 @@ import click
 
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
-COMMANDS: dict[str, LazyCommand] = {}
+COMMANDS = {
+    "audit": LazyCommand("pipeline_audit", "audit", "Check everything in a data directory, and give a verdict."),
+}
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
