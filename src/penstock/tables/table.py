@@ -49,6 +49,10 @@ class QueueTable:
         logs = self._directory.logs_of(self.queue, self.namespace)
         return _partitions(logs)
 
+    def size_bytes(self, partition: Partition) -> int:
+        """Of all its rows as they are stored now. NoSuchQueue once it was deleted."""
+        return 0 if partition.log is None else self._directory.size_bytes(partition.log, self.queue)
+
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int:
         """Of the first row that is not older than that (ms since 1970); the end if there is none. InvalidArgument for a
         partition that is not there."""
@@ -137,6 +141,14 @@ class TableDirectory:
         if found is None:
             raise NoSuchQueue(queue)
         return found
+
+    def size_bytes(self, log: int, queue: str) -> int:
+        """Of a log of a queue; NoSuchQueue once that was deleted."""
+        try:
+            cut = self.reader.cut(log)
+        except NoSuchLog:
+            raise NoSuchQueue(queue) from None
+        return sum(segment.bytes for segment in (*cut.sealed, *([cut.active] if cut.active else [])))
 
     def close(self) -> None:
         self.reader.close()

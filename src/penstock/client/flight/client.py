@@ -20,9 +20,9 @@ _SCHEMES = ("grpc://", "grpc+tls://", "grpc+tcp://")
 
 class FlightClient:
     """Talks to `listeners.flight` of a server: `grpc://host:port`, or `grpc+tls://`, with `ca` a file with certificates
-    in PEM if not the machine's own count. Log in with a token or API key, or with user and password. Any thread; not
-    across a fork. Connects with the first call. What fails raises FlightRefused with the server's code, or
-    ConnectionLost."""
+    in PEM, or their bytes, if not the machine's own count. Log in with a token or API key, or with user and password.
+    Any thread; not across a fork. Connects with the first call. What fails raises FlightRefused with the server's code,
+    or ConnectionLost."""
 
     def __init__(
         self,
@@ -31,13 +31,14 @@ class FlightClient:
         token: str | None = None,
         user: str | None = None,
         password: str | None = None,
-        ca: str | Path | None = None,
+        ca: str | Path | bytes | None = None,
     ) -> None:
         if not url.startswith(_SCHEMES):
             raise InvalidArgument(f"{url!r} is no address of a Flight listener: write it like grpc://127.0.0.1:8815")
         self._options = flight.FlightCallOptions(headers=_login(token, user, password))
         with translated():
-            self._client = flight.FlightClient(url, tls_root_certs=None if ca is None else Path(ca).read_bytes())
+            certificates = Path(ca).read_bytes() if isinstance(ca, str | Path) else ca
+            self._client = flight.FlightClient(url, tls_root_certs=certificates)
 
     def __enter__(self) -> FlightClient:
         return self
@@ -111,4 +112,6 @@ def _json(**wanted: object) -> bytes:
 
 
 def _partition(said: dict[str, int]) -> Partition:
-    return Partition(said["partition"], said["start"], said["end"], said["rows"], said["log"])
+    return Partition(
+        said["partition"], said["start"], said["end"], said["rows"], said["log"], said.get("size_bytes") or 0
+    )

@@ -16,3 +16,5 @@ class Partition:
     end: int
     rows: int
     log: int | None
+    size_bytes: int = 0
+    """of all its rows as they are stored"""

@@ -52,13 +52,15 @@ class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlaceMetadata(msgspec.Struct, frozen=True):
-    """What an endpoint says of its partition: the range of its ticket, the rows of the whole partition, its log."""
+    """What an endpoint says of its partition: the range of its ticket, the rows of the whole partition, its log, and
+    in the answer to GetFlightInfo what all its rows take as they are stored."""
 
     partition: int
     start: int
     end: int
     rows: int
     log: int | None
+    size_bytes: int | None = None
 
 
 class RowsMetadata(msgspec.Struct, frozen=True):

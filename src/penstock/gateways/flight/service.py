@@ -101,7 +101,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             whole = tables.get(queue, [])
             tickets = [_whole(queue, who.namespace, one) for one in whole]
             descriptor = flight.FlightDescriptor.for_path(queue)
-            yield _info(schema, descriptor, whole, tickets)
+            yield _info(schema, descriptor, whole, tickets, [None] * len(whole))
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
@@ -114,7 +114,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
                 table = directory.table(command.queue, namespace)
                 partitions = _chosen(table, command)
                 tickets = [_ticket(table, one, command) for one in partitions]
-            return _info(schema, descriptor, partitions, tickets)
+                sizes = [table.size_bytes(one) for one in partitions]
+            return _info(schema, descriptor, partitions, tickets, sizes)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with translated(self._line):
@@ -239,14 +240,18 @@ def _is_whole(partitions: list[Partition], tickets: list[Ticket]) -> bool:
 
 
 def _info(
-    schema: pa.Schema, descriptor: flight.FlightDescriptor, partitions: list[Partition], tickets: list[Ticket]
+    schema: pa.Schema,
+    descriptor: flight.FlightDescriptor,
+    partitions: list[Partition],
+    tickets: list[Ticket],
+    sizes: Sequence[int | None],
 ) -> flight.FlightInfo:
     """An endpoint for each partition, at the server that was asked."""
-    endpoints = [_endpoint(*each) for each in zip(partitions, tickets, strict=True)]
+    endpoints = [_endpoint(*each) for each in zip(partitions, tickets, sizes, strict=True)]
     rows = sum(one.rows for one in partitions) if _is_whole(partitions, tickets) else -1
     return flight.FlightInfo(schema, descriptor, endpoints, rows, -1)
 
 
-def _endpoint(partition: Partition, ticket: Ticket) -> flight.FlightEndpoint:
-    said = PlaceMetadata(partition.number, ticket.start, ticket.stop, partition.rows, partition.log)
+def _endpoint(partition: Partition, ticket: Ticket, size_bytes: int | None) -> flight.FlightEndpoint:
+    said = PlaceMetadata(partition.number, ticket.start, ticket.stop, partition.rows, partition.log, size_bytes)
     return flight.FlightEndpoint(msgspec.json.encode(ticket), [], app_metadata=msgspec.json.encode(said))
