@@ -86,10 +86,10 @@ def check_names(options: Mapping[str, str]) -> dict[str, str]:
     return option_values.check_names(options, NAMES, _OTHER_NAMES, "format penstock")
 
 
-def column_options(options: Mapping[str, str]) -> tuple[tuple[str, ...] | None, bool]:
-    """`columns` and `includeHeaders`, which are asked for before it is known what is read."""
+def column_options(options: Mapping[str, str]) -> tuple[tuple[str, ...] | None, bool, bool]:
+    """`columns`, `includeHeaders` and `includeDeadLetters`, which are asked for before it is known what is read."""
     given = check_names(options)
-    return _columns(given), yes(given, "includeHeaders", False)
+    return _columns(given), yes(given, "includeHeaders", False), yes(given, "includeDeadLetters", False)
 
 
 def parse_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from tests.support.live_tables import LiveTables, values, written
 from penstock.core.errors import InvalidArgument, NoSuchQueue
 from penstock.core.types import Compression, Durability
 from penstock.log.columns import Columns
+from penstock.queues.deadletter import DeadLetter, Reason, to_properties
+from penstock.queues.names import group_name, message_id_prefix, parse_message_id
 from penstock.queues.properties import Envelope, pack
 from penstock.tables.errors import BeyondEnd, QueueReplaced, Trimmed
 from penstock.tables.schema import DEFAULT_COLUMNS, SCHEMA
@@ -54,6 +57,39 @@ def test_a_row_has_the_columns_of_the_schema(tmp_path: Path) -> None:
     assert (second["key"], second["value"], second["topic"], second["headers"]) == (None, b"", "$queue/orders", [])
     [batch] = table.read(0)
     assert tuple(batch.schema.names) == DEFAULT_COLUMNS
+    table.close()
+
+
+def test_a_dead_letter_says_whence_and_why(tmp_path: Path) -> None:
+    facts = DeadLetter(
+        parse_message_id(f"{message_id_prefix('orders', 7, 3)}42"),
+        group_name("workers"),
+        Reason.MAX_RETRIES,
+        moved_ms=1_700_000_000_000,
+        detail="no such customer",
+        delivery_count=4,
+        failures=3,
+    )
+    forged = pack(Envelope((("dlq-reason", "who knows"), ("dlq-offset", "many"), ("dlq-partition", str(1 << 40)))))
+    properties = [b"", to_properties(facts, b""), forged]
+    written(tmp_path, "$dlq/orders", [Columns.of([b"a", b"b", b"c"], properties=properties)])
+    table = QueueTable.open(tmp_path, "$dlq/orders")
+    plain, letter, odd = [row["deadLetter"] for row in read_rows(table, "deadLetter", "headers")]
+    assert plain is None
+    assert letter == {
+        "queue": "orders",
+        "partition": 3,
+        "offset": 42,
+        "group": "workers",
+        "reason": "max-retries",
+        "detail": "no such customer",
+        "deliveryCount": 4,
+        "failures": 3,
+        "firstFailed": None,
+        "time": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+    }
+    assert isinstance(odd, dict)
+    assert (odd["reason"], odd["offset"], odd["partition"], odd["queue"]) == ("who knows", None, None, None)
     table.close()
 
 
