@@ -60,15 +60,13 @@ def plan_queue(
         table = opened.table(queue, namespace)
         found: list[QueueRange] = []
         for partition in table.partitions():
-            whole = _whole(opened, table, partition, span, directory)
+            whole = _whole(table, partition, span, directory)
             if whole.start < whole.stop and whole.rows:
                 found += _split(whole, 1 if split_rows is None else -(-whole.rows // split_rows))
         return found
 
 
-def _whole(
-    opened: TableDirectory, table: QueueTable, partition: Partition, span: TimeSpan, directory: Path
-) -> QueueRange:
+def _whole(table: QueueTable, partition: Partition, span: TimeSpan, directory: Path) -> QueueRange:
     start, stop = partition.start, partition.end
     if span.since_ms is not None:
         start = table.offset_at_time(partition.number, span.since_ms)
@@ -76,7 +74,7 @@ def _whole(
         stop = min(stop, table.offset_at_time(partition.number, span.until_ms))
     place = str(directory), table.namespace, table.queue, partition.number
     rows = min(partition.rows, max(0, stop - start))
-    size_bytes = opened.size_bytes(table.queue, table.namespace, partition.number)
+    size_bytes = table.size_bytes(partition)
     return QueueRange(*place, start, stop, rows, size_bytes * rows // max(1, partition.rows))
 
 
