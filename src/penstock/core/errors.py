@@ -10,6 +10,7 @@ class ErrorCode(enum.Enum):
     NO_SUCH_LOG = "no-such-log"
     LOG_EXISTS = "log-exists"
     OFFSET_OUT_OF_RANGE = "offset-out-of-range"
+    TRIMMED = "trimmed"  # rows that were asked for are gone
     TOO_LARGE = "too-large"
     CORRUPT_BATCH = "corrupt-batch"
     CORRUPT_FRAME = "corrupt-frame"
@@ -26,6 +27,7 @@ class ErrorCode(enum.Enum):
     INVALID_SETTING = "invalid-setting"
     NO_SUCH_QUEUE = "no-such-queue"
     QUEUE_EXISTS = "queue-exists"
+    QUEUE_REPLACED = "queue-replaced"  # deleted, and declared anew under its name
     NO_SUCH_GROUP = "no-such-group"
     GROUP_EXISTS = "group-exists"
     QUEUE_FULL = "queue-full"

@@ -10,7 +10,7 @@ from penstock.core.errors import InvalidArgument, NoSuchQueue
 from penstock.core.types import Compression, Durability
 from penstock.log.columns import Columns
 from penstock.queues.properties import Envelope, pack
-from penstock.tables.errors import BeyondEnd, Trimmed
+from penstock.tables.errors import BeyondEnd, QueueReplaced, Trimmed
 from penstock.tables.schema import DEFAULT_COLUMNS, SCHEMA
 from penstock.tables.table import Partition, QueueTable, TableDirectory
 
@@ -91,7 +91,7 @@ def test_a_live_queue_is_read_as_it_grows_and_never_beyond(live: LiveTables) -> 
     log = live.create("orders")
     live.fill(log, 20)
     table = QueueTable.open(live.root, "orders")
-    assert table.partitions() == [Partition(0, 0, 60, 60)]
+    assert table.partitions() == [Partition(0, 0, 60, 60, log.number)]
     assert read_values(table) == values(0, 60)
     live.shard.append(log, b"not in a file yet")
     live.shard.commit()
@@ -218,3 +218,15 @@ def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="batch_rows"):
         table.read(0, batch_rows=0)
     assert list(table.read(0, 1, 1)) == []
+
+
+def test_a_partition_that_is_another_log_by_now_is_refused(live: LiveTables) -> None:
+    log = live.create("orders")
+    live.fill(log, 2)
+    table = QueueTable.open(live.root, "orders")
+    [partition] = table.partitions()
+    assert partition.log == log.number
+    assert sum(batch.num_rows for batch in table.read(0, log=log.number)) == partition.rows
+    with pytest.raises(QueueReplaced, match="deleted and created anew"):
+        table.read(0, log=log.number + 1)
+    table.close()

@@ -39,15 +39,32 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows start..stop of one partition."""
+    """Rows start..stop of one partition, which is refused if it is another log than `log`."""
 
     queue: Name
-    namespace: Name
     partition: Number
     start: Number
     stop: Number
+    namespace: Name | None = None
     columns: tuple[Name, ...] | None = None
     skip_trimmed: bool = False
+    log: Number | None = None
+
+
+class PlaceMetadata(msgspec.Struct, frozen=True):
+    """What an endpoint says of its partition: the range of its ticket, the rows of the whole partition, its log."""
+
+    partition: int
+    start: int
+    end: int
+    rows: int
+    log: int | None
+
+
+class RowsMetadata(msgspec.Struct, frozen=True):
+    """Beside rows: ranges of offsets in front of them that were gone and passed over."""
+
+    skipped: list[tuple[int, int]]
 
 
 def parse_command(data: bytes) -> Command:

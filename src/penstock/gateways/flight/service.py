@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -16,6 +17,8 @@ from penstock.core.errors import ErrorCode, InvalidArgument, NotAuthorised, Pens
 from penstock.gateways.flight.asking import Refused, ServerLine
 from penstock.gateways.flight.commands import (
     Command,
+    PlaceMetadata,
+    RowsMetadata,
     Ticket,
     command_of_path,
     parse_command,
@@ -26,11 +29,13 @@ from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Options, Une
 from penstock.gateways.flight.problems import problem_of
 from penstock.gateways.flight.streams import Readers, Streams
 from penstock.queues.names import canonical_queue
+from penstock.tables.reading import Reading
 from penstock.tables.schema import projected
 from penstock.tables.table import Partition, QueueTable
 
 _AUTHORIZATION = "authorization"
 _Headers = Mapping[str, Sequence[str | bytes]]
+_Rows: TypeAlias = "pa.RecordBatch | tuple[pa.RecordBatch, bytes]"
 
 
 class Said(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow ships no types
@@ -93,9 +98,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             _, allowed = self._ask(context, None, names)
             schema = projected(None)
         for queue in allowed:
-            whole = [Ticket(queue, who.namespace, one.number, one.start, one.end) for one in tables.get(queue, [])]
+            whole = tables.get(queue, [])
+            tickets = [_whole(queue, who.namespace, one) for one in whole]
             descriptor = flight.FlightDescriptor.for_path(queue)
-            yield _info(schema, descriptor, whole, sum(one.rows for one in tables.get(queue, [])))
+            yield _info(schema, descriptor, whole, tickets)
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
@@ -108,8 +114,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
                 table = directory.table(command.queue, namespace)
                 partitions = _chosen(table, command)
                 tickets = [_ticket(table, one, command) for one in partitions]
-            rows = sum(one.rows for one in partitions) if _is_whole(partitions, tickets) else -1
-            return _info(schema, descriptor, tickets, rows)
+            return _info(schema, descriptor, partitions, tickets)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with translated(self._line):
@@ -125,19 +130,19 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             if not allowed:
                 raise _not_allowed(who, wanted.queue)
             client = f"{who.name} {_peer(context)}"
-        return flight.GeneratorStream(schema, self._batches(wanted, client))
+        return flight.GeneratorStream(schema, self._batches(wanted, who.namespace, client))
 
     def do_put(self, *_: object) -> None:
         raise pa.ArrowNotImplementedError(
             "DoPut is not in this version: publish over MQTT or HTTP, or put with the Python client"
         )
 
-    def _batches(self, wanted: Ticket, client: str) -> Iterator[pa.RecordBatch]:
+    def _batches(self, wanted: Ticket, namespace: str, client: str) -> Iterator[_Rows]:
         with translated(self._line), self._streams.one(client), self._readers.one() as directory:
-            table = directory.table(wanted.queue, wanted.namespace)
-            yield from table.read(
-                wanted.partition, wanted.start, wanted.stop, wanted.columns, skip_trimmed=wanted.skip_trimmed
-            )
+            table = directory.table(wanted.queue, namespace)
+            offsets = (wanted.partition, wanted.start, wanted.stop)
+            reading = table.read(*offsets, wanted.columns, skip_trimmed=wanted.skip_trimmed, log=wanted.log)
+            yield from _said_with(reading) if wanted.skip_trimmed else reading
 
     def _may_read(self, context: flight.ServerCallContext, queue: str, namespace: str | None) -> str:
         """The namespace that counts."""
@@ -208,7 +213,24 @@ def _ticket(table: QueueTable, partition: Partition, command: Command) -> Ticket
         stop = table.offset_at_time(partition.number, time_ms(command.end_time))
     stop = partition.end if stop is None else min(stop, partition.end)
     start = min(partition.start if start is None else start, stop)
-    return Ticket(table.queue, table.namespace, partition.number, start, stop, command.columns, command.skip_trimmed)
+    offsets = (partition.number, start, stop)
+    return Ticket(
+        table.queue, *offsets, table.namespace, command.columns, skip_trimmed=command.skip_trimmed, log=partition.log
+    )
+
+
+def _whole(queue: str, namespace: str, partition: Partition) -> Ticket:
+    return Ticket(queue, partition.number, partition.start, partition.end, namespace, log=partition.log)
+
+
+def _said_with(reading: Reading) -> Iterator[_Rows]:
+    """Rows, with what was passed over in front of them; at the end without rows."""
+    told = 0
+    for batch in reading:
+        skipped, told = reading.skipped[told:], len(reading.skipped)
+        yield (batch, msgspec.json.encode(RowsMetadata(skipped))) if skipped else batch
+    if skipped := reading.skipped[told:]:
+        yield pa.RecordBatch.from_pylist([], schema=reading.schema), msgspec.json.encode(RowsMetadata(skipped))
 
 
 def _is_whole(partitions: list[Partition], tickets: list[Ticket]) -> bool:
@@ -217,8 +239,14 @@ def _is_whole(partitions: list[Partition], tickets: list[Ticket]) -> bool:
 
 
 def _info(
-    schema: pa.Schema, descriptor: flight.FlightDescriptor, tickets: list[Ticket], rows: int
+    schema: pa.Schema, descriptor: flight.FlightDescriptor, partitions: list[Partition], tickets: list[Ticket]
 ) -> flight.FlightInfo:
     """An endpoint for each partition, at the server that was asked."""
-    endpoints = [flight.FlightEndpoint(msgspec.json.encode(ticket), []) for ticket in tickets]
+    endpoints = [_endpoint(*each) for each in zip(partitions, tickets, strict=True)]
+    rows = sum(one.rows for one in partitions) if _is_whole(partitions, tickets) else -1
     return flight.FlightInfo(schema, descriptor, endpoints, rows, -1)
+
+
+def _endpoint(partition: Partition, ticket: Ticket) -> flight.FlightEndpoint:
+    said = PlaceMetadata(partition.number, ticket.start, ticket.stop, partition.rows, partition.log)
+    return flight.FlightEndpoint(msgspec.json.encode(ticket), [], app_metadata=msgspec.json.encode(said))
