@@ -106,7 +106,13 @@ class FlightTable:
 Source = DirectorySource | FlightSource
 
 _OPTIONS = (
-    click.option("--data", metavar="DIR", type=EXISTING_DIRECTORY, help="A data directory, with or without a server."),
+    click.option(
+        "--data",
+        metavar="DIR",
+        envvar="PENSTOCK_DATA",
+        type=EXISTING_DIRECTORY,
+        help="A data directory, of a running server or of none.",
+    ),
     click.option("--url", metavar="URL", help="Arrow Flight of a server: grpc://HOST:PORT or grpc+tls://HOST:PORT."),
     click.option("--token", metavar="TOKEN", help="Log in with this token or API key."),
     click.option("--user", metavar="NAME", help="Log in as this user."),

@@ -1,7 +1,8 @@
 """What a filter says about the places of rows: Arrow proves where it cannot hold, and nothing is read there.
 
 An expression of Arrow cannot be taken apart. But a fragment of a dataset that has a guarantee ("its offsets are below
-70") is left out where a filter contradicts it; so the first offset that may fulfil a filter is found by halving."""
+70") is left out where a filter contradicts it; so the first offset that may fulfil a filter is found by halving. Arrow
+takes numbers for real ones: "below 70" has to be said as "at most 69" to contradict "above 69"."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class FilterBounds:
         guaranteed, offset = _is_partition(partition), pc.field("offset")
         return _narrowed(
             Interval(start, until),
-            lambda number: self._may_hold(guaranteed & (offset < number)),
+            lambda number: self._may_hold(guaranteed & (offset <= number - 1)),
             lambda number: self._may_hold(guaranteed & (offset >= number)),
         )
 
@@ -63,7 +64,7 @@ class FilterBounds:
         time = pc.field("timestamp")
         return _narrowed(
             ALL_TIMES_MS,
-            lambda number: self._may_hold(time < _moment(number)),
+            lambda number: self._may_hold(time <= _moment(number, -1)),
             lambda number: self._may_hold(time >= _moment(number)),
         )
 
@@ -90,5 +91,5 @@ def _is_partition(number: int) -> pc.Expression:
     return pc.field("partition") == pa.scalar(number, pa.int32())
 
 
-def _moment(time_ms: int) -> pa.Scalar:
-    return pa.scalar(time_ms * _MICROSECONDS, _TIMESTAMP)
+def _moment(time_ms: int, microseconds: int = 0) -> pa.Scalar:
+    return pa.scalar(time_ms * _MICROSECONDS + microseconds, _TIMESTAMP)

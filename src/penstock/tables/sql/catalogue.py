@@ -62,6 +62,10 @@ class Catalogue:
             yield
         except duckdb.InterruptException:
             raise KeyboardInterrupt from None
+        except duckdb.OutOfMemoryException as error:
+            raise SqlFailed(
+                f"{_plain(str(error)).splitlines()[0]}: allow more memory (--memory), or ask for less"
+            ) from None
         except duckdb.Error as error:
             failed = next((each.failure for each in self.datasets.values() if each.failure is not None), None)
             raise failed or SqlFailed(self._told(str(error))) from None
@@ -74,9 +78,7 @@ class Catalogue:
     def _told(self, text: str) -> str:
         if (missing := _NO_TABLE.search(text)) is not None:
             return self._no_table(missing[1])
-        said = _KIND.sub("", _PLACE.sub("", text)).strip()
-        if "out of memory" in said.lower():
-            return f"{said.splitlines()[0]}; allow more with --memory (memory_bytes), or ask for less"
+        said = _plain(text)
         if "syntax error" in said and _OFFSET.search(self._query):
             return f"{said}; {_OFFSET_ADVICE}"
         return said
@@ -89,6 +91,10 @@ class Catalogue:
             return f"no queue {name!r}: there are none"
         more = ", …" if len(self._known) > _NAMED_QUEUES else ""
         return f"no queue {name!r}: there are {', '.join(map(_quoted, self._known[:_NAMED_QUEUES]))}{more}"
+
+
+def _plain(text: str) -> str:
+    return _KIND.sub("", _PLACE.sub("", text)).strip()
 
 
 def _check_letters(queues: list[str]) -> None:
