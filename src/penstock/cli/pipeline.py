@@ -6,7 +6,9 @@ import click
 
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
-COMMANDS: dict[str, LazyCommand] = {}
+COMMANDS: dict[str, LazyCommand] = {
+    "report": LazyCommand("pipeline_report", "report", "Write a page about queues: rates, latency, lag, dead letters."),
+}
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
