@@ -1,4 +1,4 @@
-"""Every command of README, docs/cli.md and docs/howto/mqtt.md runs, in the order of the page and in one directory."""
+"""Every command of README, docs/cli.md and pages of docs/howto runs, in the order of the page, in one directory."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ def test_every_command_of_the_page_ends_well(reader: Reader) -> None:
 
 def test_the_commands_of_the_readme_end_well(reader: Reader) -> None:
     assert run_page(ROOT / "README.md", reader) >= 1
+
+
+def test_questions_in_sql_are_answered_as_the_page_says(reader: Reader) -> None:
+    assert run_page(ROOT / "docs" / "howto" / "sql.md", reader) >= 8
 
 
 def test_curl_does_what_the_page_says(reader: Reader) -> None:

@@ -30,6 +30,7 @@ COMMANDS = {
     "acl": LazyCommand("acl", "acl", "Rules: who may publish, subscribe, consume and administer what."),
     "config": LazyCommand("config", "config", "See how a server is configured, and let it read that again."),
     "context": LazyCommand("context", "context", "The servers that commands talk to, and as whom."),
+    "sql": LazyCommand("sql", "sql", "Answer a question about queues in SQL."),
     "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
     "backup": LazyCommand("backup", "backup", "Copy a data directory while its broker goes on."),
     "restore": LazyCommand("backup", "restore", "Make a data directory from a backup, and check all of it."),

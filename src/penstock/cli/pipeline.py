@@ -6,8 +6,9 @@ import click
 
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
-COMMANDS = {
+COMMANDS: dict[str, LazyCommand] = {
     "audit": LazyCommand("pipeline_audit", "audit", "Check everything in a data directory, and give a verdict."),
+    "report": LazyCommand("pipeline_report", "report", "Write a page about queues: rates, latency, lag, dead letters."),
 }
 
 

@@ -1,0 +1,66 @@
+"""`penstock sql`: questions about queues, answered by DuckDB."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.arguments import size_option
+from penstock.cli.output import output_option
+from penstock.cli.table_source import Source, source_options
+
+if TYPE_CHECKING:
+    from penstock.tables.sql.query import Answer
+
+# What a person looks at; programs get all rows unless they say otherwise.
+_TABLE_ROWS = 1_000
+
+
+@click.command()
+@click.argument("query", metavar="QUERY")
+@click.option(
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help=f"Print at most N rows.  [default: {_TABLE_ROWS} of a table, all otherwise]",
+)
+@click.option("--bytes", "as_bytes", is_flag=True, help="key, value and values of headers as BLOB, not as text.")
+@size_option("--memory", "What DuckDB may take before it uses temporary files.  [default: 1GiB]")
+@source_options
+@output_option("table", "json", "csv")
+def sql(source: Source, query: str, limit: int | None, as_bytes: bool, memory: int | None, output: str) -> None:
+    """Answer a question about queues. Needs penstock[sql].
+
+    Every queue is a table of its name; a name with other characters than letters, digits and _ is written in double
+    quotes. Columns: partition, offset (in double quotes, it is a word of SQL), timestamp, key, value, topic, headers,
+    queue, timestampType. Only the columns that a query uses are read, and only the part of a queue that its conditions
+    on partition, offset and timestamp leave. Times are in UTC. QUERY may be - for standard input.
+
+    \b
+    Examples:
+      penstock sql "select count(*) from orders" --data ./data
+      penstock sql "select key, count(*) from orders where timestamp > now() - interval 1 hour
+                    group by key order by 2 desc limit 10" --data ./data
+      penstock sql "select value::json->>'total' as total from orders limit 5" --data ./data -o csv
+      penstock sql 'select * from "eu/orders" where partition = 3 and "offset" >= 100' --url grpc://127.0.0.1:8815
+      penstock sql "copy (select * from orders) to 'orders.parquet'" --data ./data
+    """
+    from penstock.tables.sql.query import MEMORY_BYTES, QueryOptions, asked
+
+    text = sys.stdin.read() if query == "-" else query
+    with asked(source, text, QueryOptions(memory or MEMORY_BYTES, as_bytes)) as answer:
+        _print(answer, output, limit)
+
+
+def _print(answer: Answer, output: str, limit: int | None) -> None:
+    from penstock.cli.sql_rows import print_rows
+
+    most = limit or (_TABLE_ROWS if output == "table" else None)
+    rows = answer.rows()
+    print_rows(answer.columns, islice(rows, most), output)
+    if limit is None and next(rows, None) is not None:
+        click.echo(f"penstock: these are the first {most} rows: --limit N shows more, -o csv or json all", err=True)

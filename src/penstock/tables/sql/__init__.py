@@ -1,0 +1,1 @@
+"""Questions about queues in SQL, answered by DuckDB from their tables."""
