@@ -131,6 +131,14 @@ class TableDirectory:
             raise NoSuchQueue(queue)
         return found
 
+    def size_bytes(self, queue: str, namespace: str, partition: int) -> int:
+        """Of a partition in its files, as of now. NoSuchQueue."""
+        log = self.logs_of(queue, namespace).get(partition)
+        if log is None:
+            return 0
+        cut = self.reader.cut(log.number)
+        return sum(segment.bytes for segment in (*cut.sealed, *([cut.active] if cut.active else [])))
+
     def close(self) -> None:
         self.reader.close()
 

@@ -1,0 +1,25 @@
+"""`penstock pipeline`: work over whole queues and directories."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.lazy import LazyCommand, LazyGroup
+
+COMMANDS: dict[str, LazyCommand] = {}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def pipeline() -> None:
+    """Jobs over whole queues: audit, archive, snapshot.
+
+    They read the files of a data directory, beside a running server, after it was closed, and after a crash, and ask no
+    server. Without more they run in this process, or in a few for much data; --master and --remote let Spark do it.
+
+    \b
+    Examples:
+      penstock pipeline audit --data ./data
+      penstock pipeline archive orders --data ./data --to ./archive
+      penstock pipeline snapshot devices --data ./data --to ./devices
+      penstock pipeline audit --data ./data --master 'local[*]'
+    """

@@ -1,0 +1,71 @@
+"""What all jobs are asked with: where the data is, and who does the work."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+
+from penstock.cli.arguments import EXISTING_DIRECTORY
+from penstock.core.errors import UnsupportedPlatform
+from penstock.jobs.job import Runner
+from penstock.jobs.local import runner_for
+
+data_option = click.option(
+    "--data",
+    "directory",
+    metavar="DIR",
+    envvar="PENSTOCK_DATA",
+    required=True,
+    type=EXISTING_DIRECTORY,
+    help="The data directory, of a running server or of none.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Who does the work: Spark where a master or a remote one is named, else this machine."""
+
+    master: str | None = None
+    remote: str | None = None
+    processes: int | None = None
+
+    @contextmanager
+    def runner(self, size_bytes: int, pieces: int) -> Iterator[Runner]:
+        """For a job of that size."""
+        if self.master is None and self.remote is None:
+            yield runner_for(size_bytes, pieces, self.processes)
+            return
+        try:
+            from penstock.spark.jobs import OnSpark, job_session
+        except ImportError as error:
+            raise UnsupportedPlatform(
+                f"--master and --remote need Spark ({error}): pip install 'penstock[spark]', or leave them out"
+            ) from error
+        with job_session(self.master, self.remote) as session:
+            yield OnSpark(session)
+
+
+def running_options(command: Callable[..., object]) -> Callable[..., object]:
+    """--master, --remote and --processes, as the parameter `running`."""
+
+    @functools.wraps(command)
+    def called(
+        *args: object, master: str | None, remote: str | None, processes: int | None, **kwargs: object
+    ) -> object:
+        if sum(given is not None for given in (master, remote, processes)) > 1:
+            raise click.UsageError("--master, --remote and --processes exclude each other: give one of them")
+        return command(*args, running=Running(master, remote, processes), **kwargs)
+
+    for option in (
+        click.option(
+            "--processes", metavar="N", type=click.IntRange(min=1), help="Of this machine.  [default: by size]"
+        ),
+        click.option("--remote", metavar="URL", help="Let Spark Connect at this address do it: sc://HOST:15002."),
+        click.option("--master", metavar="MASTER", help="Let Spark do it: 'local[*]' or spark://HOST:7077."),
+    ):
+        called = option(called)
+    return called
