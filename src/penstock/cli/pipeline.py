@@ -6,7 +6,11 @@ import click
 
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
-COMMANDS: dict[str, LazyCommand] = {}
+COMMANDS: dict[str, LazyCommand] = {
+    "run": LazyCommand("pipeline_run", "run", "Run a declared pipeline: sources, steps, rules, sinks."),
+    "check": LazyCommand("pipeline_check", "check", "Check a declared pipeline, with line and column of mistakes."),
+    "plan": LazyCommand("pipeline_check", "plan", "Show what a declared pipeline would do."),
+}
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from penstock.core.marked_yaml import Mark
 from penstock.spark.pipelines.checking_parts import Checks, check_sink, check_source, check_spark, check_step
 from penstock.spark.pipelines.declaration import DROP, FAIL, Step
-from penstock.spark.pipelines.graph import edges, feeding, find_cycle, inputs_of, known_names, letters_to, upstream
+from penstock.spark.pipelines.graph import edges, find_cycle, inputs_of, known_names, letters_to, needed
 from penstock.spark.pipelines.kinds import nearest_of
 from penstock.spark.pipelines.problems import Problems
 from penstock.spark.pipelines.reading import Document
@@ -107,10 +107,7 @@ def _check_checkpoints(checks: Checks) -> None:
 
 def _unused(checks: Checks) -> Iterator[str]:
     pipeline = checks.document.pipeline
-    used: set[str] = set()
-    for sink in pipeline.sinks:
-        for name in feeding(pipeline, sink):
-            used |= upstream(pipeline, name)
+    used = needed(pipeline)
     for name, declared in (*pipeline.sources.items(), *pipeline.steps.items()):
         if name not in used:
             yield f"{declared.places.path}: no sink needs it, so it does not run"

@@ -79,7 +79,16 @@ def in_order(pipeline: Pipeline) -> list[str]:
 
 def upstream(pipeline: Pipeline, name: str) -> set[str]:
     """All that it is made of, itself too."""
-    read_by, found, waiting = edges(pipeline), set[str](), [name]
+    return _behind(edges(pipeline), [name])
+
+
+def needed(pipeline: Pipeline) -> set[str]:
+    """The sources and steps that some sink is made of."""
+    return _behind(edges(pipeline), [name for sink in pipeline.sinks for name in feeding(pipeline, sink)])
+
+
+def _behind(read_by: Mapping[str, Iterable[str]], waiting: list[str]) -> set[str]:
+    found: set[str] = set()
     while waiting:
         if (one := waiting.pop()) not in found:
             found.add(one)
