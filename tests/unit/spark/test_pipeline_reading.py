@@ -52,6 +52,7 @@ def test_a_declaration_is_what_was_written(tmp_path: Path) -> None:
         (', url: "grpc://localhost:7070"', "", "23:30: sinks.alerts.queue", "needs url"),
         ("    schema: device", "    #", "6:13: sources.readings.format", "json needs schema"),
         ("select: {average: avg(celsius)}", "sql: select 1", "12:13: steps.per_minute.window", "beside sql"),
+        ("expect: celsius", "expect: a, b", "21:40: rules.plausible.b between -60 and 90", "a comma ends a value"),
         ("length: 1m", "length: 1m, slide: 2m", "12:45: steps.per_minute.window.slide", "is longer than length"),
         ("{queue: rejects}", "{from: hot, queue: rejects}", "25:19: sinks.rejects.from", "have other columns"),
         ("late: 30s}", "late: 30s, 1: 2}", "12:49: steps.per_minute.window.1", "the known ones are column"),

@@ -91,6 +91,8 @@ class _Reading:
         if known is None:
             near = nearest_of(key, keys_of(struct))
             reason = "no such key" if near else f"no such key: the known ones are {', '.join(keys_of(struct))}"
+            if " " in key and written.value is None:
+                reason = "no such key, if it is one: between { and } a comma ends a value, unless that is in quotes"
             self._bad(path, reason, written.key_at, near)
             return None
         if written.value is None:
