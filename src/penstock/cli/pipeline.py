@@ -9,6 +9,9 @@ from penstock.cli.lazy import LazyCommand, LazyGroup
 COMMANDS: dict[str, LazyCommand] = {
     "audit": LazyCommand("pipeline_audit", "audit", "Check everything in a data directory, and give a verdict."),
     "report": LazyCommand("pipeline_report", "report", "Write a page about queues: rates, latency, lag, dead letters."),
+    "run": LazyCommand("pipeline_run", "run", "Run a declared pipeline: sources, steps, rules, sinks."),
+    "check": LazyCommand("pipeline_check", "check", "Check a declared pipeline, with line and column of mistakes."),
+    "plan": LazyCommand("pipeline_check", "plan", "Show what a declared pipeline would do."),
 }
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from penstock.core.errors import ErrorCode, InvalidSetting, PenstockError
+from penstock.core.marked_yaml import BadYaml, Marked, read_marked
 from penstock.queues.settings_text import shown
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
@@ -20,7 +20,6 @@ _NOT_SETTINGS = frozenset({"PENSTOCK_PURE", "PENSTOCK_SANITIZE"})
 _SERVICE_LINK = re.compile(r"PENSTOCK_(?:[A-Z0-9_]*_)?(?:SERVICE_(?:HOST|PORT)(?:_\w+)?|PORT(?:_\d+_(?:TCP|UDP)\w*)?)")
 # A file is read by a process that others depend on: far more than any configuration, far less than memory.
 _FILE_BYTES_MAX = 4 << 20
-_DEPTH_MAX = 32
 
 Tree = dict[str, "Written"]
 
@@ -62,13 +61,25 @@ def from_file(file: Path) -> Tree:
     if len(data) > _FILE_BYTES_MAX:
         raise BadConfiguration("", f"has {len(data)} bytes, the limit is {_FILE_BYTES_MAX}", place=str(file))
     try:
-        return _YamlReader(str(file), data).read()
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        reason = f"not YAML: {error.problem or error.context}"
-        raise BadConfiguration("", reason, place=f"{file}{line}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadConfiguration("", f"not YAML: {error}", place=str(file)) from None
+        marked = read_marked(str(file), data)
+    except BadYaml as error:
+        line = f":{error.mark.line}" if error.mark else ""
+        raise BadConfiguration(error.path, error.reason, place=f"{file}{line}") from None
+    return {} if marked is None else _tree(marked, str(file))
+
+
+def _tree(marked: Marked, file: str) -> Tree:
+    assert isinstance(marked.value, dict)
+    return {key: Written(_placed(below, file), f"{file}:{below.key_at.line}") for key, below in marked.value.items()}
+
+
+def _placed(marked: Marked, file: str) -> object:
+    """A value with the places of what is in it."""
+    if isinstance(marked.value, dict):
+        return _tree(marked, file)
+    if isinstance(marked.value, list):
+        return [Written(_placed(item, file), f"{file}:{item.at.line}") for item in marked.value]
+    return marked.value
 
 
 def from_environment(variables: Mapping[str, str]) -> Tree:
@@ -150,47 +161,3 @@ def _put(tree: Tree, path: list[str], written: Written, place: str) -> None:
         assert isinstance(below.value, dict)
         tree = below.value
     tree[key] = written
-
-
-class _YamlReader:
-    """Nodes instead of values, because only nodes know their lines and show keys that come twice."""
-
-    def __init__(self, file: str, data: bytes) -> None:
-        self._file, self._loader = file, yaml.SafeLoader(data)
-
-    def read(self) -> Tree:
-        try:
-            node = self._loader.get_single_node()
-            if node is None:
-                return {}
-            if not isinstance(node, yaml.MappingNode):
-                raise BadConfiguration("", "is not a mapping of settings: write `key: value`", place=self._place(node))
-            return self._mapping(node, "", 0)
-        finally:
-            self._loader.dispose()
-
-    def _mapping(self, node: yaml.MappingNode, path: str, depth: int) -> Tree:
-        tree: Tree = {}
-        for key_node, value_node in node.value:
-            key, place = str(key_node.value), self._place(key_node)
-            below = f"{path}.{key}" if path else key
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise BadConfiguration(path, "a key is not text", place=place)
-            if key in tree:
-                reason = f"is there twice, first at {tree[key].place}: keep one"
-                raise BadConfiguration(below, reason, place=place)
-            tree[key] = Written(self._value(value_node, below, depth + 1), place)
-        return tree
-
-    def _value(self, node: yaml.Node, path: str, depth: int) -> object:
-        if depth > _DEPTH_MAX:
-            raise BadConfiguration(path, f"is nested more than {_DEPTH_MAX} deep", place=self._place(node))
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path, depth)
-        if isinstance(node, yaml.SequenceNode):
-            items = enumerate(node.value)
-            return [Written(self._value(item, f"{path}[{i}]", depth + 1), self._place(item)) for i, item in items]
-        return self._loader.construct_object(node)
-
-    def _place(self, node: yaml.Node) -> str:
-        return f"{self._file}:{node.start_mark.line + 1}"

@@ -1,0 +1,97 @@
+"""`penstock pipeline run`: a declared pipeline at work."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.pipeline_board import board_of
+from penstock.cli.pipeline_file import checked, file_argument, need_spark, telling_problems
+
+if TYPE_CHECKING:
+    from penstock.spark.pipelines.reading import Document
+    from penstock.spark.pipelines.running import Running
+
+
+@click.command()
+@file_argument
+@click.option("--once", is_flag=True, help="Take what is there now, and end; as `trigger: once`.")
+@click.option(
+    "--reset", is_flag=True, help="Begin anew with new checkpoints in queues that this pipeline wrote before."
+)
+@click.option("--master", metavar="MASTER", help="Another master of Spark: 'local[2]', spark://HOST:7077.")
+@click.option("--remote", metavar="URL", help="Spark Connect at this address: sc://HOST:15002.")
+@telling_problems
+def run(file: Path, once: bool, reset: bool, master: str | None, remote: str | None) -> int:
+    """Run a declared pipeline until SIGTERM or Ctrl-C, or with --once until all that is there is done.
+
+    It is checked whole before it starts. Each sink is a query that goes on from its checkpoint. Progress and lag are
+    shown on a terminal, else as log lines on standard error. A signal lets the micro-batch that is being written come
+    to its end; a second one does not wait. Exit codes: 0 when it ended or was stopped, 2 for a wrong declaration, 1 if
+    a sink failed.
+
+    \b
+    Examples:
+      penstock pipeline run devices.yaml
+      penstock pipeline run devices.yaml --once
+      penstock pipeline run devices.yaml --master 'local[4]'
+    """
+    if master is not None and remote is not None:
+        raise click.UsageError("--master and --remote exclude each other: give one of them")
+    document, oddities = checked(file)
+    for line in oddities:
+        click.echo(f"penstock: warning: {file}: {line}", err=True)
+    need_spark()
+    _run(_elsewhere(document, master, remote), once, reset)
+    return 0
+
+
+def _elsewhere(document: Document, master: str | None, remote: str | None) -> Document:
+    spark = document.pipeline.spark
+    if remote is not None:
+        spark = replace(spark, remote=remote)
+    elif master is not None:
+        spark = replace(spark, master=master, remote=None)
+    return replace(document, pipeline=replace(document.pipeline, spark=spark))
+
+
+def _run(document: Document, is_once: bool, reset: bool) -> None:
+    from penstock.spark.pipelines.compiling import compile_pipeline
+    from penstock.spark.pipelines.session import pipeline_session
+    from penstock.spark.pipelines.sinks import SinkOptions, running_of
+
+    with pipeline_session(document) as session:
+        compiled = compile_pipeline(session, document)
+        with board_of(document.pipeline.name) as board:
+            running = running_of(compiled, SinkOptions(is_once, reset), board)
+            # Behind the start of the session, which sets a handler of its own.
+            with _stopped_by_signals(running):
+                running.run()
+
+
+@contextmanager
+def _stopped_by_signals(running: Running) -> Iterator[None]:
+    """The first one stops it between two micro-batches, the next at once."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if running.stopping.is_set():
+            running.hurrying.set()
+        running.stopping.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

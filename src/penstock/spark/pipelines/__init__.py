@@ -1,0 +1,1 @@
+"""Declared pipelines: sources, steps, rules and sinks in a file, run as Spark's Structured Streaming."""

@@ -1,0 +1,80 @@
+"""The session that a pipeline runs in: local, of a cluster, or of Spark Connect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from penstock.spark.pipelines.declaration import SparkSettings
+from penstock.spark.pipelines.packages import has_delta
+from penstock.spark.pipelines.reading import Document
+from penstock.spark.session import session_builder
+
+_QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+# Spark's 200 are for clusters: each is a task and a state file for every micro-batch. A checkpoint keeps the number
+# it began with.
+_LOCAL = {"spark.sql.shuffle.partitions": "4"}
+
+
+@contextmanager
+def pipeline_session(document: Document) -> Iterator[SparkSession]:
+    """Stopped afterwards. UnsupportedPlatform if there is no Java."""
+    spark = document.pipeline.spark
+    session = _remote(document) if spark.remote is not None else _builder(document).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _builder(document: Document) -> SparkSession.Builder:
+    spark = document.pipeline.spark
+    _let_workers_import(str(document.directory))
+    builder = session_builder(spark.master).appName(document.pipeline.name)
+    for name, value in settings_of(spark).items():
+        builder = builder.config(name, value)
+    return _with_delta(builder) if _writes_delta(document) else builder
+
+
+def settings_of(spark: SparkSettings) -> dict[str, str]:
+    """What is set for the session, over which the declaration goes."""
+    local = _LOCAL if spark.master.startswith("local") else {}
+    return {**_QUIET, **local, **spark.settings}
+
+
+def _let_workers_import(directory: str) -> None:
+    """Functions of files beside the declaration, in processes that Spark starts on this machine."""
+    places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    if directory not in places:
+        os.environ["PYTHONPATH"] = os.pathsep.join([*places, directory])
+
+
+def _remote(document: Document) -> SparkSession:
+    spark = document.pipeline.spark
+    builder: SparkSession.Builder = SparkSession.builder
+    builder = builder.remote(spark.remote or "")
+    for name, value in spark.settings.items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    from penstock.spark.source import PenstockSource
+
+    # The server need not have `pyspark_penstock` on its path.
+    session.dataSource.register(PenstockSource)
+    return session
+
+
+def _writes_delta(document: Document) -> bool:
+    return has_delta() and any(sink.delta is not None for sink in document.pipeline.sinks.values())
+
+
+def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
+    from delta import configure_spark_with_delta_pip
+
+    builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension").config(
+        "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    )
+    configured: SparkSession.Builder = configure_spark_with_delta_pip(builder)
+    return configured
