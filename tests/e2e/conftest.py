@@ -14,8 +14,12 @@ from tests.support.secure_server import SecureServer, secure_server
 _not_tested: dict[str, str] = {}
 
 
-def not_tested(what: str, reason: str) -> NoReturn:
+def note_not_tested(what: str, reason: str) -> None:
     _not_tested[what] = reason
+
+
+def not_tested(what: str, reason: str) -> NoReturn:
+    note_not_tested(what, reason)
     pytest.skip(f"{what}: {reason}")
 
 
