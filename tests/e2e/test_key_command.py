@@ -69,8 +69,8 @@ def test_a_key_is_revoked_once_with_its_rules(tmp_path: Path) -> None:
     assert b"would be revoked" in penstock("key", "revoke", "--data", data, made["id"], "--dry-run").stdout
     assert shown("key", "revoke", "--data", data, made["user"], "--yes") == {
         "id": made["id"],
-        "revoked": True,
-        "rules_removed": 1,
+        "rules": 1,
+        "dry_run": False,
     }
     assert b"no API key" in penstock("key", "revoke", "--data", data, made["id"], "--yes", expected=3).stderr
     assert b"no API key" in penstock("acl", "check", "--data", data, made["user"], "browse", "q", expected=3).stderr

@@ -4,47 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from tests.support.cli import COMMAND, ENVIRONMENT, lines
+from tests.support.cli import COMMAND, lines
 from tests.support.live_server import LiveServer, live_server
-
-NOTHING: Mapping[str, str] = {}
-
-
-class Operator:
-    """Types commands, in an environment of its own."""
-
-    def __init__(self, place: Path, url: str) -> None:
-        self.url = url
-        self.environment = {**ENVIRONMENT, "XDG_CONFIG_HOME": str(place / "config")}
-
-    def run(
-        self, *arguments: str, given: bytes = b"", expected: int = 0, variables: Mapping[str, str] = NOTHING
-    ) -> subprocess.CompletedProcess[bytes]:
-        ran = subprocess.run(
-            [*COMMAND, "--log-level", "error", *arguments],
-            input=given,
-            capture_output=True,
-            timeout=120,
-            env={**self.environment, **variables},
-        )
-        assert ran.returncode == expected, (ran.returncode, ran.stdout[-2000:], ran.stderr[-4000:])
-        return ran
-
-    def says(self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] = NOTHING) -> str:
-        return self.run(*arguments, given=given, variables=variables).stdout.decode()
-
-    def fails(self, *arguments: str, expected: int = 1, variables: Mapping[str, str] = NOTHING) -> str:
-        return self.run(*arguments, expected=expected, variables=variables).stderr.decode()
-
-    def shows(self, *arguments: str) -> Any:
-        """JSON can be anything; what it must be, the test says."""
-        return json.loads(self.says(*arguments, "-o", "json"))
+from tests.support.operators import Operator
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +115,7 @@ def test_contexts_are_made_used_shown_and_forgotten(operator: Operator, tmp_path
     assert "hush" not in listed
     assert operator.shows("context", "list")["current_context"] == "far"
     assert "none is current" in operator.says("context", "delete", "far")
-    operator.fails("context", "use", "far", expected=1)
+    operator.fails("context", "use", "far", expected=3)
 
 
 def test_yaml_says_the_same_as_json(operator: Operator) -> None:

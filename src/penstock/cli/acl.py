@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.cli.failures import FAILED
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
 from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import Facts
@@ -72,7 +72,8 @@ def acl() -> None:
 @click.command()
 @rule_arguments
 @target_options
-def add(target: Target, rule: Facts) -> None:
+@output_option()
+def add(target: Target, rule: Facts, output: str) -> None:
     """Add a rule. EFFECT is allow or deny; ACTION is publish, subscribe, consume, admin or all. It counts in the
     namespace of --namespace; `*` is all.
 
@@ -92,35 +93,37 @@ def add(target: Target, rule: Facts) -> None:
         return added, added not in before
 
     added, is_new = on_server(_home(target), act, may_create=True)
-    click.echo(f"rule {_text(added)}: {'added' if is_new else 'was there already'}")
+    text = f"rule {_text(added)}: {'added' if is_new else 'was there already'}"
+    print_done(output, text, rule=added, is_new=is_new)
 
 
 @click.command("rm")
 @rule_arguments
 @destructive
 @target_options
-def remove(target: Target, rule: Facts, yes: bool, dry_run: bool) -> None:
+@output_option()
+def remove(target: Target, rule: Facts, yes: bool, dry_run: bool, output: str) -> None:
     """Remove a rule, named as it was added.
 
     \b
     Examples:
       penstock acl rm allow consume orders --user billing
     """
-    if dry_run:
-        click.echo(f"rule {_text(rule)}: would be removed")
-        return
-    refuse_unless_confirmed(target, yes, f"Remove the rule {_text(rule)}?")
+    if not dry_run:
+        refuse_unless_confirmed(target, yes, f"Remove the rule {_text(rule)}?")
+    placed = _placed(target, rule)
 
     async def act(client: AsyncClient) -> None:
-        await client.delete_rule(_placed(target, rule))
+        await client.delete_rule(placed, dry_run)
 
     on_server(_home(target), act)
-    click.echo(f"rule {_text(rule)}: removed")
+    text = f"rule {_text(rule)}: {'would be removed' if dry_run else 'removed'}"
+    print_done(output, text, rule=placed, dry_run=dry_run)
 
 
 @click.command("list")
 @target_options
-@output_option("table", "json")
+@output_option()
 def list_rules(target: Target, output: str) -> None:
     """List the rules.
 
@@ -144,7 +147,7 @@ def list_rules(target: Target, output: str) -> None:
 
 
 @click.command("roles")
-@output_option("table", "json")
+@output_option()
 def list_roles(output: str) -> None:
     """List the roles that allow something by themselves. A rule that denies takes from all but admin.
 
@@ -166,7 +169,7 @@ def list_roles(output: str) -> None:
 @click.option("--user", metavar="NAME", help="Whom it is about; key:ID is an API key. May stand before ACTION instead.")
 @click.option("--client-id", metavar="ID", default="", help="What %c stands for.")
 @target_options
-@output_option("table", "json")
+@output_option()
 def check(target: Target, asked: tuple[str, ...], user: str | None, client_id: str, output: str) -> None:
     """Say whether a user may do something, by its roles and rules, and which of them decides; ends with 1 if not.
 

@@ -23,7 +23,7 @@ _LONGEST_S = 24 * 3600.0
 @click.command()
 @click.argument("places", metavar="[DIR] TARGET", nargs=-1, required=True)
 @target_options
-@output_option("text", "json")
+@output_option()
 def backup(places: tuple[str, ...], target: Target, output: str) -> None:
     """Copy a data directory to TARGET, while its broker goes on.
 
@@ -84,7 +84,7 @@ def _ask_for_backup(target: Target, copy: str, output: str) -> None:
 @click.command()
 @click.argument("source", metavar="BACKUP", type=EXISTING_DIRECTORY)
 @click.argument("directory", metavar="DIR", type=DIRECTORY)
-@output_option("text", "json")
+@output_option()
 def restore(source: Path, directory: Path, output: str) -> None:
     """Make a data directory DIR from a backup, and check all of it.
 

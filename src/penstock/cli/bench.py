@@ -45,7 +45,7 @@ class Saved(msgspec.Struct, frozen=True):
 @click.option("--save", metavar="FILE", type=_FILE, help="Write what was measured as JSON.")
 @click.option("--compare", metavar="FILE", type=_FILE, help="Show the ratio to what was saved before.")
 @target_options
-@output_option("table", "json")
+@output_option()
 def bench(
     target: Target,
     kinds: tuple[str, ...],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
 from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import Facts
@@ -36,7 +36,7 @@ def client() -> None:
 @click.command("list")
 @click.option("--connected/--disconnected", default=None, help="Only these.")
 @target_options
-@output_option("table", "json")
+@output_option()
 def list_clients(target: Target, connected: bool | None, output: str) -> None:
     """List the clients.
 
@@ -62,7 +62,7 @@ def list_clients(target: Target, connected: bool | None, output: str) -> None:
 @click.command()
 @click.argument("client_id", metavar="ID")
 @target_options
-@output_option("text", "json")
+@output_option()
 def show(target: Target, client_id: str, output: str) -> None:
     """Show a client whole.
 
@@ -85,7 +85,8 @@ def show(target: Target, client_id: str, output: str) -> None:
 @click.argument("client_id", metavar="ID")
 @destructive
 @target_options
-def disconnect(target: Target, client_id: str, yes: bool, dry_run: bool) -> None:
+@output_option()
+def disconnect(target: Target, client_id: str, yes: bool, dry_run: bool, output: str) -> None:
     """End the connection of a client. Its session stays, and it may come back.
 
     \b
@@ -103,7 +104,8 @@ def disconnect(target: Target, client_id: str, yes: bool, dry_run: bool) -> None
             await server.disconnect_client(client_id)
 
     on_server(target, act)
-    click.echo(f"client {client_id}: {'would be disconnected' if dry_run else 'disconnected'}")
+    text = f"client {client_id}: {'would be disconnected' if dry_run else 'disconnected'}"
+    print_done(output, text, client_id=client_id, dry_run=dry_run)
 
 
 def _row(found: Facts) -> list[object]:

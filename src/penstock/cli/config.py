@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
 from penstock.cli.talking import on_server
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import Facts
@@ -41,7 +41,7 @@ def config() -> None:
 
 @click.command()
 @target_options
-@output_option("table", "json")
+@output_option()
 def view(target: Target, output: str) -> None:
     """Show the configuration of a server: every setting by its path, `(secret)` in place of secrets.
 
@@ -64,7 +64,7 @@ def view(target: Target, output: str) -> None:
 
 @click.command()
 @target_options
-@output_option("table", "json")
+@output_option()
 def diff(target: Target, output: str) -> None:
     """Show what a reload would change, and what of it needs a restart. Nothing changes.
 
@@ -79,7 +79,7 @@ def diff(target: Target, output: str) -> None:
 @click.command()
 @click.option("--dry-run", is_flag=True, help="The same as `penstock config diff`.")
 @target_options
-@output_option("table", "json")
+@output_option()
 def reload(target: Target, dry_run: bool, output: str) -> None:
     """Let a server read its configuration again. All of it is checked first: what will not do changes nothing.
 
@@ -107,7 +107,8 @@ def reload(target: Target, dry_run: bool, output: str) -> None:
 @click.command("log-level")
 @click.argument("level", metavar="[LEVEL]", type=_LEVELS, required=False)
 @target_options
-def log_level(target: Target, level: str | None) -> None:
+@output_option()
+def log_level(target: Target, level: str | None, output: str) -> None:
     """Show or set which log lines a server writes, until it is restarted or reads another one.
 
     \b
@@ -119,7 +120,8 @@ def log_level(target: Target, level: str | None) -> None:
     async def act(client: AsyncClient) -> Facts:
         return await (client.log_level() if level is None else client.set_log_level(level))
 
-    click.echo(on_server(target, act)["level"])
+    counts = on_server(target, act)["level"]
+    print_done(output, str(counts), level=counts)
 
 
 def _show_diff(target: Target, output: str) -> None:

@@ -66,7 +66,7 @@ class ConsumeRequest:
     "--ack/--no-ack", default=None, help="With --group: acknowledge what was printed, or fail it: it comes again."
 )
 @target_options
-@output_option("text", "json")
+@output_option("text")
 def consume(
     target: Target,
     queue: str,

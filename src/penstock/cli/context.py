@@ -9,9 +9,11 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
 from penstock.cli.target import contexts_of
+from penstock.core.errors import InvalidArgument
 from penstock.server.context import Context, Contexts, context_file, write_contexts
 
 COMMANDS = {
@@ -43,7 +45,7 @@ def context() -> None:
 
 
 @click.command("list")
-@output_option("table", "json")
+@output_option()
 def list_contexts(output: str) -> None:
     """List the contexts; the current one has a star.
 
@@ -63,7 +65,8 @@ def list_contexts(output: str) -> None:
 
 @click.command()
 @click.argument("name", metavar="NAME")
-def use(name: str) -> None:
+@output_option()
+def use(name: str, output: str) -> None:
     """Make a context the current one.
 
     \b
@@ -71,9 +74,9 @@ def use(name: str) -> None:
       penstock context use production
     """
     found = contexts_of(os.environ)
-    found.named(name)
+    _named(found, name)
     _write(msgspec.structs.replace(found, current_context=name))
-    click.echo(f"context {name}: current")
+    print_done(output, f"context {name}: current", context=name, is_current=True)
 
 
 @click.command("set")
@@ -90,7 +93,8 @@ def use(name: str) -> None:
 @click.option("--key-file", metavar="FILE", type=_FILE, help="Its key, if it is in a file of its own.")
 @click.option("--namespace", metavar="NAME", help="Work in this one.")
 @click.option("--local/--remote", default=None, help="On this machine: what destroys something is done unasked.")
-def set_context(name: str, password_file: Path | None, api_key_file: Path | None, **given: object) -> None:
+@output_option()
+def set_context(name: str, password_file: Path | None, api_key_file: Path | None, output: str, **given: object) -> None:
     """Make a context, or change it: what is not named stays. The first one becomes the current one.
 
     Without --password-file a password for --username is asked for on a terminal.
@@ -114,12 +118,13 @@ def set_context(name: str, password_file: Path | None, api_key_file: Path | None
     if found.current is None:
         found = msgspec.structs.replace(found, current_context=name)
     _write(found)
-    click.echo(f"context {name}: set{', current' if found.current_context == name else ''}")
+    is_current = found.current_context == name
+    print_done(output, f"context {name}: set{', current' if is_current else ''}", context=name, is_current=is_current)
 
 
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
-@output_option("yaml", "json")
+@output_option()
 def show(name: str | None, output: str) -> None:
     """Show a context, or the current one, without its secrets.
 
@@ -130,27 +135,33 @@ def show(name: str | None, output: str) -> None:
     """
     found = contexts_of(os.environ)
     name = name or found.current_context
-    if name is None:
+    facts = {"name": name, **({} if name is None else _shown(_named(found, name)))}
+    if output in DATA_FORMATS:
+        print_data(facts, output)
+    elif name is None:
         click.echo("no context is current: commands ask http://127.0.0.1:8080")
-        return
-    print_data({"name": name, **_shown(found.named(name))}, output)
+    else:
+        print_table(["setting", "value"], list(facts.items()))
 
 
 @click.command("current")
-def current() -> None:
+@output_option()
+def current(output: str) -> None:
     """Print the name of the current context.
 
     \b
     Examples:
       penstock config current-context
     """
-    click.echo(contexts_of(os.environ).current_context or "none")
+    name = contexts_of(os.environ).current_context
+    print_done(output, name or "none", current_context=name)
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
-def delete(name: str, dry_run: bool) -> None:
+@output_option()
+def delete(name: str, dry_run: bool, output: str) -> None:
     """Forget a context, with the login in it.
 
     \b
@@ -158,14 +169,20 @@ def delete(name: str, dry_run: bool) -> None:
       penstock context delete production
     """
     found = contexts_of(os.environ)
-    found.named(name)
-    if dry_run:
-        click.echo(f"context {name}: would be deleted")
-        return
+    _named(found, name)
     left = {each: kept for each, kept in found.contexts.items() if each != name}
     is_current = found.current_context == name
-    _write(Contexts(current_context=None if is_current else found.current_context, contexts=left))
-    click.echo(f"context {name}: deleted{', and none is current' if is_current else ''}")
+    if not dry_run:
+        _write(Contexts(current_context=None if is_current else found.current_context, contexts=left))
+    text = f"{'would be deleted' if dry_run else 'deleted'}{', and none is current' if is_current else ''}"
+    print_done(output, f"context {name}: {text}", context=name, was_current=is_current, dry_run=dry_run)
+
+
+def _named(contexts: Contexts, name: str) -> Context:
+    try:
+        return contexts.named(name)
+    except InvalidArgument as error:
+        raise NotThere(str(error)) from None
 
 
 def _changed(context: Context, said: dict[str, str], local: object) -> Context:

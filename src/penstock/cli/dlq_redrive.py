@@ -41,7 +41,7 @@ Step = Callable[[AsyncClient, int], Awaitable[Report]]
 @click.option("--rate", metavar="N", type=click.FloatRange(min=0, min_open=True), help="At most N letters a second.")
 @click.option("--dry-run", is_flag=True, help="Say how many there are, and change nothing.")
 @target_options
-@output_option("text", "json")
+@output_option()
 def redrive(
     target: Target,
     queue: str,
@@ -89,7 +89,7 @@ def redrive(
 @click.option("--all", "is_all", is_flag=True, help="All letters that wait.")
 @destructive
 @target_options
-@output_option("text", "json")
+@output_option()
 def drop(target: Target, queue: str, letters: Letters, is_all: bool, yes: bool, dry_run: bool, output: str) -> int:
     """Settle dead letters without redriving them: they are listed no more. Name those that are meant, or --all.
 

@@ -21,7 +21,7 @@ _MOST = 1000
 @click.argument("queue", metavar="[QUEUE]", required=False)
 @letter_options
 @target_options
-@output_option("table", "json")
+@output_option()
 def list_letters(target: Target, queue: str | None, letters: Letters, output: str) -> None:
     """List the dead letters of a queue that were neither redriven nor dropped, the oldest thousand at most; without
     QUEUE, how many each dead-letter queue has.
@@ -53,7 +53,7 @@ def list_letters(target: Target, queue: str | None, letters: Letters, output: st
 @click.command()
 @click.argument("identity", metavar="ID")
 @target_options
-@output_option("text", "json")
+@output_option()
 def show(target: Target, identity: str, output: str) -> None:
     """Show a dead letter whole. ID is its own, or that of the message it was.
 

@@ -47,7 +47,7 @@ class Finding:
 @click.option(
     "--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting over it, as for `penstock serve`."
 )
-@output_option("table", "json")
+@output_option()
 def doctor(directory: Path | None, file: Path | None, changes: tuple[str, ...], output: str) -> int:
     """Look at kernels, disk, limits, clock, ports, certificates and configuration, and say what to do about them.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.output import DATA_FORMATS, output_option, print_data
+from penstock.cli.failures import NotThere
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done
 from penstock.cli.talking import destructive, group_argument, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import GroupInfo
@@ -18,7 +19,7 @@ PLACES = "earliest, latest, an offset, a time (ISO 8601), or a duration back fro
 @group_argument
 @click.option("--start", metavar="START", default="earliest", show_default=True, help=f"Where it begins: {PLACES}")
 @target_options
-@output_option("text", "json")
+@output_option()
 def create(target: Target, queue: str, group: str, start: str, output: str) -> None:
     """Create a group that begins at a place. Without it, a group is made by its first consumer and begins at the
     earliest message.
@@ -44,27 +45,50 @@ def create(target: Target, queue: str, group: str, start: str, output: str) -> N
 @group_argument
 @click.argument("partition", metavar="PARTITION", type=click.IntRange(min=0))
 @click.argument("offset", metavar="OFFSET", type=click.IntRange(min=0))
+@click.option("--dry-run", is_flag=True, help="Say from where to where it would go, and change nothing.")
 @target_options
-def commit(target: Target, queue: str, group: str, partition: int, offset: int) -> None:
+@output_option()
+def commit(target: Target, queue: str, group: str, partition: int, offset: int, dry_run: bool, output: str) -> None:
     """Settle all messages of a partition below OFFSET, those that wait to be retried included. OFFSET is the first
     that is not done.
 
     \b
     Examples:
+      penstock group commit orders billing 3 42 --dry-run
       penstock group commit orders billing 3 42
     """
+    facts: dict[str, object] = {"queue": queue, "group": group, "partition": partition, "dry_run": dry_run}
+    if dry_run:
+        before, after = _moved(target, queue, group, partition, offset)
+        text = f"group {group} of queue {queue}: partition {partition} would be settled from {before} to {after}"
+        print_done(output, text, **facts, before=before, after=after)
+        return
 
     async def act(client: AsyncClient) -> int:
         return (await client.commit(queue, group, {partition: offset})).settled
 
-    click.echo(f"group {group} of queue {queue}: {on_server(target, act):,} messages settled")
+    settled = on_server(target, act)
+    print_done(output, f"group {group} of queue {queue}: {settled:,} messages settled", **facts, settled=settled)
+
+
+def _moved(target: Target, queue: str, group: str, partition: int, offset: int) -> tuple[int, int]:
+    """The first offset of the partition that is not settled, now and after a commit of `offset`."""
+
+    async def act(client: AsyncClient) -> GroupInfo:
+        return await client.group(queue, group)
+
+    found = next((each for each in on_server(target, act).partitions if each.partition == partition), None)
+    if found is None:
+        raise NotThere(f"queue {queue!r} has no partition {partition}: `penstock queue describe {queue}` shows them")
+    return found.floor, max(found.floor, min(offset, found.end))
 
 
 @click.command()
 @queue_argument
 @group_argument
 @target_options
-def pause(target: Target, queue: str, group: str) -> None:
+@output_option()
+def pause(target: Target, queue: str, group: str, output: str) -> None:
     """Hand out no messages to a group until it is resumed. Other groups go on.
 
     \b
@@ -76,14 +100,15 @@ def pause(target: Target, queue: str, group: str) -> None:
         await client.pause(queue, group)
 
     on_server(target, act)
-    click.echo(f"group {group} of queue {queue}: paused")
+    print_done(output, f"group {group} of queue {queue}: paused", queue=queue, group=group, is_paused=True)
 
 
 @click.command()
 @queue_argument
 @group_argument
 @target_options
-def resume(target: Target, queue: str, group: str) -> None:
+@output_option()
+def resume(target: Target, queue: str, group: str, output: str) -> None:
     """Hand out messages to a paused group again.
 
     \b
@@ -95,7 +120,7 @@ def resume(target: Target, queue: str, group: str) -> None:
         await client.resume(queue, group)
 
     on_server(target, act)
-    click.echo(f"group {group} of queue {queue}: resumed")
+    print_done(output, f"group {group} of queue {queue}: resumed", queue=queue, group=group, is_paused=False)
 
 
 @click.command()
@@ -103,7 +128,8 @@ def resume(target: Target, queue: str, group: str) -> None:
 @group_argument
 @destructive
 @target_options
-def delete(target: Target, queue: str, group: str, yes: bool, dry_run: bool) -> None:
+@output_option()
+def delete(target: Target, queue: str, group: str, yes: bool, dry_run: bool, output: str) -> None:
     """Delete a group and what it remembers. The messages stay.
 
     \b
@@ -118,4 +144,5 @@ def delete(target: Target, queue: str, group: str, yes: bool, dry_run: bool) -> 
         await client.delete_group(queue, group, dry_run)
 
     on_server(target, act)
-    click.echo(f"group {group} of queue {queue}: {'would be deleted' if dry_run else 'deleted'}")
+    text = f"group {group} of queue {queue}: {'would be deleted' if dry_run else 'deleted'}"
+    print_done(output, text, queue=queue, group=group, dry_run=dry_run)

@@ -23,7 +23,7 @@ _partition_option = click.option(
 @_partition_option
 @destructive
 @target_options
-@output_option("text", "json")
+@output_option()
 def reset(
     target: Target,
     queue: str,
@@ -55,7 +55,7 @@ def reset(
 @_partition_option
 @destructive
 @target_options
-@output_option("text", "json")
+@output_option()
 def reset_offsets(
     target: Target,
     queue: str,

@@ -17,7 +17,7 @@ _COLUMNS = ["partition", "floor", "next", "end", "lag", "in flight", "waiting"]
 @click.command("list")
 @click.argument("queue", metavar="[QUEUE]", required=False)
 @target_options
-@output_option("table", "json")
+@output_option()
 def list_groups(target: Target, queue: str | None, output: str) -> None:
     """List the groups of a queue, or of all queues of the namespace.
 
@@ -46,7 +46,7 @@ def list_groups(target: Target, queue: str | None, output: str) -> None:
 @queue_argument
 @group_argument
 @target_options
-@output_option("text", "json")
+@output_option()
 def describe(target: Target, queue: str, group: str, output: str) -> None:
     """Show a group, partition by partition.
 

@@ -7,8 +7,9 @@ import time
 import click
 import msgspec
 
+from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, time_text
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
 from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.cli.user import rules_about
@@ -51,7 +52,7 @@ def key() -> None:
 @click.option("--description", metavar="TEXT", default="", help="What it is for.")
 @click.option("--expires", metavar="DURATION", help="How long it is good, like 12h or 90d. Without it: until revoked.")
 @target_options
-@output_option("table", "json")
+@output_option()
 def create(target: Target, roles: tuple[str, ...], description: str, expires: str | None, output: str) -> None:
     """Make an API key and print it. It cannot be shown again. It works in the namespace of --namespace.
 
@@ -75,7 +76,7 @@ def create(target: Target, roles: tuple[str, ...], description: str, expires: st
 
 @click.command("list")
 @target_options
-@output_option("table", "json")
+@output_option()
 def list_keys(target: Target, output: str) -> None:
     """List the API keys. No secret is shown.
 
@@ -105,7 +106,7 @@ def list_keys(target: Target, output: str) -> None:
 @click.argument("key_id", metavar="ID")
 @destructive
 @target_options
-@output_option("table", "json")
+@output_option()
 def revoke(target: Target, key_id: str, yes: bool, dry_run: bool, output: str) -> None:
     """Take an API key back, and the rules about it. ID is as `penstock key list` shows it, or key:ID.
 
@@ -122,15 +123,13 @@ def revoke(target: Target, key_id: str, yes: bool, dry_run: bool, output: str) -
         rules = await rules_about(client, KEY_USER_PREFIX + key_id)
         if not dry_run:
             await client.delete_key(key_id)
+        elif all(key.id != key_id for key in await client.keys()):
+            raise NotThere(f"no API key {key_id}: `penstock key list` shows them")
         return rules
 
     rules = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data({"id": key_id, "revoked": not dry_run, "rules_removed": rules}, output)
-    elif dry_run:
-        click.echo(f"key {key_id}: would be revoked, and {rules} rules removed")
-    else:
-        click.echo(f"key {key_id}: revoked, and {rules} rules removed")
+    text = f"key {key_id}: {'would be revoked' if dry_run else 'revoked'}, and {rules} rules removed"
+    print_done(output, text, id=key_id, rules=rules, dry_run=dry_run)
 
 
 def _told(key: KeyInfo) -> dict[str, object]:

@@ -16,6 +16,7 @@ import msgspec
 from penstock.cli.arguments import DIRECTORY, log_option, size_option
 from penstock.cli.failures import INTERRUPTED
 from penstock.cli.lines import LineReader
+from penstock.cli.output import DATA_FORMATS, line_of, output_option
 from penstock.core.errors import NoSuchLog
 from penstock.core.types import Compression, Durability, LogName, Offset, Purpose
 from penstock.log.columns import Columns
@@ -95,6 +96,7 @@ class AppendRequest:
 @size_option("--journal-file-bytes", "Size of a journal file.  [default: 32MiB]")
 @size_option("--journal-limit-bytes", "Size of the whole journal.  [default: 1GiB]")
 @size_option("--disk-reserve", "Free space below which publishes are refused.  [default: 1GiB or 5%]")
+@output_option("text")
 def append(
     directory: Path,
     name: LogName,
@@ -108,6 +110,7 @@ def append(
     journal_file_bytes: int | None,
     journal_limit_bytes: int | None,
     disk_reserve: int | None,
+    output: str,
 ) -> int:
     """Append a message a line from standard input.
 
@@ -133,7 +136,7 @@ def append(
         options=_shard_options(journal_file_bytes, journal_limit_bytes, disk_reserve),
     )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    return asyncio.run(append_lines(request, sys.stdin.fileno(), _print_offset))
+    return asyncio.run(append_lines(request, sys.stdin.fileno(), _printer(output)))
 
 
 async def append_lines(request: AppendRequest, descriptor: int, report: Callable[[Offset], None]) -> int:
@@ -233,6 +236,10 @@ def _shard_options(file_bytes: int | None, limit_bytes: int | None, reserve_byte
     return ShardOptions(journal=JournalOptions(size, limit, frame), disk_reserve_bytes=reserve_bytes)
 
 
-def _print_offset(offset: Offset) -> None:
-    sys.stdout.write(f"{offset}\n")
-    sys.stdout.flush()
+def _printer(output: str) -> Callable[[Offset], None]:
+    def show(offset: Offset) -> None:
+        line = line_of({"offset": offset}, output) if output in DATA_FORMATS else b"%d\n" % offset
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+
+    return show

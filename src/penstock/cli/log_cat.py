@@ -27,7 +27,7 @@ _FOLLOW_S = 0.2
 @window_options
 @click.option("-n", "--number", "limit", metavar="N", type=click.IntRange(min=0), help="At most N messages.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more at the end, until interrupted.")
-@output_option("text", "json")
+@output_option("text")
 def cat(
     directory: Path,
     name: LogName,

@@ -27,7 +27,7 @@ Line = TypeVar("Line", BatchLine | DamageLine, FrameLine)
 @window_options
 @click.option("-n", "--number", "limit", metavar="N", type=click.IntRange(min=0), help="At most N lines.")
 @click.option("--journal", is_flag=True, help="The journal's frames instead of the segments' batches.")
-@output_option("text", "json")
+@output_option("text")
 def dump(
     directory: Path,
     name: LogName | None,

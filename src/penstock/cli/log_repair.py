@@ -33,7 +33,7 @@ METHODS: tuple[RepairMethod, ...] = ("rebuild", "skip", "cut")
 @click.option("--journal", is_flag=True, help="Mend the journal: give up the frames behind its damage.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@output_option("text", "json")
+@output_option()
 def repair(
     directory: Path,
     name: LogName | None,
@@ -87,7 +87,7 @@ def _show_ways(disk: RealDisk, name: LogName | None, output: str) -> int:
 
 
 def _mend(disk: RealDisk, plan: RepairPlan, dry_run: bool, yes: bool, output: str) -> int:
-    if output == "text":
+    if output not in DATA_FORMATS:
         _print_plan(plan)
     is_wanted = bool(plan.actions) and not dry_run and (yes or _is_confirmed())
     report = apply_repair(disk, plan) if is_wanted else None

@@ -16,7 +16,7 @@ _NUMBERS = ["start", "end", "records", "bytes", "segments"]
 
 @click.command()
 @directory_argument
-@output_option("table", "json")
+@output_option()
 def stat(directory: Path, output: str) -> None:
     """Show the logs of a data directory: offsets, records, sizes, settings.
 

@@ -21,7 +21,7 @@ from penstock.log.verify import verify as verify_directory
 @click.command()
 @directory_argument
 @log_option("Only this log.  [default: every log, and the journal]")
-@output_option("text", "json")
+@output_option()
 def verify(directory: Path, name: LogName | None, output: str) -> int:
     """Check every batch of every log, and the journal; exit code 1 on damage.
 

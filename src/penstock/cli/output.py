@@ -1,4 +1,5 @@
-"""How commands show things: tables for people, JSON or YAML for programs, progress on a terminal only."""
+"""How commands show things: tables for people, JSON or YAML for programs, progress on a terminal only. What `version`
+does not need is imported where it is used."""
 
 from __future__ import annotations
 
@@ -11,7 +12,6 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 import click
-import msgspec
 
 Command = TypeVar("Command", bound=Callable[..., object])
 Advance = Callable[[str, int, int], None]
@@ -21,32 +21,54 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 DATA_FORMATS = ("json", "yaml")
+_FOR_PEOPLE = frozenset(("table", "text"))
 _GAP = "  "
 _BOLD = "\x1b[1m{}\x1b[0m"
 
 
-def output_option(*formats: str) -> Callable[[Command], Command]:
-    """-o; the first format is the default. Who has JSON has YAML."""
-    kinds = click.Choice((*formats, "yaml") if "json" in formats else formats)
-    return click.option("-o", "--output", type=kinds, default=formats[0], show_default=True, help="How to print.")
+class OutputFormat(click.Choice[str]):
+    """What people read is called `table`, or `text` where values are printed as they are. Both names are good
+    everywhere, so that a script need not know which command it runs."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(self.choices[0] if value in _FOR_PEOPLE else value, param, ctx)
+
+
+def output_option(for_people: str = "table", *more: str, text: str = "How to print.") -> Callable[[Command], Command]:
+    """-o, for every command that says something. Who prints for people prints JSON and YAML too."""
+    formats = OutputFormat((for_people, *DATA_FORMATS, *more))
+    return click.option("-o", "--output", type=formats, default=for_people, show_default=True, help=text)
+
+
+def print_done(output: str, text: str, **facts: object) -> None:
+    """What a command did, or with --dry-run would do: a line for people, the same as facts for programs."""
+    if output in DATA_FORMATS:
+        print_data(facts, output)
+    else:
+        click.echo(text)
 
 
 def print_data(value: object, output: str) -> None:
     """For programs, with a newline."""
     if output == "yaml":
         click.echo(_yaml(value), nl=False)
-    else:
-        click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+        return
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 def line_of(value: object, output: str) -> bytes:
     """One of many that come one after the other: JSON on a line, or a document of YAML."""
     if output == "yaml":
         return b"---\n" + _yaml(value).encode()
+    import msgspec
+
     return msgspec.json.encode(value) + b"\n"
 
 
 def _yaml(value: object) -> str:
+    import msgspec
     import yaml
 
     text: str = yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True)

@@ -88,7 +88,7 @@ def message_options(command: Command) -> Command:
 @click.option("--stdin", "is_stdin", is_flag=True, help="Each line of standard input is a message.")
 @message_options
 @target_options
-@output_option("text", "json")
+@output_option()
 def produce(
     target: Target,
     queue: str,
@@ -126,7 +126,7 @@ def produce(
 @queue_argument
 @message_options
 @target_options
-@output_option("text", "json")
+@output_option()
 def put(
     target: Target,
     queue: str,

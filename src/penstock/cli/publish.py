@@ -78,7 +78,7 @@ class PublishRequest:
     "--count", metavar="N", type=click.IntRange(min=1), help="Publish it N times; of --stdin, N lines at most."
 )
 @server_options
-@output_option("text", "json")
+@output_option()
 def publish(
     server: ServerArguments,
     topic: str,

@@ -46,7 +46,7 @@ class BrowseRequest:
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only the message of this id. May be repeated.")
 @click.option("-n", "--number", "limit", metavar="N", type=click.IntRange(min=0), help="At most N messages.")
 @target_options
-@output_option("text", "json")
+@output_option("text")
 def browse(
     target: Target,
     queue: str,

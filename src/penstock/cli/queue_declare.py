@@ -20,7 +20,7 @@ from penstock.client.http.async_client import AsyncClient
 @settings_options
 @click.option("--if-absent", is_flag=True, help="Be content with a queue that is there, whatever its settings.")
 @target_options
-@output_option("text", "json")
+@output_option()
 def create(
     target: Target,
     name: str | None,
@@ -63,7 +63,7 @@ def create(
 @queue_argument
 @settings_options
 @target_options
-@output_option("text", "json")
+@output_option()
 def update(target: Target, queue: str, file: Path | None, changes: tuple[str, ...], output: str) -> None:
     """Change settings of a queue.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.output import output_option, print_done
 from penstock.cli.talking import destructive, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import QueueInfo
@@ -13,7 +14,8 @@ from penstock.client.http.async_client import AsyncClient
 @click.command()
 @queue_argument
 @target_options
-def pause(target: Target, queue: str) -> None:
+@output_option()
+def pause(target: Target, queue: str, output: str) -> None:
     """Hand out no messages of a queue, to any group, until it is resumed. It goes on taking messages in.
 
     \b
@@ -25,13 +27,14 @@ def pause(target: Target, queue: str) -> None:
         await client.pause(queue)
 
     on_server(target, act)
-    click.echo(f"queue {queue}: paused")
+    print_done(output, f"queue {queue}: paused", queue=queue, is_paused=True)
 
 
 @click.command()
 @queue_argument
 @target_options
-def resume(target: Target, queue: str) -> None:
+@output_option()
+def resume(target: Target, queue: str, output: str) -> None:
     """Hand out messages of a paused queue again.
 
     \b
@@ -43,14 +46,15 @@ def resume(target: Target, queue: str) -> None:
         await client.resume(queue)
 
     on_server(target, act)
-    click.echo(f"queue {queue}: resumed")
+    print_done(output, f"queue {queue}: resumed", queue=queue, is_paused=False)
 
 
 @click.command()
 @queue_argument
 @destructive
 @target_options
-def purge(target: Target, queue: str, yes: bool, dry_run: bool) -> None:
+@output_option()
+def purge(target: Target, queue: str, yes: bool, dry_run: bool, output: str) -> None:
     """Throw all messages of a queue away, for every group. The queue and its groups stay.
 
     \b
@@ -62,18 +66,19 @@ def purge(target: Target, queue: str, yes: bool, dry_run: bool) -> None:
     async def act(client: AsyncClient) -> int:
         return (await client.purge(queue, dry_run)).purged
 
-    if dry_run:
-        click.echo(f"queue {queue}: {on_server(target, act):,} messages would be purged")
-        return
-    refuse_unless_confirmed(target, yes, f"Throw all messages of queue {queue!r} away?")
-    click.echo(f"queue {queue}: {on_server(target, act):,} messages purged")
+    if not dry_run:
+        refuse_unless_confirmed(target, yes, f"Throw all messages of queue {queue!r} away?")
+    count = on_server(target, act)
+    text = f"queue {queue}: {count:,} messages {'would be purged' if dry_run else 'purged'}"
+    print_done(output, text, queue=queue, purged=count, dry_run=dry_run)
 
 
 @click.command()
 @queue_argument
 @destructive
 @target_options
-def delete(target: Target, queue: str, yes: bool, dry_run: bool) -> None:
+@output_option()
+def delete(target: Target, queue: str, yes: bool, dry_run: bool, output: str) -> None:
     """Delete a queue with its messages and groups. Its dead letters are a queue of their own and stay.
 
     \b
@@ -81,21 +86,15 @@ def delete(target: Target, queue: str, yes: bool, dry_run: bool) -> None:
       penstock queue delete orders --dry-run
       penstock queue delete orders --yes
     """
-    if dry_run:
-        _say_what_goes(target, queue)
-        return
-    refuse_unless_confirmed(target, yes, f"Delete queue {queue!r} with its messages and groups?")
+    if not dry_run:
+        refuse_unless_confirmed(target, yes, f"Delete queue {queue!r} with its messages and groups?")
 
-    async def act(client: AsyncClient) -> None:
-        await client.delete_queue(queue)
-
-    on_server(target, act)
-    click.echo(f"queue {queue}: deleted")
-
-
-def _say_what_goes(target: Target, queue: str) -> None:
     async def act(client: AsyncClient) -> QueueInfo:
-        return await client.queue(queue)
+        found = await client.queue(queue)
+        await client.delete_queue(queue, dry_run)
+        return found
 
     found = on_server(target, act)
-    click.echo(f"queue {queue}: would be deleted, with {found.messages:,} messages and {len(found.groups)} groups")
+    messages, groups = found.messages, [group.name for group in found.groups]
+    what = f"{'would be deleted' if dry_run else 'deleted'}, with {messages:,} messages and {len(groups)} groups"
+    print_done(output, f"queue {queue}: {what}", queue=queue, messages=messages, groups=groups, dry_run=dry_run)

@@ -19,7 +19,7 @@ _NUMBERS = ["partitions", "messages", "depth", "groups", "consumers"]
 
 @click.command("list")
 @target_options
-@output_option("table", "json")
+@output_option()
 def list_queues(target: Target, output: str) -> None:
     """List the queues: how many messages they keep, and how many of them the slowest group has not settled.
 
@@ -45,7 +45,7 @@ def list_queues(target: Target, output: str) -> None:
 @click.command()
 @queue_argument
 @target_options
-@output_option("text", "json")
+@output_option()
 def describe(target: Target, queue: str, output: str) -> None:
     """Show a queue: its partitions, its groups, and the settings that are not the defaults.
 

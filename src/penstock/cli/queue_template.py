@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
 from penstock.cli.setting_arguments import settings_options, written_settings
 from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
@@ -32,7 +33,7 @@ def template() -> None:
     \b
     Examples:
       penstock queue template add 'mail-*' --set retry_policy.max_retries=3
-      penstock queue template list ./data
+      penstock queue template list --data ./data
     """
 
 
@@ -40,7 +41,8 @@ def template() -> None:
 @click.argument("pattern", metavar="PATTERN")
 @settings_options
 @target_options
-def add(target: Target, pattern: str, file: Path | None, changes: tuple[str, ...]) -> None:
+@output_option()
+def add(target: Target, pattern: str, file: Path | None, changes: tuple[str, ...], output: str) -> None:
     """Add a template, or replace the one of that pattern. `*` stands for any text, `?` for one character.
 
     \b
@@ -51,16 +53,16 @@ def add(target: Target, pattern: str, file: Path | None, changes: tuple[str, ...
     if not written:
         raise click.UsageError("a template without settings does nothing: give --set or --file")
 
-    async def act(client: AsyncClient) -> None:
-        await client.put_template(pattern, written)
+    async def act(client: AsyncClient) -> TemplateInfo:
+        return await client.put_template(pattern, written)
 
-    on_server(target, act, may_create=True)
-    click.echo(f"template {pattern}: added")
+    added = on_server(target, act, may_create=True)
+    print_done(output, f"template {pattern}: added", match=added.match, settings=added.settings)
 
 
 @click.command("list")
 @target_options
-@output_option("table", "json")
+@output_option()
 def list_templates(target: Target, output: str) -> None:
     """List the templates, in the order in which they apply.
 
@@ -86,27 +88,23 @@ def list_templates(target: Target, output: str) -> None:
 @click.argument("pattern", metavar="PATTERN")
 @destructive
 @target_options
-def drop(target: Target, pattern: str, yes: bool, dry_run: bool) -> None:
+@output_option()
+def drop(target: Target, pattern: str, yes: bool, dry_run: bool, output: str) -> None:
     """Drop a template; queues that were made from it stay as they are.
 
     \b
     Examples:
       penstock queue template drop 'mail-*'
     """
-    if dry_run:
-        click.echo(f"template {pattern}: {'would be dropped' if _is_there(target, pattern) else 'is not there'}")
-        return
-    refuse_unless_confirmed(target, yes, f"Drop the template for {pattern!r}?")
+    if not dry_run:
+        refuse_unless_confirmed(target, yes, f"Drop the template for {pattern!r}?")
 
     async def act(client: AsyncClient) -> None:
-        await client.drop_template(pattern)
+        if not dry_run:
+            await client.drop_template(pattern)
+        elif all(each.match != pattern for each in await client.templates()):
+            raise NotThere(f"no template {pattern!r}: `penstock queue template list` shows them")
 
     on_server(target, act)
-    click.echo(f"template {pattern}: dropped")
-
-
-def _is_there(target: Target, pattern: str) -> bool:
-    async def act(client: AsyncClient) -> bool:
-        return any(each.match == pattern for each in await client.templates())
-
-    return on_server(target, act)
+    text = f"template {pattern}: {'would be dropped' if dry_run else 'dropped'}"
+    print_done(output, text, match=pattern, dry_run=dry_run)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from penstock.cli.output import output_option, print_done
 from penstock.core.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--ready-file", metavar="FILE", type=_FILE, help="Written when all listeners accept; tells their ports.")
 @click.option("--check", is_flag=True, help="Look at the configuration, say what is insecure about it, and end.")
+@output_option(text="How to print what --check finds.")
 @click.pass_context
 def serve(
     context: click.Context,
@@ -41,6 +43,7 @@ def serve(
     changes: tuple[str, ...],
     ready_file: Path | None,
     check: bool,
+    output: str,
 ) -> int:
     """Run the server until SIGTERM or Ctrl-C.
 
@@ -60,7 +63,7 @@ def serve(
     flags = [*_shorthands(context, data, dev), *changes]
     try:
         if check:
-            return _check(load(file, os.environ, flags))
+            return _check(load(file, os.environ, flags), output)
         return _run(lambda: load(file, os.environ, flags), ready_file)
     except InvalidSetting as error:
         click.echo(f"penstock: error: {error}", err=True)
@@ -81,16 +84,17 @@ def _shorthands(context: click.Context, data: str | None, dev: bool) -> list[str
     return flags + [f"{option.replace('_', '.')}={root.params[option]}" for option in given]
 
 
-def _check(config: Config) -> int:
+def _check(config: Config, output: str) -> int:
     from penstock.server.looping import loop_factory
     from penstock.server.server import check_files
     from penstock.server.weaknesses import weaknesses
 
     check_files(config)
     loop_factory(config.loop)
-    for weakness in weaknesses(config):
-        click.echo(f"insecure: {weakness}")
-    click.echo(f"the configuration is good, listeners: {', '.join(config.listeners.all_switched_on()) or 'none'}")
+    insecure, listeners = list(weaknesses(config)), list(config.listeners.all_switched_on())
+    good = f"the configuration is good, listeners: {', '.join(listeners) or 'none'}"
+    text = "\n".join([*(f"insecure: {weakness}" for weakness in insecure), good])
+    print_done(output, text, insecure=insecure, listeners=listeners)
     return 0
 
 

@@ -54,7 +54,7 @@ class SubscribeRequest:
     "%{NAME} a user property, %% a percent sign.",
 )
 @server_options
-@output_option("text", "json", "raw")
+@output_option("text", "raw")
 def subscribe(
     server: ServerArguments,
     filters: tuple[str, ...],

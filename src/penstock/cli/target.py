@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -29,6 +29,7 @@ class TargetArguments:
     api_key: str | None = None
     context: str | None = None
     namespace: str | None = None
+    ca_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Target:
 def find_target(given: TargetArguments, variables: Mapping[str, str]) -> Target:
     """InvalidArgument for a context that is not there, or logins that exclude each other."""
     if given.data is not None:
-        if any((given.url, given.token, given.api_key, given.context)):
+        if any((given.url, given.token, given.api_key, given.context, given.ca_file)):
             raise click.UsageError("--data is a directory without a server: leave --url, --context and logins out")
         return Target(HttpOptions(namespace=given.namespace, retries=_RETRIES), True, given.data)
     asked = _Layer(given.url, given.token, given.api_key)
@@ -60,7 +61,7 @@ def find_target(given: TargetArguments, variables: Mapping[str, str]) -> Target:
         *_named(variables.get("PENSTOCK_CONTEXT"), variables),
         *_current(variables),
     ]
-    return _combined(layers, given.namespace)
+    return _trusting(_combined(layers, given.namespace), given.ca_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ class _Layer:
         return bool(self.token or self.api_key or (self.context is not None and self.context.has_login))
 
     def may_log_in(self, url: str) -> bool:
-        """The login of a context is for its own server: else a password would go to another one."""
+        """The login of a context, and the authority it trusts, are for its own server: else a password would go to
+        another one."""
         return self.context is None or (self.url or URL).rstrip("/") == url.rstrip("/")
 
 
@@ -106,6 +108,7 @@ def _combined(layers: list[_Layer], namespace: str | None) -> Target:
     login = next((layer for layer in layers if layer.has_login and layer.may_log_in(url)), _Layer())
     chosen = next((layer for layer in layers if layer.url or layer.context is not None), None)
     context = None if chosen is None else chosen.context
+    own = next((layer.context for layer in layers if layer.context is not None and layer.may_log_in(url)), None)
     said = login.context or Context()
     options = HttpOptions(
         url,
@@ -113,12 +116,21 @@ def _combined(layers: list[_Layer], namespace: str | None) -> Target:
         api_key=login.api_key,
         username=said.username,
         password=said.password,
-        tls=None if context is None else _tls(context),
+        tls=None if own is None else _tls(own),
         retries=_RETRIES,
         namespace=namespace or (None if context is None else context.namespace),
     )
     is_local = chosen is None or (context is not None and context.local)
     return Target(options, is_local, has_been_chosen=chosen is not None)
+
+
+def _trusting(target: Target, ca_file: Path | None) -> Target:
+    """That authority, in place of the context's."""
+    if ca_file is None:
+        return target
+    said = target.options.tls
+    files = replace(said if isinstance(said, TlsFiles) else TlsFiles(), ca_file=ca_file)
+    return replace(target, options=replace(target.options, tls=files))
 
 
 def _tls(context: Context) -> TlsFiles | None:
@@ -149,6 +161,12 @@ _OPTIONS = (
         help="Work on this data directory, which no server has open.",
     ),
     click.option("--namespace", metavar="NAME", help="Work in this one.  [default: that of the login]"),
+    click.option(
+        "--ca-file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, exists=True, path_type=Path),
+        help="Trust this authority (PEM) and no other.  [default: that of the context]",
+    ),
 )
 _NAMES = tuple(TargetArguments.__dataclass_fields__)
 

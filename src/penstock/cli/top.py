@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import print_table
+from penstock.cli.output import DATA_FORMATS, line_of, output_option, print_table
 from penstock.cli.talking import on_server
 from penstock.cli.target import Target, target_options
 from penstock.cli.top_frame import QUEUE_COLUMNS, QUEUE_NUMBERS, Frame, Look, look
@@ -35,26 +35,28 @@ _HEAD_LINES = 8
 )
 @click.option("--once", is_flag=True, help="Print one frame, and end.")
 @target_options
-def top(target: Target, interval: float, once: bool) -> None:
+@output_option()
+def top(target: Target, interval: float, once: bool, output: str) -> None:
     """Watch a server: queues with their depth, rates, lag in messages and time, and what is in flight; clients; syncs.
 
     The queues with the most to do come first. `q` or Ctrl-C ends it. Where there is no terminal that can be drawn on,
-    frames are printed one below the other.
+    frames are printed one below the other. With -o json each is an object on a line, with the rates of the interval.
 
     \b
     Examples:
       penstock top
       penstock top --once
+      penstock top --once -o json
       penstock top --context production --interval 5
     """
 
     async def act(client: AsyncClient) -> None:
         if once:
-            _print(await _next(client, await look(client, _FEW_QUEUES), interval, _FEW_QUEUES))
-        elif _can_draw():
+            _print(await _next(client, await look(client, _FEW_QUEUES), interval, _FEW_QUEUES), output)
+        elif _can_draw() and output not in DATA_FORMATS:
             await _draw(client, interval)
         else:
-            await _print_all(client, interval)
+            await _print_all(client, interval, output)
 
     on_server(target, act)
 
@@ -68,17 +70,20 @@ async def _next(client: AsyncClient, before: Look, interval_s: float, most_queue
     return Frame(before, await look(client, most_queues))
 
 
-async def _print_all(client: AsyncClient, interval_s: float) -> None:
+async def _print_all(client: AsyncClient, interval_s: float, output: str) -> None:
     before = await look(client, _FEW_QUEUES)
     while True:
         frame = await _next(client, before, interval_s, _FEW_QUEUES)
-        _print(frame)
-        click.echo()
+        _print(frame, output)
+        click.echo(nl=output not in DATA_FORMATS)
         sys.stdout.flush()
         before = frame.after
 
 
-def _print(frame: Frame) -> None:
+def _print(frame: Frame, output: str) -> None:
+    if output in DATA_FORMATS:
+        click.echo(line_of(frame.facts(), output), nl=False)
+        return
     for line in frame.head():
         click.echo(line)
     if rows := frame.rows():

@@ -6,6 +6,8 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+import msgspec
+
 from penstock.cli.output import age_text
 from penstock.client.http.answers import Facts, QueueSummary
 from penstock.client.http.async_client import AsyncClient
@@ -24,6 +26,9 @@ QUEUE_COLUMNS = [
     "state",
 ]
 QUEUE_NUMBERS = QUEUE_COLUMNS[1:-1]
+_RATES = ("published_per_s", "delivered_per_s", "acked_per_s")
+_COUNTED = ("published", "journal_syncs", "journal_bytes")
+"""of an overview: what only grows"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,19 @@ class QueueLook:
     @property
     def acked(self) -> int:
         return sum([group.acked for group in self.groups])
+
+    @property
+    def lag(self) -> int:
+        """Of the group that is farthest behind."""
+        return max([group.lag for group in self.groups], default=0)
+
+    @property
+    def lag_s(self) -> float:
+        return max([group.lag_s for group in self.groups if group.lag], default=0.0)
+
+    @property
+    def in_flight(self) -> int:
+        return sum([group.in_flight for group in self.groups])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +119,11 @@ class Frame:
         return [
             f"penstock {look.overview.get('version')}, up {age}, {state}",
             f"queues {look.count('queues'):,}  groups {look.count('groups'):,}  messages {look.count('messages'):,}  "
-            f"in {self._speed('published')}/s",
+            f"in {_rate_text(self._speed('published'))}/s",
             f"clients {look.count('clients'):,} ({look.count('connected'):,} connected)  "
             f"subscriptions {look.count('subscriptions'):,}  streams {look.count('streams'):,}  "
-            f"syncs {self._speed('journal_syncs')}/s  journal {self._speed('journal_bytes', 1 << 20)} MiB/s",
+            f"syncs {_rate_text(self._speed('journal_syncs'))}/s  "
+            f"journal {_rate_text(self._speed('journal_bytes') / (1 << 20))} MiB/s",
         ]
 
     def rows(self) -> list[list[object]]:
@@ -116,31 +135,51 @@ class Frame:
         """Queues that have no row."""
         return self.after.queue_count - len(self.after.queues)
 
+    def facts(self) -> Facts:
+        """The same for programs: what the server tells of itself, and what happened a second."""
+        speeds = {f"{name}_per_s": self._speed(name) for name in _COUNTED}
+        return {**self.after.overview, **speeds, "top_queues": [self._facts(name) for name in self.after.queues]}
+
+    def _facts(self, name: str) -> Facts:
+        now = self.after.queues[name]
+        rates = dict(zip(_RATES, self._rates(now, self.before.queues.get(name)), strict=True))
+        return {
+            **msgspec.to_builtins(now.summary),
+            **rates,
+            "lag": now.lag,
+            "lag_s": now.lag_s,
+            "in_flight": now.in_flight,
+        }
+
     def _row(self, now: QueueLook, was: QueueLook | None) -> list[object]:
         summary = now.summary
-        rates = ["-"] * 3
-        if was is not None:
-            pairs = (now.published, was.published), (now.delivered, was.delivered), (now.acked, was.acked)
-            rates = [self._rate(later - earlier) for later, earlier in pairs]
-        lag = max([group.lag for group in now.groups], default=0)
-        oldest_s = max([group.lag_s for group in now.groups if group.lag], default=0.0)
         return [
             summary.name,
             f"{summary.messages:,}",
             f"{summary.depth:,}",
-            *rates,
-            f"{lag:,}",
-            age_text(oldest_s) if oldest_s else "-",
-            sum([group.in_flight for group in now.groups]),
+            *("-" if rate is None else _rate_text(rate) for rate in self._rates(now, was)),
+            f"{now.lag:,}",
+            age_text(now.lag_s) if now.lag_s else "-",
+            now.in_flight,
             summary.consumers,
             "paused" if summary.is_paused else "-",
         ]
 
-    def _speed(self, name: str, unit: int = 1) -> str:
-        return self._rate((self.after.count(name) - self.before.count(name)) / unit)
+    def _rates(self, now: QueueLook, was: QueueLook | None) -> list[float | None]:
+        """As _RATES names them; None of a queue that the look before did not have."""
+        if was is None:
+            return [None] * len(_RATES)
+        pairs = (now.published, was.published), (now.delivered, was.delivered), (now.acked, was.acked)
+        return [self._per_second(later - earlier) for later, earlier in pairs]
 
-    def _rate(self, count: float) -> str:
+    def _speed(self, name: str) -> float:
+        return self._per_second(self.after.count(name) - self.before.count(name))
+
+    def _per_second(self, count: float) -> float:
         """A server that was restarted counts from 0 again."""
         passed_s = self.after.at_s - self.before.at_s
-        rate = count / passed_s if passed_s > 0 and count > 0 else 0.0
-        return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"
+        return count / passed_s if passed_s > 0 and count > 0 else 0.0
+
+
+def _rate_text(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"

@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, time_text
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
 from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import UserInfo
@@ -83,7 +83,16 @@ def user() -> None:
 @click.option("--no-password", is_flag=True, help="For logins by certificate or token only.")
 @password_options
 @target_options
-def add(target: Target, name: str, roles: tuple[str, ...], no_password: bool, generate: bool, no_scram: bool) -> None:
+@output_option()
+def add(
+    target: Target,
+    name: str,
+    roles: tuple[str, ...],
+    no_password: bool,
+    generate: bool,
+    no_scram: bool,
+    output: str,
+) -> None:
     """Add a user, who works in the namespace of --namespace. What it may do, its roles and rules say: see
     `penstock acl`.
 
@@ -103,13 +112,13 @@ def add(target: Target, name: str, roles: tuple[str, ...], no_password: bool, ge
         await client.create_user(name, password, roles, namespace, scram=not no_scram)
 
     on_server(target, act, may_create=True)
-    click.echo(f"user {name}: added")
-    _tell(password, generate)
+    generated = password if generate else None
+    _print_with_password(output, f"user {name}: added", generated, user=name, roles=roles, namespace=namespace)
 
 
 @click.command("list")
 @target_options
-@output_option("table", "json")
+@output_option()
 def list_users(target: Target, output: str) -> None:
     """List the users.
 
@@ -129,7 +138,8 @@ def list_users(target: Target, output: str) -> None:
 @user_argument
 @password_options
 @target_options
-def passwd(target: Target, name: str, generate: bool, no_scram: bool) -> None:
+@output_option()
+def passwd(target: Target, name: str, generate: bool, no_scram: bool, output: str) -> None:
     """Set the password of a user.
 
     \b
@@ -149,15 +159,15 @@ def passwd(target: Target, name: str, generate: bool, no_scram: bool) -> None:
         await client.update_user(name, password, scram=not no_scram)
 
     on_server(target, act)
-    click.echo(f"user {name}: password set")
-    _tell(password, generate)
+    _print_with_password(output, f"user {name}: password set", password if generate else None, user=name)
 
 
 @click.command()
 @user_argument
 @click.argument("roles", metavar="[ROLE]...", nargs=-1)
 @target_options
-def roles(target: Target, name: str, roles: tuple[str, ...]) -> None:
+@output_option()
+def roles(target: Target, name: str, roles: tuple[str, ...], output: str) -> None:
     """Set the roles of a user to these, or to none.
 
     \b
@@ -170,14 +180,15 @@ def roles(target: Target, name: str, roles: tuple[str, ...]) -> None:
         await client.update_user(name, roles=roles)
 
     on_server(target, act)
-    click.echo(f"user {name}: roles {' '.join(roles) or 'none'}")
+    print_done(output, f"user {name}: roles {' '.join(roles) or 'none'}", user=name, roles=roles)
 
 
 @click.command("rm")
 @user_argument
 @destructive
 @target_options
-def remove(target: Target, name: str, yes: bool, dry_run: bool) -> None:
+@output_option()
+def remove(target: Target, name: str, yes: bool, dry_run: bool, output: str) -> None:
     """Remove a user and the rules about it.
 
     \b
@@ -195,7 +206,9 @@ def remove(target: Target, name: str, yes: bool, dry_run: bool) -> None:
             await client.delete_user(name)
         return rules
 
-    click.echo(f"user {name}: {'would be removed' if dry_run else 'removed'}, and {on_server(target, act)} rules")
+    rules = on_server(target, act)
+    text = f"user {name}: {'would be removed' if dry_run else 'removed'}, and {rules} rules"
+    print_done(output, text, user=name, rules=rules, dry_run=dry_run)
 
 
 async def rules_about(client: AsyncClient, name: str) -> int:
@@ -203,7 +216,8 @@ async def rules_about(client: AsyncClient, name: str) -> int:
 
 
 @click.command("hash")
-def hash_password() -> None:
+@output_option()
+def hash_password(output: str) -> None:
     """Print a password as `auth.users[].password_hash` of a configuration takes it.
 
     \b
@@ -221,7 +235,8 @@ def hash_password() -> None:
         finally:
             passwords.close()
 
-    click.echo(asyncio.run(hashed()))
+    text = asyncio.run(hashed())
+    print_done(output, text, password_hash=text)
 
 
 def _password(generate: bool) -> str:
@@ -232,9 +247,12 @@ def _password(generate: bool) -> str:
     return random_password()
 
 
-def _tell(password: str | None, generate: bool) -> None:
-    if generate and password is not None:
-        click.echo(f"password: {password}")
+def _print_with_password(output: str, text: str, generated: str | None, **facts: object) -> None:
+    """A password that somebody typed is not repeated."""
+    if generated is None:
+        print_done(output, text, **facts)
+    else:
+        print_done(output, f"{text}\npassword: {generated}", **facts, password=generated)
 
 
 def show_users(users: list[UserInfo], output: str) -> None:

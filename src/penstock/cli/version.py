@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.output import output_option, print_done
 from penstock.version import VERSION
 
 
 @click.command()
-def version() -> None:
+@output_option()
+def version(output: str) -> None:
     """Print the version.
 
     \b
     Example:
       penstock version
     """
-    click.echo(VERSION)
+    print_done(output, VERSION, version=VERSION)

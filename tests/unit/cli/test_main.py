@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
-import click
 import pytest
 from tests.support.cli import ENVIRONMENT
+from tests.support.commands import commands
 
-from penstock.cli.lazy import LazyGroup
-from penstock.cli.main import penstock, run
+from penstock.cli.main import run
 
-
-def _commands(group: LazyGroup, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, lazy in group.table.items():
-        command = lazy.load()
-        yield (*above, name), command
-        if isinstance(command, LazyGroup):
-            yield from _commands(command, (*above, name))
-
-
-assert isinstance(penstock, LazyGroup)
-COMMANDS = dict(_commands(penstock))
+COMMANDS = commands()
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

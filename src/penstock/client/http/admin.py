@@ -318,8 +318,8 @@ def create_rule(rule: Mapping[str, object]) -> Ask[Facts]:
     return ask("POST", "/acl", Facts, rule)
 
 
-def delete_rule(rule: Mapping[str, object]) -> Ask[bytes]:
-    return ask("DELETE", "/acl", bytes, rule)
+def delete_rule(rule: Mapping[str, object], dry_run: bool = False) -> Ask[bytes]:
+    return ask("DELETE", "/acl", bytes, rule, query={"dry_run": dry_run})
 
 
 def check_rule(user: str, action: str, topic: str, client_id: str = "") -> Ask[Facts]:

@@ -207,10 +207,12 @@ async def open_connection(options: HttpOptions, tls: ssl.SSLContext | None) -> H
     except ssl.SSLCertVerificationError as error:
         raise ConnectionLost(
             f"the certificate of {options.url} is not trusted ({error.verify_message}): "
-            f"give the authority that signed it, with tls=TlsFiles(ca_file=…)"
+            f"give the authority that signed it, with TlsFiles(ca_file=…), or --ca-file of a command or a context"
         ) from error
     except ssl.SSLError as error:
-        raise ConnectionLost(f"no TLS with {options.url} ({error.reason}): does that port speak it?") from error
+        raise ConnectionLost(
+            f"no TLS with {options.url} ({error.reason}): if that port speaks none, write http://"
+        ) from error
     except OSError as error:
         raise ConnectionLost(
             f"no connection to {options.url} ({error.strerror or error}): "

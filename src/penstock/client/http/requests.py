@@ -196,7 +196,8 @@ class Requests:
         return f"{ask.method} {self.options.url.rstrip('/')}{ask.path}"
 
     def _lost(self, ask: Ask[T], reason: str) -> ConnectionLost:
-        advice = "it may have been done or not" if not ask.may_repeat else "see whether the server runs, and try again"
+        usual = "see whether the server runs and the URL is right (https:// where it has TLS), and try again"
+        advice = usual if ask.may_repeat else "it may have been done or not"
         return ConnectionLost(f"{self._what(ask)} got no answer: {reason}; {advice}")
 
 

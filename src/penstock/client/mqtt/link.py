@@ -55,7 +55,8 @@ async def open_link(options: MqttOptions) -> Link:
         return await _upgrade(link, options, options.websocket_path)
     except ssl.SSLCertVerificationError as error:
         raise ConnectionLost(
-            f"the certificate of {options!s} is not trusted ({error.verify_message}): give the authority that signed it"
+            f"the certificate of {options!s} is not trusted ({error.verify_message}): "
+            f"give the authority that signed it, to a command with --ca-file or by a context"
         ) from error
     except ssl.SSLError as error:
         raise ConnectionLost(f"no TLS with {options!s} ({error.reason}): does that port speak it?") from error

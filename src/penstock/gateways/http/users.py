@@ -13,6 +13,7 @@ from penstock.gateways.http.durations import Span, seconds_of
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.pages import PageQuery, page
 from penstock.gateways.http.problems import Refusal
+from penstock.gateways.http.queues import DryRunQuery
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
@@ -140,8 +141,9 @@ async def add_rule(exchange: Exchange) -> Reply:
 
 
 async def remove_rule(exchange: Exchange) -> Reply:
-    rule = rule_of(await exchange.read(dict[str, object]))
-    if not await exchange.ports.access.users.remove_rule(rule):
+    rule, users = rule_of(await exchange.read(dict[str, object])), exchange.ports.access.users
+    is_dry = exchange.query(DryRunQuery).dry_run
+    if not (rule in users.rules if is_dry else await users.remove_rule(rule)):
         raise Refusal(404, "not-found", f"there is no rule {str(rule)!r}: GET {API}/acl lists them")
     return NO_CONTENT
 
@@ -211,6 +213,7 @@ ROUTES = (
         _TAG,
         "Remove a rule",
         _RULE_HINT,
+        query=DryRunQuery,
         body=dict[str, object],
         answers={204: None},
     ),
