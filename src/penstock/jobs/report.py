@@ -21,8 +21,8 @@ from penstock.jobs.report_groups import GroupCounts, count_groups
 from penstock.jobs.unit_state import UnitLogs
 from penstock.queues import deadletter
 from penstock.queues.names import CONFIGURATION_LOG, dead_letter_queue, is_dead_letter_queue
-from penstock.tables.rows import text
 from penstock.tables.table import TableDirectory
+from penstock.tables.text import text
 
 _BETWEEN = "\x1f"
 # What a partition's groups cost to look at, in rows, for progress.
