@@ -23,7 +23,7 @@ sink alerts <- hot: queue alerts at grpc://localhost:7070, key device, value the
   append, every 1s, checkpoint checkpoints/alerts
 sink table <- per_minute: parquet ./table
   append, every 1s, checkpoint checkpoints/table
-sink rejects <- readings: queue rejects at grpc://localhost:7070, value the row as JSON, exactly once of dead letters
+sink rejects <- readings: dead letters to queue rejects at grpc://localhost:7070, value the row as JSON, exactly once
   append, every 1s, checkpoint checkpoints/rejects
 """
 
