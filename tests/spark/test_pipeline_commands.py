@@ -77,7 +77,7 @@ def test_a_function_that_raises_ends_it_with_one_line(file: Path, capfd: pytest.
     (file.parent / "raising_steps.py").write_text(
         "from pyspark.sql.functions import udf\n"
         "def broken(frame):\n"
-        "    def raise_it(text: str) -> str:\n"
+        "    def raise_it(text):\n"
         "        raise ValueError('no such word')\n"
         "    return frame.select(udf(raise_it)('value').alias('word'))\n"
     )

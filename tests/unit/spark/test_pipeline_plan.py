@@ -42,7 +42,7 @@ def test_the_schema_takes_what_is_declared_and_refuses_what_is_not() -> None:
     written = yaml.safe_load(GOOD)
     validator = jsonschema_rs.Draft202012Validator(pipeline_schema())
     assert validator.is_valid(written)
-    assert validator.is_valid({**written, "trigger": "once", "restart": {"on": ["storage"]}})
+    assert validator.is_valid({**written, "trigger": "once", "restart": {"after": ["storage"]}})
     for wrong in (
         '{"nmae": 1}',
         '{"trigger": "never"}',
