@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-_RUN_ELSEWHERE = ("spark",)
+_RUN_ELSEWHERE = ("spark", "pipelines_declared")
 """in the one Spark session of tests/spark"""
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -18,42 +18,7 @@ if TYPE_CHECKING:
     from penstock.spark.pipelines.progress import Progress
     from penstock.spark.pipelines.running import Board
 
-_LOG = logging.getLogger("penstock.pipeline")
 _COLUMNS = ("sink", "state", "batch", "rows", "rows/s", "batch time", "lag")
-
-
-class LogBoard:
-    """An event a line; a micro-batch without rows is none."""
-
-    def __init__(self, pipeline: str) -> None:
-        self._pipeline = pipeline
-
-    def started(self, sink: str) -> None:
-        _LOG.info("sink started pipeline=%s sink=%s", self._pipeline, sink)
-
-    def progressed(self, progress: Progress) -> None:
-        if progress.rows:
-            lags = ",".join(f"{queue}:{lag}" for queue, lag in progress.lags.items())
-            _LOG.info(
-                "micro-batch written pipeline=%s sink=%s batch=%d rows=%d rows_per_s=%.0f batch_ms=%d lag=%d lags=%s",
-                self._pipeline,
-                progress.sink,
-                progress.batch,
-                progress.rows,
-                progress.rows_per_s,
-                progress.batch_ms,
-                progress.lag,
-                lags,
-            )
-
-    def failed(self, sink: str, kind: FailureKind, reason: str, pause_s: float | None) -> None:
-        then = "none" if pause_s is None else f"{pause_s:g}s"
-        _LOG.warning(
-            "sink failed pipeline=%s sink=%s kind=%s retry_in=%s reason=%s", self._pipeline, sink, kind, then, reason
-        )
-
-    def ended(self, sink: str) -> None:
-        _LOG.info("sink ended pipeline=%s sink=%s", self._pipeline, sink)
 
 
 class TerminalBoard:
@@ -115,7 +80,9 @@ def board_of(pipeline: str) -> Iterator[Board]:
     """For where standard error goes."""
     if not sys.stderr.isatty():
         # Progress is what this command has to say, whatever level the rest of the lines has.
-        _LOG.setLevel(logging.INFO)
+        from penstock.spark.pipelines.board import LOG, LogBoard
+
+        LOG.setLevel(logging.INFO)
         yield LogBoard(pipeline)
         return
     from rich.console import Console

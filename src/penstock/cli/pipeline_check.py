@@ -51,8 +51,10 @@ def _check_as_text(file: Path, with_spark: bool | None) -> int:
     for line in oddities:
         click.echo(f"penstock: warning: {file}: {line}", err=True)
     pipeline = document.pipeline
-    counts = f"{len(pipeline.sources)} sources, {len(pipeline.steps)} steps, {len(pipeline.sinks)} sinks"
-    click.echo(f"{file}: {pipeline.name} is well declared: {counts}{'' if is_whole else ' (without a look by Spark)'}")
+    counts = f"sources {len(pipeline.sources)}, steps {len(pipeline.steps)}, sinks {len(pipeline.sinks)}"
+    click.echo(
+        f"{file}: {pipeline.name} is well declared: {counts}{'' if is_whole else '; Spark has not looked at it'}"
+    )
     return 0
 
 

@@ -15,6 +15,7 @@ import click
 
 from penstock.cli.pipeline_board import board_of
 from penstock.cli.pipeline_file import checked, file_argument, need_spark, telling_problems
+from penstock.core.errors import UnsupportedPlatform
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.reading import Document
@@ -68,13 +69,31 @@ def _run(document: Document, is_once: bool, reset: bool) -> None:
     from penstock.spark.pipelines.session import pipeline_session
     from penstock.spark.pipelines.sinks import SinkOptions, running_of
 
-    with pipeline_session(document) as session:
+    with _spark_may_end(), pipeline_session(document) as session:
         compiled = compile_pipeline(session, document)
         with board_of(document.pipeline.name) as board:
             running = running_of(compiled, SinkOptions(is_once, reset), board)
             # Behind the start of the session, which sets a handler of its own.
             with _stopped_by_signals(running):
                 running.run()
+
+
+@contextmanager
+def _spark_may_end() -> Iterator[None]:
+    """A JVM that was killed or ran out of memory cannot be begun again in this process."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    from penstock.spark.pipelines.failures import failure_reason
+
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise UnsupportedPlatform(
+            f"Spark's JVM ended ({error}): look at its lines above and at the memory of this machine, then run it "
+            f"again; it goes on where it was"
+        ) from error
+    except Py4JError as error:
+        raise UnsupportedPlatform(f"Spark failed: {failure_reason(str(error))}") from error
 
 
 @contextmanager

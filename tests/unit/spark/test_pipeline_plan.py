@@ -23,7 +23,7 @@ sink alerts <- hot: queue alerts at grpc://localhost:7070, key device, value the
   append, every 1s, checkpoint checkpoints/alerts
 sink table <- per_minute: parquet ./table
   append, every 1s, checkpoint checkpoints/table
-sink rejects <- readings: queue rejects at grpc://localhost:7070, value the row as JSON, exactly once of dead letters
+sink rejects <- readings: dead letters to queue rejects at grpc://localhost:7070, value the row as JSON, exactly once
   append, every 1s, checkpoint checkpoints/rejects
 """
 
@@ -42,7 +42,7 @@ def test_the_schema_takes_what_is_declared_and_refuses_what_is_not() -> None:
     written = yaml.safe_load(GOOD)
     validator = jsonschema_rs.Draft202012Validator(pipeline_schema())
     assert validator.is_valid(written)
-    assert validator.is_valid({**written, "trigger": "once", "restart": {"on": ["storage"]}})
+    assert validator.is_valid({**written, "trigger": "once", "restart": {"after": ["storage"]}})
     for wrong in (
         '{"nmae": 1}',
         '{"trigger": "never"}',

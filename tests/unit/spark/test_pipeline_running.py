@@ -144,7 +144,7 @@ def test_rows_that_were_written_begin_the_count_anew() -> None:
 @pytest.mark.parametrize("text", ["rule plausible of readings does not hold for a row", "what nobody knows"])
 def test_a_mistake_of_the_pipeline_is_not_tried_again_and_the_others_stop(text: str) -> None:
     board = Recorder()
-    pipeline = running([failing(text)], board, Restart(on=("unavailable", "storage", "executor")), others=1)
+    pipeline = running([failing(text)], board, Restart(after=("unavailable", "storage", "executor")), others=1)
     with pytest.raises(PipelineFailed, match=text):
         pipeline.run()
     assert board.pauses_s == [None]
@@ -153,9 +153,9 @@ def test_a_mistake_of_the_pipeline_is_not_tried_again_and_the_others_stop(text: 
 
 def test_errors_that_nobody_knows_are_tried_again_if_that_is_asked_for_but_never_the_users() -> None:
     board = Recorder()
-    running([failing("what nobody knows"), FakeQuery()], board, Restart(on=("unknown",))).run()
+    running([failing("what nobody knows"), FakeQuery()], board, Restart(after=("unknown",))).run()
     with pytest.raises(PipelineFailed):
-        running([failing("AnalysisException: x")], board, Restart(on=("unknown",))).run()
+        running([failing("AnalysisException: x")], board, Restart(after=("unknown",))).run()
 
 
 def test_a_query_that_cannot_begin_is_a_mistake_or_tried_again() -> None:

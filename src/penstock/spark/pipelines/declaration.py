@@ -156,7 +156,7 @@ class Restart(Declared):
     retries: Annotated[int, Count(0, 1_000_000), "so often in a row, without a micro-batch between"] = 5
     pause_ms: Annotated[int, Duration(), "before the first; each is twice as long as the one before"] = 1000
     longest_pause_ms: Annotated[int, Duration(), "and none is longer"] = 60_000
-    on: Annotated[tuple[str, ...], Texts(KINDS_OF_ERRORS), "after which errors; never after those of the pipeline"] = (
+    after: Annotated[tuple[str, ...], Texts(KINDS_OF_ERRORS), "which errors; never after those of the pipeline"] = (
         "unavailable",
         "storage",
         "executor",

@@ -104,7 +104,7 @@ def _sink(document: Document, name: str) -> Facts:
     return {
         "name": name,
         "reads": feeding(pipeline, name),
-        "what": _sink_text(pipeline, sink) + (" of dead letters" if sink.from_ is None else ""),
+        "what": ("dead letters to " if sink.from_ is None else "") + _sink_text(pipeline, sink),
         "mode": sink.mode,
         "trigger": trigger_text(sink.trigger or pipeline.trigger),
         "checkpoint": sink.checkpoint or f"{pipeline.checkpoints}/{name}",

@@ -172,7 +172,7 @@ class Running:
         text = text_of(error)
         kind, reason = failure_kind(text), failure_reason(text)
         sink.query = None
-        may_help = kind != "user" and kind in self.restart.on
+        may_help = kind != "user" and kind in self.restart.after
         if not may_help or sink.attempts > self.restart.retries:
             sink.has_ended = True
             self.board.failed(sink.name, kind, reason, None)

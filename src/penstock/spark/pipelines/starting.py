@@ -1,0 +1,25 @@
+"""A declared pipeline run from Python, in a session that is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from penstock.spark.pipelines.board import LogBoard
+from penstock.spark.pipelines.checking import check
+from penstock.spark.pipelines.compiling import compile_pipeline
+from penstock.spark.pipelines.reading import load
+from penstock.spark.pipelines.running import Board, Running
+from penstock.spark.pipelines.sinks import SinkOptions, running_of
+
+
+def pipeline_in(
+    session: SparkSession, file: Path, *, once: bool = False, reset: bool = False, board: Board | None = None
+) -> Running:
+    """The pipeline of a file, checked, not started: run() runs it, and ends when `stopping` is set. BadPipeline with
+    everything that is wrong; `spark` of the declaration is not used."""
+    document = load(file)
+    check(document)
+    shown = board or LogBoard(document.pipeline.name)
+    return running_of(compile_pipeline(session, document), SinkOptions(once, reset), shown)

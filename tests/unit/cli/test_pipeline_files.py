@@ -1,0 +1,57 @@
+"""`penstock pipeline check` and `plan` without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.pipelines import GOOD, written
+
+from penstock.cli.main import run
+from penstock.cli.pipeline_board import progress_cells
+from penstock.spark.pipelines.progress import Progress
+
+BAD = GOOD.replace("key: device", "kye: device")
+
+
+def test_mistakes_end_with_2_and_a_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, BAD)
+    for command in (["check", "--no-spark"], ["plan"], ["run"]):
+        assert run(["pipeline", *command, str(file)]) == 2
+        said = f"penstock: error: {file}:23:38: sinks.alerts.kye: no such key; did you mean key?\n"
+        assert capsys.readouterr().err == said
+
+
+def test_mistakes_as_data_have_line_and_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pipeline", "check", "--no-spark", "-o", "json", str(written(tmp_path, BAD))]) == 2
+    found = json.loads(capsys.readouterr().out)["problems"]
+    assert found == [{"line": 23, "column": 38, "path": "sinks.alerts.kye", "reason": "no such key", "nearest": "key"}]
+
+
+def test_a_good_one_is_told_with_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, GOOD.replace("rules:\n", "  extra: {sql: select 1 from readings}\nrules:\n"))
+    assert run(["pipeline", "check", "--no-spark", str(file)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.endswith("devices is well declared: sources 1, steps 3, sinks 3; Spark has not looked at it\n")
+    assert "warning" in shown.err
+    assert "steps.extra: no sink needs it" in shown.err
+
+
+def test_a_plan_as_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pipeline", "plan", "-o", "json", str(written(tmp_path, GOOD))]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [step["name"] for step in plan["steps"]] == ["per_minute", "hot"]
+    assert plan["sinks"][0]["reads"] == ["hot"]
+
+
+def test_the_schema_is_printed_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pipeline", "check", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["required"] == ["name", "sources", "sinks"]
+    assert run(["pipeline", "check"]) == 2
+
+
+def test_cells_of_a_sink() -> None:
+    assert progress_cells(None) == ("-", "-", "-", "-", "-")
+    progress = Progress("table", 3, 12345, 1000.4, 1500, {"a": 2, "b": 3})
+    assert progress_cells(progress) == ("3", "12,345", "1,000", "1.5s", "5")
