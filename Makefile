@@ -70,7 +70,7 @@ bench: $(DEV_STAMP)  ## benchmarks, each with its ratio to a named baseline
 	$(PY) -m bench
 
 run: tour  ## the tour, then a server on this machine, seen at work until Ctrl-C; RUN='--seconds 60' ends it by itself
-	$(VENV)/bin/penstock scene $(RUN)
+	$(VENV)/bin/penstock scene --pipeline examples/pipeline/devices.yaml $(RUN)
 
 tour: $(DEV_STAMP)  ## a tour of what a log and a queue promise
 	$(VENV)/bin/penstock tour

@@ -11,17 +11,20 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
 
 from penstock.cli.arguments import DIRECTORY
 from penstock.cli.failures import FAILED
+from penstock.cli.pipeline_file import has_spark
 from penstock.cli.scene_board import Board
-from penstock.cli.scene_devices import POISON_AFTER_S, Device, Readings
+from penstock.cli.scene_devices import POISON_AFTER_S, Device, Readings, past_minutes
 from penstock.cli.scene_http import trade
-from penstock.cli.scene_server import HOST, SceneServer, serving
+from penstock.cli.scene_pipeline import QUEUES, PipelineFailed, ScenePipeline
+from penstock.cli.scene_server import FLIGHT_PORT, HOST, SceneServer, serving
 from penstock.cli.scene_workers import QUEUE, SETTINGS, Letters, Worker
 from penstock.cli.tour_stage import Stage
 from penstock.client.mqtt.options import MqttOptions
@@ -30,6 +33,9 @@ WORKERS = 3
 _SECONDS_WITHOUT_TERMINAL = 20.0
 _LINE_EVERY_S = 2.0
 _PATIENCE_S = 30.0
+_SPARK_PATIENCE_S = 180.0
+# What the devices have kept for the pipeline: windows of a minute close while one looks.
+_PAST_MINUTES, _HOT_MINUTE = 3, 1
 
 Work = Coroutine[object, object, None]
 
@@ -70,45 +76,74 @@ def demo(data: Path | None, seconds: float | None, devices: int) -> int:
 )
 @_seconds_option
 @_devices_option
-def scene(data: Path, seconds: float | None, devices: int) -> int:
-    """The same as `penstock demo`, with data that stays.
+@click.option(
+    "--pipeline", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A declared pipeline beside it."
+)
+def scene(data: Path, seconds: float | None, devices: int, pipeline: Path | None) -> int:
+    """The same as `penstock demo`, with data that stays, and with a pipeline: Spark reads the queue of readings and
+    writes what is too hot to the queue `alerts`, which a client gets over MQTT, and a table per minute and device.
 
     \b
     Examples:
       penstock scene
       penstock scene --data ./scene-data --seconds 30
+      penstock scene --pipeline examples/pipeline/devices.yaml
     """
-    return _play(data, seconds, devices, is_kept=True)
+    return _play(data, seconds, devices, is_kept=True, pipeline=pipeline)
 
 
-def _play(data: Path, seconds: float | None, devices: int, *, is_kept: bool) -> int:
+def _play(data: Path, seconds: float | None, devices: int, *, is_kept: bool, pipeline: Path | None = None) -> int:
     if seconds is None and not sys.stdout.isatty():
         seconds = _SECONDS_WITHOUT_TERMINAL
-    return 0 if asyncio.run(Scene(data, seconds, devices, Stage(), is_kept=is_kept).run()) else FAILED
+    stage = Stage()
+    if pipeline is not None and not has_spark():
+        stage.say("the pipeline is left out: it needs Java 17 and pip install 'penstock[spark,sql]'")
+        pipeline = None
+    return 0 if asyncio.run(Scene(data, seconds, devices, stage, pipeline, is_kept=is_kept).run()) else FAILED
 
 
 class Scene:
     """Talks to its server as any client does."""
 
-    def __init__(self, data: Path, seconds: float | None, devices: int, stage: Stage, *, is_kept: bool) -> None:
+    def __init__(
+        self, data: Path, seconds: float | None, devices: int, stage: Stage, pipeline: Path | None, *, is_kept: bool
+    ) -> None:
         """`is_kept`: the data stays, and it is told what can be done with it."""
         self._data, self._seconds, self._stage, self._is_kept = data, seconds, stage, is_kept
         self._devices = devices
         self._readings = Readings(secrets.token_hex(4))
+        self._pipeline = None if pipeline is None else ScenePipeline(pipeline, data, stage.say)
         self._over, self._stopping = asyncio.Event(), asyncio.Event()
+        self._is_interrupted = False
 
     async def run(self) -> bool:
         """Whether everything that was acknowledged was handled, or given up as it should be."""
         self._listen_to_signals()
         self._stage.scene("a server in development mode: everyone on this machine is an admin without login")
-        async with serving(self._data, [SETTINGS]) as server:
+        queues, ports = ([SETTINGS, *QUEUES], FLIGHT_PORT) if self._pipeline is not None else ([SETTINGS], {})
+        async with serving(self._data, queues, ports) as server:
             self._show_addresses(server.ports)
             options = MqttOptions(host=HOST, port=server.ports["mqtt"])
-            self._stage.scene("orders over HTTP")
-            await _together([trade(_url(server.ports), self._readings.run, self._stage.say)], beside=[server.watch()])
-            await self._play(server, options)
+            async with self._piping(server.ports):
+                self._stage.scene("orders over HTTP")
+                orders = trade(_url(server.ports), self._readings.run, self._stage.say)
+                await _together([orders], beside=[server.watch()])
+                await self._play(server, options)
             await server.stop()
+        if self._pipeline is not None and self._pipeline.has_alerted.is_set():
+            await self._pipeline.report()
         return self._report()
+
+    @asynccontextmanager
+    async def _piping(self, ports: dict[str, int]) -> AsyncIterator[None]:
+        if self._pipeline is None:
+            yield
+            return
+        self._stage.scene("Spark starts: minutes of each device become a table, and those too hot alerts")
+        self._stage.say(f"Arrow Flight: grpc://{HOST}:{ports['flight']}   what it writes: {self._pipeline.out}")
+        async with self._pipeline.running(f"grpc://{HOST}:{ports['flight']}"):
+            yield
+            self._stage.say("the pipeline ends with the micro-batch that it is at")
 
     def _listen_to_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -117,6 +152,7 @@ class Scene:
     def _end(self) -> None:
         if self._over.is_set():
             raise KeyboardInterrupt
+        self._is_interrupted = True
         self._over.set()
 
     def _show_addresses(self, ports: dict[str, int]) -> None:
@@ -132,6 +168,8 @@ class Scene:
         board, say = Board(options), self._stage.say
         others = [Worker(1 + number, options, self._readings, say).run() for number in range(WORKERS)]
         others += [Letters(options, self._readings, say).run(), board.run(), server.watch()]
+        if self._pipeline is not None:
+            others += [self._pipeline.watch(), self._pipeline.show_alerts(options)]
         with self._stage.watching(board.row, _LINE_EVERY_S):
             await _together([self._act(options)], beside=others)
 
@@ -139,8 +177,14 @@ class Scene:
         devices = [
             Device(f"pump-{1 + number}", options, self._readings, self._stage.say) for number in range(self._devices)
         ]
+        past = [past_minutes(_PAST_MINUTES, None if number else _HOT_MINUTE) for number in range(self._devices)]
         work = [
-            device.run(self._stopping, math.inf if number else POISON_AFTER_S) for number, device in enumerate(devices)
+            device.run(
+                self._stopping,
+                math.inf if number else POISON_AFTER_S,
+                past[number] if self._pipeline is not None else (),
+            )
+            for number, device in enumerate(devices)
         ]
         await _together([*work, self._wait()])
         await self._finish()
@@ -152,8 +196,20 @@ class Scene:
                 await self._over.wait()
         except TimeoutError:
             self._over.set()
+        await self._wait_for_alert()
         self._stage.say("the devices stop; the workers finish what is there")
         self._stopping.set()
+
+    async def _wait_for_alert(self) -> None:
+        """Spark takes a while to start, longer than some scenes are meant to last."""
+        if self._pipeline is None or self._is_interrupted or self._pipeline.has_alerted.is_set():
+            return
+        self._stage.say("going on until Spark has sent its first alert")
+        try:
+            async with asyncio.timeout(_SPARK_PATIENCE_S):
+                await self._pipeline.has_alerted.wait()
+        except TimeoutError:
+            raise PipelineFailed(f"no alert came in {_SPARK_PATIENCE_S:g} s; {self._pipeline.lines} has more") from None
 
     async def _finish(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -8,8 +8,10 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from penstock.client.mqtt.async_client import AsyncMqttClient
 from penstock.client.mqtt.options import MqttOptions
@@ -21,7 +23,15 @@ INTERVAL_S = 0.1
 POISON_AFTER_S = 2.0
 _ONLINE, _OFFLINE = b"online", b"offline"
 
+_PAST_INTERVAL = timedelta(seconds=5)
+_A_MINUTE = 12
+
 Reading = dict[str, object]
+
+
+class Measured(NamedTuple):
+    celsius: float | str
+    at: datetime
 
 
 class Readings:
@@ -67,12 +77,15 @@ class Device:
         will = Will(self._status, _OFFLINE, qos=1, retain=True)
         self._options = replace(options, client_id=name, will=will)
 
-    async def run(self, stopping: asyncio.Event, poison_after_s: float) -> None:
-        """Until it is told to stop. One reading, the first after so long, is none."""
+    async def run(self, stopping: asyncio.Event, poison_after_s: float, past: Sequence[Measured] = ()) -> None:
+        """Until it is told to stop; first what it measured while it had no connection. One reading, the first after so
+        long, is none."""
         poison_at_s = time.monotonic() + poison_after_s
         async with AsyncMqttClient(self._options) as client:
             await client.publish(self._status, _ONLINE, qos=1, retain=True)
-            number = 0
+            for number, measured in enumerate(past):
+                await self._publish(client, number, measured)
+            number = len(past)
             while not stopping.is_set():
                 is_poison = time.monotonic() >= poison_at_s
                 if is_poison:
@@ -86,13 +99,29 @@ class Device:
     async def _report(self, client: AsyncMqttClient, number: int, is_poison: bool) -> None:
         if is_poison:
             self._say(f"{self.name} sends a reading that no worker can handle; its later ones wait behind it")
-        celsius: object = "hot" if is_poison else round(random.gauss(60, 5), 1)
-        reading: Reading = {"run": self._readings.run, "device": self.name, "number": number, "celsius": celsius}
+        await self._publish(client, number, Measured("hot" if is_poison else _temperature(), datetime.now(UTC)))
+
+    async def _publish(self, client: AsyncMqttClient, number: int, measured: Measured) -> None:
+        reading: Reading = {"run": self._readings.run, "device": self.name, "number": number}
+        reading |= {"celsius": measured.celsius, "at": measured.at.isoformat()}
         self._readings.publishing(reading)
         # Readings with one key stay in their order, also through failures.
         key = Properties(user_properties=(("partition-key", self.name),))
         await client.publish(f"devices/{self.name}/reading", json.dumps(reading), qos=1, properties=key)
         self._readings.acknowledged += 1
+
+
+def past_minutes(minutes: int, hot_minute: int | None = None) -> list[Measured]:
+    """What a device measured before now, in one of these minutes far too hot."""
+    begin = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=minutes)
+    return [
+        Measured(_temperature() + (40 if number // _A_MINUTE == hot_minute else 0), begin + number * _PAST_INTERVAL)
+        for number in range(minutes * _A_MINUTE)
+    ]
+
+
+def _temperature() -> float:
+    return round(min(random.gauss(60, 5), 79.9), 1)
 
 
 def _name_of(reading: Reading) -> str:

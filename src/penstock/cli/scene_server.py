@@ -21,6 +21,7 @@ from penstock.server.ready import Ready
 HOST = "127.0.0.1"
 _HTTP_PORT = 8080
 _USUAL_PORTS = {"mqtt": PORT, "mqtt_ws": WEBSOCKET_PORT, "http": _HTTP_PORT}
+FLIGHT_PORT = {"flight": 8815}
 # The board shows what $SYS and $admin say. A demonstration need not leave the room that a server keeps free.
 _SETTINGS = ("mqtt.sys_interval=1s", "storage.disk_reserve=64MiB")
 _LOOK_S = 0.05
@@ -71,11 +72,15 @@ class SceneServer:
 
 
 @asynccontextmanager
-async def serving(data: Path, queues: Sequence[Mapping[str, object]]) -> AsyncIterator[SceneServer]:
-    """Ready, with these queues, on the usual ports if they are free; gone afterwards, the data stays."""
+async def serving(
+    data: Path, queues: Sequence[Mapping[str, object]], more_ports: Mapping[str, int] | None = None
+) -> AsyncIterator[SceneServer]:
+    """Ready, with these queues, on the usual ports if they are free, those of other listeners among them; gone
+    afterwards, the data stays."""
     with tempfile.TemporaryDirectory(prefix="penstock-scene-") as place:
         lines, ready_file = Path(place, "server.log"), Path(place, "ready.json")
-        server = SceneServer(await _started(data, queues, lines, ready_file), lines)
+        settings = [*_SETTINGS, *_port_settings(_USUAL_PORTS | dict(more_ports or {})), f"queues={json.dumps(queues)}"]
+        server = SceneServer(await _started(data, settings, lines, ready_file), lines)
         try:
             await server.ready(ready_file)
             yield server
@@ -83,9 +88,9 @@ async def serving(data: Path, queues: Sequence[Mapping[str, object]]) -> AsyncIt
             await server.end()
 
 
-async def _started(data: Path, queues: Sequence[Mapping[str, object]], lines: Path, ready_file: Path) -> Process:
+async def _started(data: Path, settings: Sequence[str], lines: Path, ready_file: Path) -> Process:
     command = ["-m", "penstock.cli.main", "serve", "--dev", "--data", str(data), "--ready-file", str(ready_file)]
-    for setting in (*_SETTINGS, *_port_settings(), f"queues={json.dumps(queues)}"):
+    for setting in settings:
         command += ["--set", setting]
     with lines.open("wb") as said:
         # In a group of its own: Ctrl-C on the terminal is for the scene, which ends the server last.
@@ -94,9 +99,9 @@ async def _started(data: Path, queues: Sequence[Mapping[str, object]], lines: Pa
         )
 
 
-def _port_settings() -> list[str]:
+def _port_settings(ports: Mapping[str, int]) -> list[str]:
     """0 is any free one."""
-    return [f"listeners.{name}.port={port if is_free(port) else 0}" for name, port in _USUAL_PORTS.items()]
+    return [f"listeners.{name}.port={port if is_free(port) else 0}" for name, port in ports.items()]
 
 
 def _ports_in(ready_file: Path) -> dict[str, int]:
