@@ -9,6 +9,7 @@ from penstock.cli.lazy import LazyCommand, LazyGroup
 COMMANDS = {
     "audit": LazyCommand("pipeline_audit", "audit", "Check everything in a data directory, and give a verdict."),
     "archive": LazyCommand("pipeline_archive", "archive", "Copy queues to partitioned Parquet, on from the last run."),
+    "snapshot": LazyCommand("pipeline_snapshot", "snapshot", "Write the last value of each key as a table."),
 }
 
 

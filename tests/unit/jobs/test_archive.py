@@ -35,7 +35,7 @@ class Queue:
         (place / "data").mkdir(parents=True)
         self.live = LiveTables(place / "data")
         self.logs = [self.live.create("orders", number) for number in range(2)]
-        self.request = ArchiveRequest(place / "data", ["orders"], place / "archive", split_rows=7)
+        self.request = ArchiveRequest(place / "data", ["orders"], place / "archive", split_rows=12)
 
     def put(self, rows: int = 10, log: int = 0) -> None:
         for _ in range(rows // 2):
@@ -130,7 +130,7 @@ def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(tmp_path: Path) -
         assert not [path for path in made.request.archive.glob("**/*") if files.is_unfinished(path)]
         made.live.close()
         step += 1
-    assert step > 12
+    assert step > 10
 
 
 def _killed_at(made: Queue, step: int) -> bool:
