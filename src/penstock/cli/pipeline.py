@@ -12,6 +12,8 @@ COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand("pipeline_run", "run", "Run a declared pipeline: sources, steps, rules, sinks."),
     "check": LazyCommand("pipeline_check", "check", "Check a declared pipeline, with line and column of mistakes."),
     "plan": LazyCommand("pipeline_check", "plan", "Show what a declared pipeline would do."),
+    "archive": LazyCommand("pipeline_archive", "archive", "Copy queues to partitioned Parquet, on from the last run."),
+    "snapshot": LazyCommand("pipeline_snapshot", "snapshot", "Write the last value of each key as a table."),
 }
 
 
