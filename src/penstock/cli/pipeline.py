@@ -7,6 +7,7 @@ import click
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS: dict[str, LazyCommand] = {
+    "audit": LazyCommand("pipeline_audit", "audit", "Check everything in a data directory, and give a verdict."),
     "report": LazyCommand("pipeline_report", "report", "Write a page about queues: rates, latency, lag, dead letters."),
 }
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from penstock.core.errors import NoSuchLog, OffsetOutOfRange
 from penstock.core.ports import Buffer
 from penstock.core.types import LogName, LogNumber
+from penstock.log.checkpoint import PATH as CHECKPOINT_PATH
 from penstock.log.checkpoint import read_checkpoint
 from penstock.log.cuts import DirectoryState
 from penstock.log.disk import RealDisk
-from penstock.log.inspect import FoldedDirectory, InspectedLog, Inspection, inspect_directory
+from penstock.log.inspect import FoldedDirectory, InspectedLog, Inspection, LiveDirectory, inspect_directory
 from penstock.log.names import directory_of
+from penstock.log.outside import DirectoryReader
 from penstock.log.records import EpochStart, SegmentInfo
 from penstock.log.segments import segment_path
 
@@ -94,8 +96,11 @@ class DirectoryFacts:
         """DirectoryFormat if it is no data directory, LogDamaged if its catalogue cannot be read."""
         inspection = inspect_directory(path)
         epochs = _epochs(path, inspection)
-        logs = {log.name: _facts(log, epochs.get(log.number, ())) for log in inspection.logs()}
-        return cls(str(path), inspection.state, _mark(path), logs)
+        cut = _cut(inspection)
+        logs = {
+            log.name: _facts(log, cut, epochs.get(log.number, ())) for log in inspection.logs() if log.number in cut
+        }
+        return cls(str(path), inspection.state, _mark(path, inspection.state), logs)
 
     @property
     def is_live(self) -> bool:
@@ -103,7 +108,8 @@ class DirectoryFacts:
 
     def has_changed(self) -> bool:
         """Whether somebody opened a directory that was open nowhere."""
-        return not self.is_live and _mark(Path(self.path)) != self.mark
+        path = Path(self.path)
+        return not self.is_live and _mark(path, DirectoryReader(path).state) != self.mark
 
     @property
     def place(self) -> Place:
@@ -121,9 +127,13 @@ def _opened(path: str, mark: str) -> Inspection:
     return inspect_directory(Path(path))
 
 
-def _mark(path: Path) -> str:
-    checkpoint = read_checkpoint(RealDisk(path))
-    return "" if checkpoint is None else f"{checkpoint.start_number}:{checkpoint.first_sequence}:{checkpoint.clean}"
+def _mark(path: Path, state: DirectoryState) -> str:
+    """A checkpoint is never changed, only replaced."""
+    try:
+        facts = (path / CHECKPOINT_PATH).stat()
+    except FileNotFoundError:
+        return state.value
+    return f"{state.value}:{facts.st_ino}:{facts.st_mtime_ns}:{facts.st_size}"
 
 
 def _epochs(path: Path, inspection: Inspection) -> dict[int, tuple[EpochStart, ...]]:
@@ -133,7 +143,13 @@ def _epochs(path: Path, inspection: Inspection) -> dict[int, tuple[EpochStart, .
     return {} if checkpoint is None else {state.number: state.epochs for state in checkpoint.logs}
 
 
-def _facts(log: InspectedLog, epochs: tuple[EpochStart, ...]) -> LogFacts:
-    bounds = log.start, log.end, log.records, log.bytes
+def _cut(inspection: Inspection) -> dict[int, tuple[int, int]]:
+    """Start and end of every log, of a live directory all at one moment."""
+    logs = inspection.reader.logs() if isinstance(inspection, LiveDirectory) else inspection.logs()
+    return {log.number: (log.start, log.end) for log in logs}
+
+
+def _facts(log: InspectedLog, cut: dict[int, tuple[int, int]], epochs: tuple[EpochStart, ...]) -> LogFacts:
     has_compaction = log.settings.compaction is not None
-    return LogFacts(log.number, log.name, *bounds, epochs, log.segments, has_compaction, log.stopped)
+    counts = log.records, log.bytes
+    return LogFacts(log.number, log.name, *cut[log.number], *counts, epochs, log.segments, has_compaction, log.stopped)
