@@ -8,6 +8,7 @@ from penstock.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS: dict[str, LazyCommand] = {
     "audit": LazyCommand("pipeline_audit", "audit", "Check everything in a data directory, and give a verdict."),
+    "replay": LazyCommand("pipeline_replay", "replay", "Put messages of a time, or dead letters, into a queue again."),
     "report": LazyCommand("pipeline_report", "report", "Write a page about queues: rates, latency, lag, dead letters."),
 }
 
