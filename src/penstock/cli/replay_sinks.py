@@ -18,13 +18,14 @@ from penstock.embedded.runtime import Runtime
 from penstock.jobs.replay import Sink
 from penstock.log.columns import Columns
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
-from penstock.queues.properties import encode_user_properties
+from penstock.queues.properties import Envelope, pack
 
 if TYPE_CHECKING:
     from penstock.client.flight import FlightClient
 
 # A frame holds 16 MiB, and a row may be as large as a message may be.
 _STAGED_BYTES = 4 << 20
+_CONTENT_TYPE, _REPLY_TO, _CORRELATION_ID = _OWN = ("content-type", "reply-to", "correlation-id")
 
 
 def sink_of(source: Source, queue: str) -> AbstractContextManager[Sink]:
@@ -114,11 +115,26 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def columns_of(batch: pa.RecordBatch) -> Columns:
     """Of rows that penstock.jobs.replay_rows.outgoing() made."""
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-    headers = [encode_user_properties((each["key"], each["value"]) for each in pairs) for pairs in columns["headers"]]
     keys, topics = columns.get("key"), columns.get("topic")
     return Columns.of(
         [value or b"" for value in columns["value"]],
         keys=None if keys is None else [key or b"" for key in keys],
         topics=None if topics is None else [(topic or "").encode() for topic in topics],
-        properties=headers,
+        properties=[_properties([(pair["key"], pair["value"]) for pair in pairs]) for pairs in columns["headers"]],
+    )
+
+
+def _properties(pairs: list[tuple[str, bytes]]) -> bytes:
+    """What MQTT has a property of its own for is one again. What is not text was not sent as a header of text, and is
+    given as it can be."""
+    own = {name: value for name, value in reversed(pairs) if name in _OWN}
+    others = tuple((name, value.decode(errors="replace")) for name, value in pairs if name not in _OWN)
+    content_type, reply_to = own.get(_CONTENT_TYPE), own.get(_REPLY_TO)
+    return pack(
+        Envelope(
+            others,
+            content_type=None if content_type is None else content_type.decode(errors="replace"),
+            reply_to=None if reply_to is None else reply_to.decode(errors="replace"),
+            correlation_id=own.get(_CORRELATION_ID),
+        )
     )
