@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,12 @@ from penstock.cli.output import output_option, print_data, print_table, progress
 from penstock.cli.table_source import Source, source_options
 from penstock.core.clock import SystemClock
 from penstock.core.errors import InvalidArgument
+from penstock.core.units import parse_duration
 from penstock.queues.names import canonical_queue
 
 if TYPE_CHECKING:
     from penstock.jobs.ranges import TimeSpan
-    from penstock.jobs.replay import Replay, Replayed
+    from penstock.jobs.replay import Patience, Replay, Replayed
     from penstock.jobs.replay_plan import ReplayPiece
     from penstock.jobs.replay_transform import Transform
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where it is kept how far it is, until it is done.  [default: QUEUE.replay, of the queue they go to]",
 )
+@click.option("--wait", metavar="DURATION", default="1m", show_default=True, help="For a queue that is full.")
 @click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 @source_options
 @output_option("table", "json")
@@ -53,6 +56,7 @@ def replay(
     python: str | None,
     as_bytes: bool,
     checkpoint: Path | None,
+    wait: str,
     dry_run: bool,
     output: str,
 ) -> None:
@@ -74,9 +78,9 @@ def replay(
         --sql "select key, value, headers, \\"offset\\" from orders where (value::json->>'total')::int > 100"
       penstock pipeline replay --from orders --to orders-v2 --python upgrade:batch --dry-run --data ./data
     """
-    from penstock.jobs.replay import Replay
+    from penstock.jobs.replay import Patience, Replay
 
-    span = _span(since, until)
+    span, patience = _span(since, until), Patience(parse_duration(wait))
     asked = {"from": canonical_queue(from_queue), "to": canonical_queue(to_queue), "at": str(source)}
     given = {"since": since, "until": until, "sql": sql, "python": python, "bytes": "yes" if as_bytes else None}
     asked |= {name: value for name, value in given.items() if value is not None}
@@ -85,20 +89,28 @@ def replay(
         with progress_bar("replay") as tell:
             _print(work.counted(_pieces(work, span), tell), output, "would write")
         return
-    _print(_replayed(work, source, asked, span, checkpoint or _default_file(asked["to"])), output, "wrote")
+    file = checkpoint or _default_file(asked["to"])
+    _print(_replayed(work, source, asked, lambda: _pieces(work, span), file, patience), output, "wrote")
 
 
-def _replayed(work: Replay, source: Source, asked: dict[str, str], span: TimeSpan, path: Path) -> Replayed:
+def _replayed(
+    work: Replay,
+    source: Source,
+    asked: dict[str, str],
+    make_pieces: Callable[[], list[ReplayPiece]],
+    path: Path,
+    patience: Patience,
+) -> Replayed:
     """The directory is opened before it is planned: what only its journal has is a row then."""
     from penstock.cli.replay_sinks import sink_of
     from penstock.jobs.replay_plan import ReplayFile
 
     with sink_of(source, asked["to"]) as sink:
-        file = ReplayFile.opened(path, asked, lambda: _pieces(work, span))
+        file = ReplayFile.opened(path, asked, make_pieces)
         with closing(file), progress_bar("replay") as tell:
             if file.done:
                 click.echo(f"goes on: {len(file.done)} of {len(file.plan.pieces)} pieces are done ({path})", err=True)
-            done = work.run(file, sink, tell)
+            done = work.run(file, sink, tell, patience)
         file.remove()
         return done
 

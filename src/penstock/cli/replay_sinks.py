@@ -3,8 +3,9 @@ the rows of an epoch and commit them under its key, so that an epoch that is don
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +14,17 @@ import pyarrow as pa
 from penstock.broker.queue import Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.cli.table_source import DirectorySource, FlightSource, Source
-from penstock.core.errors import DirectoryInUse, InvalidArgument
+from penstock.core.errors import DirectoryInUse, InvalidArgument, PenstockError
 from penstock.embedded.runtime import Runtime
 from penstock.jobs.replay import Sink
+from penstock.jobs.replay_rows import OUTGOING
 from penstock.log.columns import Columns
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
 from penstock.queues.properties import Envelope, pack
 
 if TYPE_CHECKING:
     from penstock.client.flight import FlightClient
+    from penstock.client.flight import StagedRange as FlightRange
 
 # A frame holds 16 MiB, and a row may be as large as a message may be.
 _STAGED_BYTES = 4 << 20
@@ -42,14 +45,22 @@ class FlightSink:
         self._client, self._queue = client, queue
 
     def write(self, query: str, epoch: int, batches: Iterator[pa.RecordBatch]) -> int:
-        ranges, rows = [], 0
-        with self._client.stager(self._queue, writer=query) as stager:
-            for batch in batches:
-                ranges += stager.stage(batch)
-                rows += batch.num_rows
-        if ranges:
-            self._client.commit(query, epoch, ranges)
-        return rows
+        stager = self._client.stager(self._queue, writer=query)
+        try:
+            with stager:
+                for batch in batches:
+                    stager.stage(batch)
+        except BaseException:
+            self._let_go(stager.ranges)
+            raise
+        if stager.ranges:
+            self._client.commit(query, epoch, stager.ranges)
+        return sum(each.rows for each in stager.ranges)
+
+    def _let_go(self, ranges: Sequence[FlightRange]) -> None:
+        """Who cannot be reached collects them by itself, a day later."""
+        with suppress(PenstockError):
+            self._client.abandon(ranges)
 
 
 class DirectorySink:
@@ -60,9 +71,12 @@ class DirectorySink:
 
     def write(self, query: str, epoch: int, batches: Iterator[pa.RecordBatch]) -> int:
         staging, ranges = self._runtime.broker.staging, list[StagedRange]()
-        for batch in batches:
-            for part in _parts(batch):
+        try:
+            for part in chain.from_iterable(map(_parts, batches)):
                 ranges.append(self._runtime.run(staging.stage(self._queue, columns_of(part), writer=query)))
+        except BaseException:
+            self._runtime.run(staging.abandon(ranges))
+            raise
         if ranges:
             self._runtime.run(staging.commit(query, epoch, ranges))
         return sum(each.rows for each in ranges)
@@ -114,13 +128,12 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
     """Of rows that penstock.jobs.replay_rows.outgoing() made."""
-    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-    keys, topics = columns.get("key"), columns.get("topic")
+    values, keys, topics, headers = (batch.column(name).to_pylist() for name in OUTGOING.names)
     return Columns.of(
-        [value or b"" for value in columns["value"]],
-        keys=None if keys is None else [key or b"" for key in keys],
-        topics=None if topics is None else [(topic or "").encode() for topic in topics],
-        properties=[_properties([(pair["key"], pair["value"]) for pair in pairs]) for pairs in columns["headers"]],
+        [value or b"" for value in values],
+        keys=[key or b"" for key in keys] if any(keys) else None,
+        topics=[(topic or "").encode() for topic in topics] if any(topics) else None,
+        properties=[_properties([(pair["key"], pair["value"]) for pair in pairs]) for pairs in headers],
     )
 
 

@@ -15,27 +15,31 @@ from penstock.tables.schema import HEADERS, SCHEMA
 REPLAYED_FROM = "replayed-from"
 """queue:partition:offset; of a row that does not say its offset, queue:partition:start-stop of its piece"""
 
+OUTGOING = pa.schema([SCHEMA.field(name) for name in ("value", "key", "topic", "headers")])
+
 _KNOWN = frozenset(SCHEMA.names)
 _DROPPED = frozenset({REPLAYED_FROM, *deadletter.FACTS, deadletter.REDRIVEN_FROM, deadletter.REDRIVE_GROUP})
 _NO_HEADERS = pa.scalar([], HEADERS)
 
 
 def outgoing(batch: pa.RecordBatch, queue: str, piece: ReplayPiece) -> pa.RecordBatch:
-    """Columns value, key, headers and topic of rows that were made from a piece of a queue: a batch with `value`, and
-    any other column of a queue's table. InvalidArgument names the column that is missing, unknown, or of another
-    type."""
+    """With the columns OUTGOING, of rows that were made from a piece of a queue: a batch with `value`, and any other
+    column of a queue's table. InvalidArgument names the column that is missing, unknown, or of another type."""
     unknown = [name for name in batch.schema.names if name not in _KNOWN]
     if unknown or "value" not in batch.schema.names:
         what = f"has a column {unknown[0]!r}" if unknown else "has no column value"
         raise InvalidArgument(
             f"what the transform gives {what}: it may have {', '.join(SCHEMA.names)}, and needs value"
         )
-    columns = {name: _bytes(name, batch.column(name)) for name in ("value", "key") if name in batch.schema.names}
-    if "topic" in batch.schema.names:
-        columns["topic"] = _topic(batch.column("topic"))
-    given = batch.column("headers") if "headers" in batch.schema.names else pa.nulls(batch.num_rows, HEADERS)
-    columns["headers"] = with_header(_headers(given), REPLAYED_FROM, _places(batch, queue, piece), _DROPPED)
-    return pa.RecordBatch.from_pydict(columns)
+    names, nulls = batch.schema.names, pa.nulls
+    given = batch.column("headers") if "headers" in names else nulls(batch.num_rows, HEADERS)
+    columns = [
+        _bytes("value", batch.column("value")),
+        _bytes("key", batch.column("key") if "key" in names else nulls(batch.num_rows)),
+        _topic(batch.column("topic") if "topic" in names else nulls(batch.num_rows)),
+        with_header(_headers(given), REPLAYED_FROM, _places(batch, queue, piece), _DROPPED),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=OUTGOING)
 
 
 def with_header(headers: pa.Array, name: str, values: pa.Array, dropped: Collection[str]) -> pa.Array:

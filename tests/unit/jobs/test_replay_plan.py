@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import DiskLow, InvalidArgument, PenstockError
 from penstock.jobs.ranges import TimeSpan
+from penstock.jobs.replay import Patience
 from penstock.jobs.replay_plan import ReplayFile, ReplayPiece, plan_pieces
 
 _WHAT = {"from": "orders", "to": "again"}
@@ -87,3 +88,20 @@ def test_the_file_of_another_replay_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(InvalidArgument, match="not the checkpoint of a replay"):
         ReplayFile.opened(path, _WHAT, pytest.fail)
+
+
+def test_a_full_queue_is_waited_for_and_nothing_else() -> None:
+    tries: list[PenstockError] = [DiskLow(1, 2), DiskLow(1, 2)]
+
+    def write() -> int:
+        if tries:
+            raise tries.pop()
+        return 5
+
+    assert Patience(wait_s=1, pause_s=0.001).tried(write) == 5
+    tries.append(DiskLow(1, 2))
+    with pytest.raises(DiskLow):
+        Patience(wait_s=0).tried(write)
+    tries.append(InvalidArgument("wrong"))
+    with pytest.raises(InvalidArgument):
+        Patience(wait_s=60).tried(write)
