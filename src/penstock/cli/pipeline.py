@@ -14,6 +14,8 @@ COMMANDS: dict[str, LazyCommand] = {
     "plan": LazyCommand("pipeline_check", "plan", "Show what a declared pipeline would do."),
     "archive": LazyCommand("pipeline_archive", "archive", "Copy queues to partitioned Parquet, on from the last run."),
     "snapshot": LazyCommand("pipeline_snapshot", "snapshot", "Write the last value of each key as a table."),
+    "replay": LazyCommand("pipeline_replay", "replay", "Put messages of a time, or dead letters, into a queue again."),
+    "report": LazyCommand("pipeline_report", "report", "Write a page about queues: rates, latency, lag, dead letters."),
 }
 
 

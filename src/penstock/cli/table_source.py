@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.client.flight import FlightClient, Partition
-    from penstock.tables.sql.dataset import Table
+    from penstock.tables.table import QueueTable
 
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 
@@ -59,7 +59,7 @@ class DirectorySource:
         finally:
             directory.close()
 
-    def open_table(self, queue: str) -> Table:
+    def open_table(self, queue: str) -> QueueTable:
         from penstock.tables.table import QueueTable
 
         return QueueTable.open(self.path, queue, self.namespace)

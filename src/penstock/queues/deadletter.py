@@ -30,7 +30,7 @@ REDRIVE_GROUP = "redrive-group"
 REDRIVEN = (1 << 64) - 1
 """The producer of batches with redriven messages: all others need not be looked into for REDRIVE_GROUP."""
 
-_FACTS = (QUEUE, PARTITION, OFFSET, MESSAGE_ID, GROUP, REASON, DETAIL, DELIVERY_COUNT, FAILURES, FIRST_FAILED, TIME)
+FACTS = (QUEUE, PARTITION, OFFSET, MESSAGE_ID, GROUP, REASON, DETAIL, DELIVERY_COUNT, FAILURES, FIRST_FAILED, TIME)
 _NUMBER_DIGITS = 18
 
 Edit = Callable[[Row], Row]
@@ -63,7 +63,7 @@ class DeadLetter:
 
 def to_properties(facts: DeadLetter, original: bytes) -> bytes:
     """The properties of the dead letter: the facts, then the message's own, without facts of an earlier move."""
-    return with_properties(original, _pairs(facts), drop=_FACTS)
+    return with_properties(original, _pairs(facts), drop=FACTS)
 
 
 def from_properties(properties: bytes) -> DeadLetter | None:
@@ -85,7 +85,7 @@ def from_properties(properties: bytes) -> DeadLetter | None:
 
 def without(properties: bytes) -> bytes:
     """The properties the message had before it was moved, and before it was redriven."""
-    return with_properties(properties, (), drop=(*_FACTS, REDRIVEN_FROM, REDRIVE_GROUP))
+    return with_properties(properties, (), drop=(*FACTS, REDRIVEN_FROM, REDRIVE_GROUP))
 
 
 def columns_for_move(letters: Sequence[tuple[Row, DeadLetter]]) -> Columns:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import duckdb
 
-from penstock.tables.sql.dataset import QueueDataset, Table
+from penstock.tables.sql.dataset import QueueDataset, Shown, Table
 from penstock.tables.sql.errors import SqlFailed
 
 # As many are listed by `show tables`, and so many are named by an error.
@@ -38,9 +38,9 @@ class Catalogue:
     """Of one query."""
 
     def __init__(
-        self, source: Source, connection: duckdb.DuckDBPyConnection, query: str, *, as_bytes: bool = False
+        self, source: Source, connection: duckdb.DuckDBPyConnection, query: str, shown: Shown = Shown.TEXT
     ) -> None:
-        self._source, self._connection, self._query, self._as_bytes = source, connection, query, as_bytes
+        self._source, self._connection, self._query, self._shown = source, connection, query, shown
         self._known: list[str] = []
         self.datasets: dict[str, QueueDataset] = {}
 
@@ -71,7 +71,7 @@ class Catalogue:
             raise failed or SqlFailed(self._told(str(error))) from None
 
     def _register(self, queue: str) -> None:
-        dataset = QueueDataset(queue, partial(self._source.open_table, queue), as_bytes=self._as_bytes)
+        dataset = QueueDataset(queue, partial(self._source.open_table, queue), self._shown)
         self._connection.register(queue, dataset)
         self.datasets[queue] = dataset
 

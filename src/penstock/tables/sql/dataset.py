@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from penstock.core.errors import InvalidArgument
 from penstock.tables.schema import SCHEMA
 from penstock.tables.sql.bounds import ALL_TIMES_MS, FilterBounds, Interval
 
@@ -22,6 +25,16 @@ _TEXT_TYPES = {"key": pa.string(), "value": pa.string(), "headers": _TEXT_HEADER
 BYTES_SCHEMA = pa.schema([SCHEMA.field(name) for name in COLUMNS])
 TEXT_SCHEMA = pa.schema([pa.field(name, _TEXT_TYPES.get(name, SCHEMA.field(name).type)) for name in COLUMNS])
 """`key`, `value` and values of headers as text; a byte that is none is written as `\\xff`."""
+
+
+class Shown(enum.Enum):
+    """How keys, values and values of headers are shown."""
+
+    TEXT = enum.auto()
+    """bytes that are no text are escaped"""
+    TEXT_ONLY = enum.auto()
+    """bytes that are no text are an error"""
+    BYTES = enum.auto()
 
 
 class Place(Protocol):
@@ -65,8 +78,8 @@ class QueueDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow ships no types
     """Ends where the queue did when it was first looked at, however often it is scanned. A scan opens a table of its
     own, so that several may go on at a time."""
 
-    def __init__(self, queue: str, open_table: Callable[[], Table], *, as_bytes: bool = False) -> None:
-        self._queue, self._open_table, self._as_bytes = queue, open_table, as_bytes
+    def __init__(self, queue: str, open_table: Callable[[], Table], shown: Shown = Shown.TEXT) -> None:
+        self._queue, self._open_table, self._shown = queue, open_table, shown
         self._places: list[Place] | None = None
         self.failure: Exception | None = None
         """what ended a scan early; DuckDB passes its text on, and not itself"""
@@ -75,7 +88,7 @@ class QueueDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow ships no types
 
     @property
     def schema(self) -> pa.Schema:
-        return BYTES_SCHEMA if self._as_bytes else TEXT_SCHEMA
+        return BYTES_SCHEMA if self._shown is Shown.BYTES else TEXT_SCHEMA
 
     def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: object) -> Scan:
         """Named and called as pyarrow's own, by DuckDB."""
@@ -98,7 +111,7 @@ class QueueDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow ships no types
             for each in self._ranges(table, bounds):
                 self.read_ranges.append(each)
                 for batch in table.read(each.partition, each.start, each.stop, wanted):
-                    shown = batch if self._as_bytes else as_text(batch)
+                    shown = batch if self._shown is Shown.BYTES else as_text(batch, self._shown is Shown.TEXT_ONLY)
                     kept = shown if expression is None else shown.filter(expression)
                     yield kept.select(names)
         finally:
@@ -130,10 +143,17 @@ def _within_times(table: Table, place: Place, times: Interval) -> tuple[int, int
     return start, stop
 
 
-def as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With TEXT_SCHEMA's types in place of SCHEMA's."""
+def as_text(batch: pa.RecordBatch, is_strict: bool = False) -> pa.RecordBatch:
+    """With TEXT_SCHEMA's types in place of SCHEMA's. If it is strict, InvalidArgument for bytes that are no text."""
     names = batch.schema.names
-    arrays = [_TEXTS.get(name, _unchanged)(column) for name, column in zip(names, batch.columns, strict=True)]
+    try:
+        arrays = [_TEXTS.get(name, _unchanged)(column) for name, column in zip(names, batch.columns, strict=True)]
+    except pa.ArrowInvalid:
+        if is_strict:
+            raise InvalidArgument(
+                "a key, value or header is not UTF-8, and would not stay as it is: use --bytes"
+            ) from None
+        arrays = [_ESCAPED.get(name, _unchanged)(column) for name, column in zip(names, batch.columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([TEXT_SCHEMA.field(name) for name in names]))
 
 
@@ -142,21 +162,24 @@ def _unchanged(column: pa.Array) -> pa.Array:
 
 
 def _text(column: pa.Array) -> pa.Array:
+    """ArrowInvalid for bytes that are none."""
+    return column.cast(pa.string())
+
+
+def _escaped(column: pa.Array) -> pa.Array:
     """Not a byte is lost, unlike with replacement characters: what people see is what they may search for."""
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowInvalid:
-        rows = column.to_pylist()
-        texts = [None if data is None else data.decode(errors="backslashreplace") for data in rows]
-        return pa.array(texts, pa.string())
+    texts = [None if data is None else data.decode(errors="backslashreplace") for data in column.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
-def _text_headers(column: pa.Array) -> pa.Array:
+def _headers(make: Callable[[pa.Array], pa.Array], column: pa.Array) -> pa.Array:
     pairs = column.flatten()
-    texts = pa.StructArray.from_arrays([pairs.field("key"), _text(pairs.field("value"))], names=["key", "value"])
+    texts = pa.StructArray.from_arrays([pairs.field("key"), make(pairs.field("value"))], names=["key", "value"])
     # flatten() begins at the first list that is seen: places counted from there.
     places = pc.subtract(column.offsets, column.offsets[0]) if len(column) else column.offsets
     return pa.ListArray.from_arrays(places, texts).cast(_TEXT_HEADERS)
 
 
-_TEXTS: dict[str, Callable[[pa.Array], pa.Array]] = {"key": _text, "value": _text, "headers": _text_headers}
+_Maker = Callable[[pa.Array], pa.Array]
+_TEXTS: dict[str, _Maker] = {"key": _text, "value": _text, "headers": partial(_headers, _text)}
+_ESCAPED: dict[str, _Maker] = {"key": _escaped, "value": _escaped, "headers": partial(_headers, _escaped)}

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.tables.sql.errors import SqlNotInstalled
@@ -14,7 +15,7 @@ try:
     import duckdb
 
     from penstock.tables.sql.catalogue import Catalogue, Source
-    from penstock.tables.sql.dataset import ReadRange
+    from penstock.tables.sql.dataset import ReadRange, Shown
 except ModuleNotFoundError as error:
     if error.name not in ("duckdb", "pyarrow"):
         raise
@@ -38,17 +39,27 @@ class QueryOptions:
     memory_bytes: int = MEMORY_BYTES
     as_bytes: bool = False
     """`key`, `value` and values of headers as BLOB in place of text"""
+    is_strict: bool = False
+    """bytes that are no text are an error, in place of an escape"""
 
 
 class Answer:
-    """Columns, and rows as they are computed; a reader of it may stop at any time."""
+    """Columns, and rows as they are computed; a reader of it may stop at any time. All of it may raise SqlFailed, and
+    what reading a queue may raise."""
 
-    def __init__(self, result: duckdb.DuckDBPyConnection, catalogue: Catalogue) -> None:
-        self._result, self._catalogue = result, catalogue
-        self.columns = [str(column[0]) for column in result.description or ()]
+    def __init__(self, connection: duckdb.DuckDBPyConnection, query: str, catalogue: Catalogue) -> None:
+        self._connection, self._query, self._catalogue = connection, query, catalogue
+
+    @cached_property
+    def _result(self) -> duckdb.DuckDBPyConnection:
+        with self._catalogue.errors_told():
+            return self._connection.execute(self._query)
+
+    @property
+    def columns(self) -> list[str]:
+        return [str(column[0]) for column in self._result.description or ()]
 
     def rows(self) -> Iterator[tuple[object, ...]]:
-        """SqlFailed, and what reading a queue may raise."""
         while True:
             with self._catalogue.errors_told():
                 found = self._result.fetchmany(_FETCH_ROWS)
@@ -57,9 +68,12 @@ class Answer:
             yield from found
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """The same as Arrow, in pieces of about so many rows."""
+        """The same as Arrow, in pieces of about so many rows; in place of rows(), not beside it."""
         with self._catalogue.errors_told():
-            reader: pa.RecordBatchReader = self._result.to_arrow_reader(rows)
+            relation = self._connection.sql(self._query)
+            if relation is None:
+                return
+            reader: pa.RecordBatchReader = relation.to_arrow_reader(rows)
         while True:
             with self._catalogue.errors_told():
                 try:
@@ -76,15 +90,15 @@ class Answer:
 
 @contextmanager
 def asked(source: Source, query: str, options: QueryOptions | None = None) -> Iterator[Answer]:
-    """The answer to one statement, good inside the block. SqlFailed for one that is wrong, or that names a table which
-    is neither a queue nor a file."""
+    """The answer to one statement, good inside the block. Asking for it is what runs it; SqlFailed for one that is
+    wrong, or that names a table which is neither a queue nor a file."""
     options = options or QueryOptions()
     with tempfile.TemporaryDirectory(prefix="penstock-sql-") as scratch, _connected(scratch, options) as connection:
-        catalogue = Catalogue(source, connection, query, as_bytes=options.as_bytes)
+        shown = Shown.BYTES if options.as_bytes else Shown.TEXT_ONLY if options.is_strict else Shown.TEXT
+        catalogue = Catalogue(source, connection, query, shown)
         with catalogue.errors_told():
             catalogue.register()
-            result = connection.execute(query)
-        yield Answer(result, catalogue)
+        yield Answer(connection, query, catalogue)
 
 
 @contextmanager
