@@ -44,7 +44,7 @@ def test_a_declaration_is_what_was_written(tmp_path: Path) -> None:
         ("  hot:\n", "  2hot:\n", "15:3: steps.2hot", "'2hot' is no name for SQL"),
         ("  hot:\n", "  Readings:\n", "15:3: steps.Readings", "is the name of sources.readings too"),
         (", late: 30s", "", "24:3: sinks.table.mode", "per_minute has no watermark"),
-        ("./table", "./table, mode: update", "24:53: sinks.table.mode", "files are only appended to"),
+        ("./table", "./table, mode: update", "24:53: sinks.table.mode", "parquet can be written with append alone"),
         ("./table", "./table, queue: t", "24:38: sinks.table.parquet", "beside queue"),
         ("parquet:", "delta:", "24:36: sinks.table.delta", "delta is not installed: pip install delta-spark"),
         ("parquet:", "iceberg:", "24:38: sinks.table.iceberg", "iceberg is not installed: name its package"),

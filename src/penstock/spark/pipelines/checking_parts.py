@@ -17,6 +17,14 @@ from penstock.spark.pipelines.schemas import column_names
 from penstock.tables.schema import DEFAULT_COLUMNS
 
 SINK_KINDS = ("queue", "parquet", "delta", "iceberg", "console")
+# What Spark's sinks can do: those in Python, as that of queues, only append.
+_MODES = {
+    "queue": ("append",),
+    "parquet": ("append",),
+    "delta": ("append", "complete"),
+    "iceberg": ("append", "complete"),
+    "console": ("append", "update", "complete"),
+}
 _OF_QUEUES = ("key", "value", "topic", "path", "url", "token", "user", "password", "tls_ca", "namespace")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
@@ -149,8 +157,8 @@ def check_sink(checks: Checks, name: str) -> None:
         checks.only_with(sink, _OF_QUEUES, "with queue")
     if kind not in ("parquet", "delta", "iceberg"):
         checks.only_with(sink, ("partition_by",), "with parquet, delta and iceberg")
-    if kind == "parquet" and sink.mode != "append":
-        checks.bad(sink, "mode", "files are only appended to: write append, or use a queue")
+    if sink.mode not in _MODES[kind]:
+        checks.bad(sink, "mode", f"{kind} can be written with {' and '.join(_MODES[kind])} alone")
     if (missing := missing_package(kind, checks.pipeline.spark)) is not None:
         checks.bad(sink, kind, missing)
     _check_append(checks, sink)
@@ -163,8 +171,6 @@ def _check_queue_sink(checks: Checks, sink: Sink) -> None:
         checks.bad(sink, "queue", str(error))
     if connection_of(sink, checks.pipeline.broker).url is None:
         checks.bad(sink, "queue", "needs url, here or in broker: a queue is written through the broker")
-    if sink.mode == "complete":
-        checks.bad(sink, "mode", "complete would put every row into the queue again and again: write append or update")
     if sink.from_ is None and (sink.key is not None or sink.value != TO_JSON):
         checks.only_with(sink, ("key", "value"), "with from; dead letters are JSON, with their rule as the key")
 
@@ -179,7 +185,7 @@ def _check_append(checks: Checks, sink: Sink) -> None:
     for name in sorted(above & pipeline.steps.keys()):
         window = pipeline.steps[name].window
         if window is not None and window.late_ms is None and not marked:
-            reason = "append writes a window when it is over: give the window `late`, or write `mode: update`"
+            reason = "append writes a window when it is over: give the window `late`, or a source `watermark`"
             checks.bad(sink, "mode", f"{name} has no watermark, and {reason}")
 
 
