@@ -49,6 +49,7 @@ def test_a_declaration_is_what_was_written(tmp_path: Path) -> None:
         ("parquet:", "delta:", "24:36: sinks.table.delta", "delta is not installed: pip install delta-spark"),
         ("parquet:", "iceberg:", "24:38: sinks.table.iceberg", "iceberg is not installed: name its package"),
         ("queue: alerts", "queue: a/+", "23:30: sinks.alerts.queue", "queue name 'a/+' contains + or #"),
+        ('"grpc:', '"http:', "2:28: broker.url", "does not begin with grpc:// or grpc+tls://"),
         (', url: "grpc://localhost:7070"', "", "23:30: sinks.alerts.queue", "needs url"),
         ("    schema: device", "    #", "6:13: sources.readings.format", "json needs schema"),
         ("select: {average: avg(celsius)}", "sql: select 1", "12:13: steps.per_minute.window", "beside sql"),

@@ -17,6 +17,7 @@ from penstock.spark.pipelines.schemas import column_names
 from penstock.tables.schema import DEFAULT_COLUMNS
 
 SINK_KINDS = ("queue", "parquet", "delta", "iceberg", "console")
+_SCHEMES = ("grpc://", "grpc+tls://")
 # What Spark's sinks can do: those in Python, as that of queues, only append.
 _MODES = {
     "queue": ("append",),
@@ -68,12 +69,18 @@ class Checks:
             near = nearest_of(otherwise, (DROP, FAIL, *sinks))
             self.bad(declared, key, f"{otherwise!r} is neither drop, fail nor a sink", near)
 
+    def address(self, connection: Connection) -> None:
+        """The broker's Flight listener; that of HTTP is often taken for it."""
+        if connection.url is not None and not connection.url.startswith(_SCHEMES):
+            self.bad(connection, "url", f"does not begin with {' or '.join(_SCHEMES)}: it is that of listeners.flight")
+
 
 def check_spark(checks: Checks) -> None:
     pipeline = checks.pipeline
     spark, restart = pipeline.spark, pipeline.restart
     if not set(pipeline.name) <= _NAME_CHARACTERS:
         checks.bad(pipeline, "name", "has other characters than letters, digits, _, - and .: it names files")
+    checks.address(pipeline.broker)
     if {"master", "remote"} <= spark.places.values.keys():
         checks.bad(spark, "remote", "beside master: only one of them can be")
     if restart.pause_ms > restart.longest_pause_ms:
@@ -83,6 +90,7 @@ def check_spark(checks: Checks) -> None:
 def check_source(checks: Checks, name: str) -> None:
     source = checks.pipeline.sources[name]
     kind = checks.only_one(source, ("queue", "parquet"))
+    checks.address(source)
     if kind == "queue":
         _check_queue_source(checks, source)
     elif kind == "parquet":
@@ -149,6 +157,7 @@ def _check_window(checks: Checks, step: Step) -> None:
 def check_sink(checks: Checks, name: str) -> None:
     sink = checks.pipeline.sinks[name]
     kind = checks.only_one(sink, SINK_KINDS)
+    checks.address(sink)
     if kind is None:
         return
     if kind == "queue":
