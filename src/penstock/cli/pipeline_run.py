@@ -19,7 +19,6 @@ from penstock.core.errors import UnsupportedPlatform
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.reading import Document
-    from penstock.spark.pipelines.running import Running
 
 
 @click.command()
@@ -69,13 +68,16 @@ def _run(document: Document, is_once: bool, reset: bool) -> None:
     from penstock.spark.pipelines.session import pipeline_session
     from penstock.spark.pipelines.sinks import SinkOptions, running_of
 
-    with _spark_may_end(), pipeline_session(document) as session:
-        compiled = compile_pipeline(session, document)
-        with board_of(document.pipeline.name) as board:
-            running = running_of(compiled, SinkOptions(is_once, reset), board)
-            # Behind the start of the session, which sets a handler of its own.
-            with _stopped_by_signals(running):
-                running.run()
+    with (
+        _spark_may_end(),
+        pipeline_session(document) as session,
+        # Behind the start of the session, which sets a handler of its own that interrupts whatever is done.
+        _stopped_by_signals() as (stopping, hurrying),
+        board_of(document.pipeline.name) as board,
+    ):
+        running = running_of(compile_pipeline(session, document), SinkOptions(is_once, reset), board)
+        running.stopping, running.hurrying = stopping, hurrying
+        running.run()
 
 
 @contextmanager
@@ -97,20 +99,18 @@ def _spark_may_end() -> Iterator[None]:
 
 
 @contextmanager
-def _stopped_by_signals(running: Running) -> Iterator[None]:
-    """The first one stops it between two micro-batches, the next at once."""
+def _stopped_by_signals() -> Iterator[tuple[threading.Event, threading.Event]]:
+    """The first one sets the first event, the next one both."""
+    stopping, hurrying = threading.Event(), threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if running.stopping.is_set():
-            running.hurrying.set()
-        running.stopping.set()
+        if stopping.is_set():
+            hurrying.set()
+        stopping.set()
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield stopping, hurrying
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

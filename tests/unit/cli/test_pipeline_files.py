@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.live import Live
 from tests.support.pipelines import GOOD, written
 
 from penstock.cli.main import run
-from penstock.cli.pipeline_board import progress_cells
+from penstock.cli.pipeline_board import TerminalBoard, progress_cells
 from penstock.spark.pipelines.progress import Progress
 
 BAD = GOOD.replace("key: device", "kye: device")
@@ -55,3 +58,18 @@ def test_cells_of_a_sink() -> None:
     assert progress_cells(None) == ("-", "-", "-", "-", "-")
     progress = Progress("table", 3, 12345, 1000.4, 1500, {"a": 2, "b": 3})
     assert progress_cells(progress) == ("3", "12,345", "1,000", "1.5s", "5")
+
+
+def test_a_terminal_shows_each_sink_with_its_state_and_speed() -> None:
+    screen = io.StringIO()
+    with Live(console=Console(file=screen, force_terminal=True, width=120), auto_refresh=False) as live:
+        board = TerminalBoard(live)
+        board.started("table")
+        board.started("alerts")
+        board.progressed(Progress("table", 3, 12345, 1000.4, 1500, {"readings": 42}))
+        board.failed("alerts", "unavailable", "nobody listens", 2.0)
+        board.ended("table")
+    last = screen.getvalue().rpartition("sink")[2]
+    assert "12,345" in last
+    assert "42" in last
+    assert "failed (unavailable), again in 2 s: nobody listens" in last

@@ -17,6 +17,15 @@ from penstock.spark.pipelines.schemas import column_names
 from penstock.tables.schema import DEFAULT_COLUMNS
 
 SINK_KINDS = ("queue", "parquet", "delta", "iceberg", "console")
+_SCHEMES = ("grpc://", "grpc+tls://")
+# What Spark's sinks can do: those in Python, as that of queues, only append.
+_MODES = {
+    "queue": ("append",),
+    "parquet": ("append",),
+    "delta": ("append", "complete"),
+    "iceberg": ("append", "complete"),
+    "console": ("append", "update", "complete"),
+}
 _OF_QUEUES = ("key", "value", "topic", "path", "url", "token", "user", "password", "tls_ca", "namespace")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
@@ -60,12 +69,18 @@ class Checks:
             near = nearest_of(otherwise, (DROP, FAIL, *sinks))
             self.bad(declared, key, f"{otherwise!r} is neither drop, fail nor a sink", near)
 
+    def address(self, connection: Connection) -> None:
+        """The broker's Flight listener; that of HTTP is often taken for it."""
+        if connection.url is not None and not connection.url.startswith(_SCHEMES):
+            self.bad(connection, "url", f"does not begin with {' or '.join(_SCHEMES)}: it is that of listeners.flight")
+
 
 def check_spark(checks: Checks) -> None:
     pipeline = checks.pipeline
     spark, restart = pipeline.spark, pipeline.restart
     if not set(pipeline.name) <= _NAME_CHARACTERS:
         checks.bad(pipeline, "name", "has other characters than letters, digits, _, - and .: it names files")
+    checks.address(pipeline.broker)
     if {"master", "remote"} <= spark.places.values.keys():
         checks.bad(spark, "remote", "beside master: only one of them can be")
     if restart.pause_ms > restart.longest_pause_ms:
@@ -75,6 +90,7 @@ def check_spark(checks: Checks) -> None:
 def check_source(checks: Checks, name: str) -> None:
     source = checks.pipeline.sources[name]
     kind = checks.only_one(source, ("queue", "parquet"))
+    checks.address(source)
     if kind == "queue":
         _check_queue_source(checks, source)
     elif kind == "parquet":
@@ -141,6 +157,7 @@ def _check_window(checks: Checks, step: Step) -> None:
 def check_sink(checks: Checks, name: str) -> None:
     sink = checks.pipeline.sinks[name]
     kind = checks.only_one(sink, SINK_KINDS)
+    checks.address(sink)
     if kind is None:
         return
     if kind == "queue":
@@ -149,8 +166,8 @@ def check_sink(checks: Checks, name: str) -> None:
         checks.only_with(sink, _OF_QUEUES, "with queue")
     if kind not in ("parquet", "delta", "iceberg"):
         checks.only_with(sink, ("partition_by",), "with parquet, delta and iceberg")
-    if kind == "parquet" and sink.mode != "append":
-        checks.bad(sink, "mode", "files are only appended to: write append, or use a queue")
+    if sink.mode not in _MODES[kind]:
+        checks.bad(sink, "mode", f"{kind} can be written with {' and '.join(_MODES[kind])} alone")
     if (missing := missing_package(kind, checks.pipeline.spark)) is not None:
         checks.bad(sink, kind, missing)
     _check_append(checks, sink)
@@ -163,8 +180,6 @@ def _check_queue_sink(checks: Checks, sink: Sink) -> None:
         checks.bad(sink, "queue", str(error))
     if connection_of(sink, checks.pipeline.broker).url is None:
         checks.bad(sink, "queue", "needs url, here or in broker: a queue is written through the broker")
-    if sink.mode == "complete":
-        checks.bad(sink, "mode", "complete would put every row into the queue again and again: write append or update")
     if sink.from_ is None and (sink.key is not None or sink.value != TO_JSON):
         checks.only_with(sink, ("key", "value"), "with from; dead letters are JSON, with their rule as the key")
 
@@ -179,7 +194,7 @@ def _check_append(checks: Checks, sink: Sink) -> None:
     for name in sorted(above & pipeline.steps.keys()):
         window = pipeline.steps[name].window
         if window is not None and window.late_ms is None and not marked:
-            reason = "append writes a window when it is over: give the window `late`, or write `mode: update`"
+            reason = "append writes a window when it is over: give the window `late`, or a source `watermark`"
             checks.bad(sink, "mode", f"{name} has no watermark, and {reason}")
 
 

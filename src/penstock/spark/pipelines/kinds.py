@@ -16,7 +16,8 @@ from penstock.queues.settings_text import shown
 Json = dict[str, object]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_FUNCTION = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
+# A file lies beside the declaration, where the workers of a local session look too.
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _DURATION = r"^\s*([0-9.]+\s*(ms|s|m|h|d|w)\s*)+$"
 # Beyond a year a pause, a window or a delay is a mistake.
 _LONGEST_MS = 366 * 86_400_000

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from penstock.core.errors import UnsupportedPlatform
 from penstock.spark.pipelines.declaration import SparkSettings
 from penstock.spark.pipelines.packages import has_delta
 from penstock.spark.pipelines.reading import Document
@@ -58,7 +59,12 @@ def _remote(document: Document) -> SparkSession:
     builder = builder.remote(spark.remote or "")
     for name, value in spark.settings.items():
         builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except ImportError as error:
+        raise UnsupportedPlatform(
+            f"spark.remote needs more of PySpark ({error}): pip install 'pyspark[connect]'"
+        ) from error
     from penstock.spark.source import PenstockSource
 
     # The server need not have `pyspark_penstock` on its path.
