@@ -49,6 +49,17 @@ def test_a_queue_is_declared_filled_looked_at_and_consumed(operator: Operator) -
     assert operator.shows("group", "describe", "orders", "g")["lag"] == 0
 
 
+def test_what_is_given_back_comes_again_and_counts_as_no_failure(operator: Operator) -> None:
+    operator.says("queue", "create", "shy", "--partitions", "1", "--set", "retry_policy.max_retries=0")
+    operator.says("produce", "shy", "--stdin", given=lines(3))
+    for _ in range(3):
+        assert operator.says("consume", "shy", "--group", "g", "--no-ack") == lines(3).decode()
+    stats = operator.shows("group", "describe", "shy", "g")
+    assert (stats["lag"], stats["in_flight"], stats["waiting"]) == (3, 0, 0)
+    assert operator.shows("dlq", "list", "shy")["letters"] == []
+    assert operator.says("consume", "shy", "--group", "g").count("\n") == 3
+
+
 def test_follow_shows_what_comes_and_an_interrupt_ends_it(operator: Operator) -> None:
     operator.says("queue", "create", "news", "--partitions", "1")
     command = [*COMMAND, "consume", "news", "--follow", "--from-beginning", "--max", "3"]

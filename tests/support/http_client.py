@@ -160,6 +160,13 @@ class RawClient:
         length = 0 if is_bodiless else int(headers.get("content-length", 0))
         return Answer(status, headers, self._reader.read(length))
 
+    def line(self) -> bytes:
+        """The next one, of a body that is chunked."""
+        return self._reader.readline()
+
+    def read(self, size: int) -> bytes:
+        return self._reader.read(size)
+
     def is_ended(self) -> bool:
         """Waits until the server says something more, which is False, or ends the connection."""
         try:

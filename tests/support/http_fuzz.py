@@ -24,8 +24,11 @@ _CHECKS = (
     "unsupported_method",
     "allow_header_conformance",
 )
-# Streams of events never end.
-_ENDLESS = "/events$"
+ENDLESS = {
+    "/api/v1/queues/{queue}/events": "an answer that never ends: schemathesis waits for all of it",
+    "/api/v1/topics/events": "an answer that never ends: schemathesis waits for all of it",
+}
+"""operations that are left out, and why; test_http_fuzz_events.py asks them the same, and reads a part"""
 
 # In development mode every login will do, so none can be a wrong one.
 ANY_LOGIN = ("--header", "Authorization:Bearer any", "--header", "X-API-Key:any")
@@ -40,7 +43,7 @@ def fuzz(url: str, place: Path, seconds: int, seed: int, options: Sequence[str] 
     path = os.pathsep.join([str(_REPOSITORY), ENVIRONMENT["PYTHONPATH"]])
     hooks = {"SCHEMATHESIS_HOOKS": http_fuzz_hooks.__name__, http_fuzz_hooks.PLACE: str(place), "PYTHONPATH": path}
     ran = subprocess.run(
-        [*command, "--exclude-path-regex", _ENDLESS, *options],
+        [*command, *(word for path in ENDLESS for word in ("--exclude-path", path)), *options],
         env={**ENVIRONMENT, **hooks},
         cwd=place,
         stdout=subprocess.PIPE,

@@ -21,14 +21,14 @@ from penstock.client.http.events import MESSAGE
 from penstock.client.http.incoming import StoredMessage
 from penstock.client.http.intake import ConsumeOptions
 from penstock.client.http.options import Retries
-from penstock.client.http.settlements import settlement
+from penstock.client.http.settlements import Kind, settlement
 
 _PAGE = 500
 _FOLLOW_WAIT_S = 20.0
 # So long nothing comes before a run that does not follow ends.
 _LAST_WAIT_S = 1.0
 _ACK = ("ack", None, None, None)
-_GIVE_BACK = ("extend", None, None, 0.0)
+_GIVE_BACK = ("release", None, None, None)
 # A person stops it, not a restart of the server.
 _PATIENT = Retries(attempts=1000, first_delay_s=0.2, longest_delay_s=5.0)
 
@@ -63,7 +63,9 @@ class ConsumeRequest:
 @click.option("--grep", metavar="RE", help="Only messages whose value matches this regular expression.")
 @click.option("-n", "--max", "most", metavar="N", type=click.IntRange(min=1), help="End after N messages.")
 @click.option(
-    "--ack/--no-ack", default=None, help="With --group: acknowledge what was printed, or fail it: it comes again."
+    "--ack/--no-ack",
+    default=None,
+    help="With --group: acknowledge what was printed, or give it back at the end, which counts as no failure.",
 )
 @target_options
 @output_option("text")
@@ -167,13 +169,20 @@ async def _take(client: AsyncClient, request: ConsumeRequest, group: str, *, is_
                 request.show(message)
             receipts = [message.receipt or "" for message in messages]
             if is_acked and receipts:
-                await asyncio.shield(client.ask(settlement(_ACK, receipts)))
+                await asyncio.shield(_settle(client, _ACK, receipts))
             elif receipts:
                 held += receipts
             left = None if left is None else left - len(messages)
     finally:
         for first in range(0, len(held), _PAGE):
-            await client.ask(settlement(_GIVE_BACK, held[first : first + _PAGE]))
+            await _settle(client, _GIVE_BACK, held[first : first + _PAGE])
+
+
+async def _settle(client: AsyncClient, kind: Kind, receipts: list[str]) -> None:
+    """What came too late is said: those messages come again."""
+    report = await client.ask(settlement(kind, receipts))
+    if report.stale:
+        click.echo(f"penstock: {report.stale} of {len(receipts)} not settled: {report.advice}", err=True)
 
 
 async def _interruptible(work: Awaitable[None]) -> int:

@@ -30,10 +30,13 @@ class SettleReport(msgspec.Struct, frozen=True):
     stale: int
     """those that are not settled, for whatever reason"""
     results: list[SettledReceipt]
+    advice: str | None = None
+    """why some are not settled, and what to do"""
 
 
 Send = Callable[[Ask[SettleReport]], Awaitable[SettleReport]]
-_Kind = tuple[str, float | None, str | None, float | None]
+Kind = tuple[str, float | None, str | None, float | None]
+"""verb, delay, reason and visibility: those of one kind go in one request"""
 
 
 class Settlements:
@@ -42,7 +45,7 @@ class Settlements:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._waiting: dict[_Kind, list[tuple[str, Promise[bool]]]] = {}
+        self._waiting: dict[Kind, list[tuple[str, Promise[bool]]]] = {}
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
@@ -85,7 +88,7 @@ class Settlements:
         finally:
             self._sending = None
 
-    async def _settle(self, kind: _Kind, some: Sequence[tuple[str, Promise[bool]]]) -> None:
+    async def _settle(self, kind: Kind, some: Sequence[tuple[str, Promise[bool]]]) -> None:
         try:
             report = await self._send(settlement(kind, [receipt for receipt, _ in some]))
         except PenstockError as error:
@@ -96,12 +99,14 @@ class Settlements:
             for _, promise in some:
                 break_(promise, error)
             return
+        if report.stale:
+            logger.warning("settlements did not count verb=%s count=%d why=%s", kind[0], report.stale, report.advice)
         settled = {result.receipt for result in report.results if result.status == "settled"}
         for receipt, promise in some:
             keep(promise, receipt in settled)
 
 
-def settlement(kind: _Kind, receipts: Sequence[str]) -> Ask[SettleReport]:
+def settlement(kind: Kind, receipts: Sequence[str]) -> Ask[SettleReport]:
     """Sent twice it does what it does once; the second answer may call stale what the first one settled."""
     verb, delay_s, reason, visibility_s = kind
     said = {"receipts": receipts, "delay": delay_s, "reason": reason, "visibility": visibility_s}

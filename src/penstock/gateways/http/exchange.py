@@ -280,6 +280,12 @@ class Exchange:
         if transport is not None:
             transport.abort()
 
+    def hang_up(self) -> None:
+        """What was written still goes out; what the client sends is not read any more."""
+        transport = self.scope["state"][TRANSPORT]()
+        if transport is not None:
+            transport.close()
+
     async def gone(self) -> None:
         """Returns when the client is gone. To be waited for after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":

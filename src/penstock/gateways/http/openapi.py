@@ -31,6 +31,8 @@ _SECURITY: Json = {
     "basic": {"type": "http", "scheme": "basic"},
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
+_LINES = "application/x-ndjson"
+_LINES_SAID = "Lines of JSON, each as `x-line-schema` has it"
 _SAID = {
     Right.PUBLIC: "Needs no login.",
     Right.LOGIN: "Asks the rules about the queue or topic.",
@@ -62,7 +64,7 @@ class _Schemas:
     def __init__(self, routes: Iterable[Route]) -> None:
         kinds: dict[object, None] = {Problem: None}
         for route in routes:
-            for kind in (route.body, *route.answers.values()):
+            for kind in (route.body, *route.answers.values(), *route.line_answers.values()):
                 kinds.update(dict.fromkeys(_alternatives(kind)))
         schemas, components = msgspec.json.schema_components(
             list(kinds), schema_hook=_anything, ref_template="#/components/schemas/{name}"
@@ -176,6 +178,11 @@ def _responses(route: Route, schemas: _Schemas) -> Json:
         if status == 200:
             others = [each for each in route.answer_types if each != "application/json"]
             content.update({each: {"schema": {"type": "string"}} for each in others})
+        if (line := route.line_answers.get(status)) is not None:
+            content[_LINES] = {
+                "schema": {"type": "string", "description": _LINES_SAID},
+                "x-line-schema": schemas.of(line),
+            }
         responses[str(status)] = {"description": HTTPStatus(status).phrase, **({"content": content} if content else {})}
     problem = {"application/problem+json": {"schema": schemas.of(Problem)}}
     responses["default"] = {"description": "What went wrong, and what to do", "content": problem}

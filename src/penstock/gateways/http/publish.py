@@ -18,8 +18,10 @@ from penstock.gateways.http.bodies import OutgoingMessage, columns_of, plain_tex
 from penstock.gateways.http.exchange import Exchange, Query, decoded
 from penstock.gateways.http.gathering import MOST_BYTES
 from penstock.gateways.http.problems import Refusal
-from penstock.gateways.http.publish_lines import LinesReport, publish_lines
+from penstock.gateways.http.publish_answered import LineResult, answer_lines
+from penstock.gateways.http.publish_lines import LINES, LinesReport, publish_lines
 from penstock.gateways.http.publish_raw import raw_message
+from penstock.gateways.http.published import PublishedMessage, message_of, results_of
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
@@ -28,7 +30,6 @@ from penstock.queues.names import is_dead_letter_queue
 
 logger = logging.getLogger("penstock.http")
 
-_LINES = "application/x-ndjson"
 _MAX_IDEMPOTENCY_KEY_BYTES = 200
 
 
@@ -53,30 +54,22 @@ class PublishQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """`none` answers before the messages are on disk"""
 
 
-class PublishedMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An offset of -1 is that of a message taken before and no longer remembered."""
-
-    id: str
-    partition: int
-    offset: int
-    duplicate: bool = False
-
-
 class PublishReport(msgspec.Struct, frozen=True):
     accepted: int
     duplicates: int
     results: list[PublishedMessage]
 
 
-async def publish(exchange: Exchange) -> Reply:
+async def publish(exchange: Exchange) -> Reply | None:
     name = exchange.queue_name
     exchange.require_publish(name if is_dead_letter_queue(name) else f"$queue/{name}")
     queue = await _queue(exchange, name)
     acks = exchange.query(PublishQuery).acks if exchange.scope["query_string"] else "all"
     messages: Sequence[OutgoingMessage]
     kind = exchange.content_type
-    if kind == _LINES:
-        return await publish_lines(exchange, queue)
+    if kind == LINES:
+        is_answered = LINES.encode() in (exchange.header(b"accept") or b"")
+        return await (answer_lines if is_answered else publish_lines)(exchange, queue)
     if kind == "application/json":
         raw = await exchange.body()
         if (texts := plain_texts(raw)) is not None:
@@ -109,7 +102,7 @@ async def _put_plain(exchange: Exchange, queue: Queue, value: bytes) -> PublishR
     placed = await exchange.state.gathering.put(queue, value, exchange.connection.publisher)
     if placed is None:
         return await put(exchange, queue, Columns.of([value]), None)
-    return PublishReport(1, 0, [_message(queue, placed.partition, placed.base_offset)])
+    return PublishReport(1, 0, [message_of(queue, placed.partition, placed.base_offset)])
 
 
 async def put(
@@ -119,7 +112,7 @@ async def put(
     broker, publisher = exchange.ports.broker, exchange.connection.publisher
     if producer is None and (staged := broker.publishing.put_now(queue, columns, publisher, partition)) is not None:
         placed, committed = staged
-        results = _results(queue, columns, placed, publisher.partition(queue))
+        results = results_of(queue, columns, placed, publisher.partition(queue))
         await committed
         return PublishReport(columns.count, 0, results)
     published = await broker.publishing.put(queue, columns, publisher, partition, producer)
@@ -133,7 +126,7 @@ async def _publish_unwaited(exchange: Exchange, queue: Queue, columns: Columns, 
         return json_reply(await put(exchange, queue, columns, partition), 202)
     placed, committed = staged
     committed.add_done_callback(_note_loss)
-    results = _results(queue, columns, placed, publisher.partition(queue))
+    results = results_of(queue, columns, placed, publisher.partition(queue))
     return json_reply(PublishReport(columns.count, 0, results), 202)
 
 
@@ -195,32 +188,13 @@ def _report(published: Published, columns: Columns, unkeyed: int) -> PublishRepo
     placed = list(published.placed)
     while len(before) < known:
         run = placed.pop(0)
-        before += [_message(queue, run.partition, _behind(run, row), True) for row in range(run.rows)]
+        before += [message_of(queue, run.partition, _behind(run, row), True) for row in range(run.rows)]
     rest = columns if not known else columns.part(known, columns.count)
-    return PublishReport(columns.count, known, before + (_results(queue, rest, placed, unkeyed) if placed else []))
+    return PublishReport(columns.count, known, before + (results_of(queue, rest, placed, unkeyed) if placed else []))
 
 
 def _behind(run: Placed, row: int) -> int:
     return -1 if run.base_offset < 0 else run.base_offset + row
-
-
-def _results(queue: Queue, columns: Columns, placed: Sequence[Placed], unkeyed: int) -> list[PublishedMessage]:
-    """In the order of the rows."""
-    if len(placed) == 1:
-        partition, base, count = placed[0]
-        prefix = queue.message_id_prefix(partition)
-        return [PublishedMessage(f"{prefix}{offset}", partition, offset) for offset in range(base, base + count)]
-    following = {run.partition: run.base_offset for run in placed}
-    results = []
-    for number in columns.partitions(queue.settings.partitions, unkeyed):
-        offset = following[number]
-        following[number] = offset + 1
-        results.append(_message(queue, number, offset))
-    return results
-
-
-def _message(queue: Queue, partition: int, offset: int, is_duplicate: bool = False) -> PublishedMessage:
-    return PublishedMessage(f"{queue.message_id_prefix(partition)}{offset}", partition, offset, is_duplicate)
 
 
 ROUTES = (
@@ -232,12 +206,14 @@ ROUTES = (
         "Messages",
         "Publish to a queue",
         "One message or many as JSON; a stream of lines of JSON (application/x-ndjson), whose answer says which lines "
-        "were not taken; or, with any other content type, the body as one message, with its key in Penstock-Key, "
+        "were not taken, or with Accept: application/x-ndjson what became of each, a line for a line, while the stream "
+        "goes on; or, with any other content type, the body as one message, with its key in Penstock-Key, "
         "headers in Penstock-Header-…, and Penstock-Partition and Penstock-Topic. An Idempotency-Key makes it safe to "
         "send a request again.",
         query=PublishQuery,
         body=PublishBody,
-        body_types=("application/json", _LINES, "application/octet-stream"),
+        body_types=("application/json", LINES, "application/octet-stream"),
         answers={200: PublishReport | LinesReport, 202: PublishReport, 207: LinesReport},
+        line_answers={207: LineResult},
     ),
 )

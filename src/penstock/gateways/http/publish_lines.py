@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
+from penstock.broker.publishing import Published
 from penstock.broker.queue import Queue
 from penstock.core.errors import PenstockError
 from penstock.gateways.http.bodies import OutgoingMessage, columns_of
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.problems import Problem, Refusal, problem_of, problem_reply
 from penstock.gateways.http.reply import Reply, json_reply
+from penstock.log.columns import Columns
 
+LINES = "application/x-ndjson"
 _BATCH_LINES = 1000
 _ERRORS_TOLD = 100
 
 _decoder = msgspec.json.Decoder(OutgoingMessage)
+
+Numbered = tuple[int, OutgoingMessage]
+"""a message and its line, counted from 1"""
 
 
 class LineError(msgspec.Struct, frozen=True):
@@ -40,7 +46,7 @@ class LinesReport(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Lines:
+class Lines:
     exchange: Exchange
     queue: Queue
     read: int = 0
@@ -50,29 +56,39 @@ class _Lines:
 
     async def take(self, lines: Sequence[bytes]) -> None:
         """Those that can be read, in one commit for each partition that they name."""
-        messages: list[OutgoingMessage] = []
+        messages: list[Numbered] = []
         for line in lines:
             self.read += 1
             if not line.strip():
                 continue
             try:
-                messages.append(self._message(line))
+                messages.append((self.read, self._message(line)))
             except Refusal as refusal:
-                self._note(refusal)
-        left = len(messages)
-        try:
-            for partition, some in _by_partition(messages):
-                await self._put(partition, some)
-                left -= len(some)
-        finally:
-            self.failed += left
+                self.failed += 1
+                self.refuse(self.read, refusal)
+        waiting = _by_partition(messages)
+        while waiting:
+            try:
+                await self._put(*waiting[0])
+            except (PenstockError, Refusal) as error:
+                self._fail([each for _, some in waiting for each in some], error)
+                raise
+            del waiting[0]
 
-    async def _put(self, partition: int | None, messages: Sequence[OutgoingMessage]) -> None:
+    async def _put(self, partition: int | None, messages: Sequence[Numbered]) -> None:
         self.exchange.take_rate(len(messages))
         broker, publisher = self.exchange.ports.broker, self.exchange.connection.publisher
-        await broker.publishing.put(self.queue, columns_of(messages), publisher, partition)
+        columns = columns_of([message for _, message in messages])
+        self._took(messages, columns, await broker.publishing.put(self.queue, columns, publisher, partition))
         self.accepted += len(messages)
         self.exchange.state.counters.received += len(messages)
+
+    def _took(self, messages: Sequence[Numbered], columns: Columns, published: Published) -> None:
+        """Nobody asks where each of them is."""
+
+    def _fail(self, messages: Sequence[Numbered], error: PenstockError | Refusal) -> None:
+        """The stream ends with it."""
+        self.failed += len(messages)
 
     def _message(self, line: bytes) -> OutgoingMessage:
         """Refusal for what would be refused with all others of its commit."""
@@ -85,20 +101,18 @@ class _Lines:
     def report(self, stopped: Problem | None = None) -> LinesReport:
         return LinesReport(self.read, self.accepted, self.failed, self.errors, stopped)
 
-    def _note(self, refusal: Refusal) -> None:
-        self.failed += 1
+    def refuse(self, line: int, error: PenstockError | Refusal) -> None:
         if len(self.errors) < _ERRORS_TOLD:
-            self.errors.append(LineError(self.read, problem_of(refusal, self.exchange.request_id)))
+            self.errors.append(LineError(line, problem_of(error, self.exchange.request_id)))
 
 
 async def publish_lines(exchange: Exchange, queue: Queue) -> Reply:
     """200 if every line was taken, 207 if some were; else what went wrong first."""
-    if exchange.header(b"idempotency-key") is not None:
-        detail = "lines cannot be sent again under one Idempotency-Key: send `messages` in one body of JSON"
-        raise Refusal(400, "invalid-argument", detail, "Idempotency-Key")
-    lines = _Lines(exchange, queue)
+    check_lines(exchange)
+    lines = Lines(exchange, queue)
     try:
-        await _read(exchange, lines)
+        async for some in read_lines(exchange, lines):
+            await lines.take(some)
     except (PenstockError, Refusal) as error:
         if not lines.accepted:
             raise
@@ -112,7 +126,15 @@ async def publish_lines(exchange: Exchange, queue: Queue) -> Reply:
     return json_reply(lines.report(), 207 if lines.failed else 200)
 
 
-async def _read(exchange: Exchange, lines: _Lines) -> None:
+def check_lines(exchange: Exchange) -> None:
+    """Refusal for what a stream cannot have."""
+    if exchange.header(b"idempotency-key") is not None:
+        detail = "lines cannot be sent again under one Idempotency-Key: send `messages` in one body of JSON"
+        raise Refusal(400, "invalid-argument", detail, "Idempotency-Key")
+
+
+async def read_lines(exchange: Exchange, lines: Lines) -> AsyncIterator[list[bytes]]:
+    """As many as came together, up to a batch of them. Refusal for one that is too long."""
     rest, limit = bytearray(), exchange.options.max_body_bytes
     while (chunk := await exchange.chunk()) is not None:
         rest += chunk
@@ -120,11 +142,11 @@ async def _read(exchange: Exchange, lines: _Lines) -> None:
             *whole, last = bytes(rest).split(b"\n")
             rest = bytearray(last)
             for at in range(0, len(whole), _BATCH_LINES):
-                await lines.take(whole[at : at + _BATCH_LINES])
+                yield whole[at : at + _BATCH_LINES]
         if len(rest) > limit:
             raise Refusal(413, "body-too-large", f"line {lines.read + 1} is over {limit} bytes", closes=True)
     if rest:
-        await lines.take([bytes(rest)])
+        yield [bytes(rest)]
 
 
 def _decoded(line: bytes) -> OutgoingMessage:
@@ -137,8 +159,8 @@ def _decoded(line: bytes) -> OutgoingMessage:
     return message
 
 
-def _by_partition(messages: Sequence[OutgoingMessage]) -> list[tuple[int | None, list[OutgoingMessage]]]:
-    found: dict[int | None, list[OutgoingMessage]] = {}
-    for message in messages:
-        found.setdefault(message.partition, []).append(message)
+def _by_partition(messages: Sequence[Numbered]) -> list[tuple[int | None, list[Numbered]]]:
+    found: dict[int | None, list[Numbered]] = {}
+    for numbered in messages:
+        found.setdefault(numbered[1].partition, []).append(numbered)
     return list(found.items())

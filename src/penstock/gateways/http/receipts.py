@@ -15,6 +15,15 @@ from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument
 from penstock.queues.names import parse_receipt_handle
 
+ADVICE = {
+    "stale": "their time was over, or they were settled before: what is not settled comes again; ask for a longer "
+    "visibility, or extend it in time",
+    "restarted": "they were handed out before the server was started again: their messages come again when their "
+    "lease is over; receive them again, and settle the new receipts",
+    "gone": "there is no such queue, partition or group here any more, or they are of another namespace",
+    "malformed": "that is no receipt: send `receipt` of a received message as it is",
+}
+"""by what is wrong with receipts: why, and what to do"""
 _NUMBER_DIGITS = 18  # int() itself refuses thousands of them
 
 
@@ -52,8 +61,8 @@ class Receipts:
     def find(
         self, receipts: Iterable[str], namespace: str, only: Queue | None = None
     ) -> tuple[dict[Place, Named], dict[str, str]]:
-        """Where they lead in the namespace, and what is wrong with those that lead nowhere: `malformed`, `stale` or
-        `gone`. `only` that queue is looked at: whoever has seen one receipt could spell those of others."""
+        """Where they lead in the namespace, and what is wrong with those that lead nowhere: a word of ADVICE. `only`
+        that queue is looked at: whoever has seen one receipt could spell those of others."""
         found: dict[Place, Named] = {}
         wrong: dict[str, str] = {}
         for receipt in receipts:
@@ -85,7 +94,7 @@ class Receipts:
         if unit is None or group is None:
             raise LookupError("gone")
         if word != self._word:
-            raise LookupError("stale")
+            raise LookupError("restarted")
         return Place(group, unit, self._consumer(group, numbers[1:])), handle.message.offset, handle.delivery_count
 
     def _consumer(self, group: Group, member: list[str]) -> int:

@@ -43,6 +43,8 @@ class Route:
     answers: Mapping[int, object] = field(default_factory=lambda: {200: None})
     """the kind of JSON by status; None: no JSON"""
     answer_types: tuple[str, ...] = ("application/json",)
+    line_answers: Mapping[int, object] = field(default_factory=dict)
+    """the kind of JSON of each line, by status, where lines may be asked for"""
 
     @property
     def parameters(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from penstock.broker.queue import Queue
 from penstock.broker.settling import Settled
 from penstock.gateways.http.durations import Span, seconds_of
 from penstock.gateways.http.exchange import Exchange
-from penstock.gateways.http.receipts import Named, Place
+from penstock.gateways.http.receipts import ADVICE, Named, Place
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Handler, Route
@@ -48,7 +49,8 @@ class ExtendBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class SettledReceipt(msgspec.Struct, frozen=True):
     receipt: str
     status: str
-    """settled; stale: the delivery is not current any more; gone: there is no such queue or group here; malformed"""
+    """settled; stale: the delivery is not current any more; restarted: it is of before the server was started again;
+    gone: there is no such queue or group here; malformed"""
 
 
 class SettleReport(msgspec.Struct, frozen=True):
@@ -56,6 +58,8 @@ class SettleReport(msgspec.Struct, frozen=True):
     stale: int
     """those that are not settled, for whatever reason"""
     results: list[SettledReceipt]
+    advice: str | None = None
+    """why some are not settled, and what to do"""
 
 
 async def acked(exchange: Exchange, body: AckBody) -> SettleReport:
@@ -142,7 +146,12 @@ async def _settle(exchange: Exchange, receipts: Sequence[str], settle: Settle) -
         statuses |= some
     results = [SettledReceipt(receipt, statuses[receipt]) for receipt in wanted]
     done = sum([result.status == "settled" for result in results])
-    return SettleReport(done, len(results) - done, results)
+    return SettleReport(done, len(results) - done, results, None if done == len(results) else _advice(results))
+
+
+def _advice(results: Sequence[SettledReceipt]) -> str:
+    counts = Counter(result.status for result in results if result.status != "settled")
+    return "; ".join([f"{count} {status}: {ADVICE[status]}" for status, count in counts.items()])
 
 
 async def _settle_at(place: Place, named: Named, settle: Settle) -> dict[str, str]:

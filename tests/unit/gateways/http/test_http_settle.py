@@ -120,7 +120,7 @@ def test_receipts_are_not_good_in_another_namespace(server: RunningServer, http:
     assert statuses(http.post("messages/ack", {"receipts": [receipt]})) == ["settled"]
 
 
-def test_receipts_of_before_a_restart_are_stale(place: Path) -> None:
+def test_receipts_of_before_a_restart_are_told_apart_and_what_to_do_about_them(place: Path) -> None:
     with running_server(place / "own") as server:
         server.declare("q", retry_policy={"initial_backoff": 0})
         server.http().publish("q", "0")
@@ -128,7 +128,9 @@ def test_receipts_of_before_a_restart_are_stale(place: Path) -> None:
         receipt = first["receipt"]
         server.restart()
         http = server.http()
-        assert statuses(http.post("messages/ack", {"receipts": [receipt]})) == ["stale"]
+        answer = http.post("messages/ack", {"receipts": [receipt]})
+        assert (answer.status, statuses(answer)) == (409, ["restarted"])
+        assert "receive them again" in answer.json["advice"]
         [message] = http.receive("q", wait="20s")
         assert message["text"] == "0"
         assert statuses(http.post("messages/ack", {"receipts": [message["receipt"]]})) == ["settled"]
