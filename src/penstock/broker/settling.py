@@ -280,7 +280,6 @@ def _acked(cursor: Cursor, delivery: Delivery) -> int:
     """How many messages of a delivery were settled."""
     stored, consumer = delivery.stored, delivery.consumer
     first, end = stored.first, stored.end
-    # All of a batch without gaps, handed out for the first time.
-    if delivery.deliveries is None and len(delivery.rows) == end - first and cursor.ack_whole(first, end, consumer):
+    if delivery.is_whole and cursor.ack_whole(first, end, consumer):
         return end - first
     return cursor.ack(delivery.offsets, delivery.counts, consumer)

@@ -70,11 +70,14 @@ class DeliveryPackets:
 
 def _numbers(delivery: Delivery) -> array[int]:
     """Offsets, how often each was delivered, timestamps: of all rows one, then of all rows the next."""
-    count = len(delivery.rows)
+    count, stored = len(delivery.rows), delivery.stored
+    header = stored.batch.header
+    if delivery.is_whole and header.base_timestamp == header.max_timestamp:
+        return array("q", [*range(stored.first, stored.end), *[1] * count, *[header.base_timestamp] * count])
     out = delivery.offsets
     out.extend(array("q", [1]) * count if delivery.deliveries is None else array("q", delivery.deliveries))
     times = array("q", bytes(8 * count))
-    rows.take_int64(delivery.stored.batch.timestamps(), delivery.rows, times)
+    rows.take_int64(stored.batch.timestamps(), delivery.rows, times)
     out.extend(times)
     return out
 
