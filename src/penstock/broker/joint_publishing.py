@@ -20,6 +20,8 @@ from penstock.log.spread import Spread
 
 # A frame of that size gains nothing from more.
 _ENOUGH_BYTES = 256 << 10
+# What rows take beside their values and topics: mostly the header of a batch, at most one for each publish.
+_BESIDE_BYTES = 256
 
 
 class _Lane:
@@ -36,13 +38,15 @@ class _Lane:
 class _Joint:
     """What is to be one frame."""
 
-    __slots__ = ("begun_s", "chunks", "lanes", "queues", "rows", "size_bytes", "topics", "waiting")
+    __slots__ = ("begun_s", "chunks", "frame_bytes", "lanes", "queues", "rows", "size_bytes", "topics", "waiting")
 
     def __init__(self) -> None:
         self.begun_s = monotonic()
         self.lanes: dict[Log, _Lane] = {}
         self.chunks: list[bytes] = []
         self.rows = self.size_bytes = 0
+        self.frame_bytes = 0
+        """at most, once it is a frame"""
         self.topics: dict[bytes, int] = {}
         self.queues: dict[Queue, int] = {}
         """how many rows each gets; their gates were passed"""
@@ -86,6 +90,7 @@ class JointPublishing:
     def __init__(self, shard: Shard, now: Callable[[], int], took: Callable[[float, int], None]) -> None:
         """`took` is told since when so many messages were under way that are committed now."""
         self._shard, self._now, self._took = shard, now, took
+        self._limit_bytes = min(_ENOUGH_BYTES, shard.max_frame_bytes // 2)
         self._joints: dict[Durability, _Joint] = {}
         self._is_called = False
         self._late: set[asyncio.Task[None]] = set()
@@ -109,21 +114,31 @@ class JointPublishing:
         None when they are committed, with OutcomeUnknown if nobody knows, with another error if nothing was stored.
         False, and nothing has happened, if they cannot be taken as they are: somebody else will say why."""
         unit = queue.units.get(queue.unkeyed_partition(publisher))
-        if unit is None or self._late or not self._shard.admits_now(unit.data, len(data)):
+        size = len(data) + sum(map(len, topics)) + _BESIDE_BYTES
+        if unit is None or size > self._limit_bytes or self._late:
             return False
-        level = unit.data.settings.durability
-        joint = self._joints.get(level) or _Joint()
+        joint = self._joint(unit.data.settings.durability, size)
+        if not self._shard.admits_now(unit.data, joint.frame_bytes + size):
+            return False
         if not self._is_let_in(joint, queue, starts, ends):
             return False
-        self._joints[level] = joint
+        joint.frame_bytes += size
         joint.add(unit.data, data, starts, ends, topics)
         joint.waiting.append(done)
-        if joint.size_bytes >= _ENOUGH_BYTES:
-            self.flush()
-        elif not self._is_called:
+        if not self._is_called:
             self._is_called = True
             asyncio.get_running_loop().call_soon(self._turn_is_over)
         return True
+
+    def _joint(self, level: Durability, size: int) -> _Joint:
+        """One that has room for so much."""
+        joint = self._joints.get(level)
+        if joint is not None and joint.frame_bytes + size > self._limit_bytes:
+            self.flush()
+            joint = None
+        if joint is None:
+            joint = self._joints[level] = _Joint()
+        return joint
 
     def _is_let_in(self, joint: _Joint, queue: Queue, starts: Sequence[int], ends: Sequence[int]) -> bool:
         """Whether the queue takes the rows; then they are counted as expected."""
@@ -151,7 +166,8 @@ class JointPublishing:
         """Stage what was taken; what its publishers send from now on comes behind it."""
         joints, self._joints = self._joints, {}
         for joint in joints.values():
-            self._stage(joint)
+            if joint.rows:
+                self._stage(joint)
 
     def _stage(self, joint: _Joint) -> None:
         now = self._now()
