@@ -57,7 +57,7 @@ class Consumer:
     @property
     def may_have_more(self) -> bool:
         """Whether receive() would look anywhere; if not, wait()."""
-        return bool(self._ready)
+        return bool(self._ready) and not self.group.is_paused and self.held < self.prefetch
 
     def receive_now(self, limit: int) -> list[Delivery]:
         """What receive() would find at a look: batches that come next and are in memory, whole."""

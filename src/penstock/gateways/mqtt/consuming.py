@@ -61,6 +61,8 @@ class QueueConsumer:
         """there was no room for it when it was last fed"""
         self._slow: asyncio.Task[list[Delivery]] | None = None
         """what has to be read from files first"""
+        self._is_hungry = False
+        """there may be something new since that began"""
         self._feeder = connection.gateway.feeder
         self.member.told = self._hunger
         self._hunger()
@@ -79,27 +81,32 @@ class QueueConsumer:
 
     def feed(self) -> None:
         """Send what there is and the client takes."""
-        if self._slow is not None or self._is_over:
+        if self._slow is not None:
+            self._is_hungry = True
             return
         try:
-            while self._send_unsent() and self._take():
+            while not self._is_over and self._send_unsent() and self._take():
                 pass
         except Exception as error:
             self._break_off(error)
 
     def _take(self) -> bool:
-        """Whether there is something new to send."""
+        """Whether there may be more to send: what there was is sent, or waits for room."""
         member = self.member
         if member.is_closed:
             raise Closed("the group was deleted")
-        room = min(self._room(), self._at_once)
-        if not room:
+        if not member.may_have_more or not (room := min(self._room(), self._at_once)):
             return False
         found = member.receive_now(room)
-        self._unsent.extend(found)
         if not found and member.may_have_more:
             self._slow = self._connection.gateway.loop.create_task(member.receive(room))
             self._slow.add_done_callback(self._received)
+        for delivery in found:
+            # They are no more than there is room for, unless the client takes nothing from one moment to the next.
+            if self._unsent or self._connection.outbox.is_clogged:
+                self._unsent.append(delivery)
+            else:
+                self._send(delivery)
         return bool(found)
 
     def _received(self, task: asyncio.Task[list[Delivery]]) -> None:
@@ -110,7 +117,8 @@ class QueueConsumer:
             self._break_off(error)
             return
         self._unsent.extend(task.result())
-        if self._unsent or self.member.is_closed:
+        if self._unsent or self._is_hungry:
+            self._is_hungry = False
             self.feed()
 
     def _room(self) -> int:
@@ -177,18 +185,19 @@ class QueueConsumer:
         for number, places in self._taken_out(finished):
             delivery = self._sent[number]
             if len(places) == len(delivery):
-                self._settling.ack_all_now((delivery,))
+                self._settling.ack_delivery_now(delivery)
             else:
                 self._ack(delivery, *_named(delivery, places))
             self._answered(number, len(places))
-        for number, places in self._taken_out(refused):
+        for number, places in self._taken_out(refused) if refused else ():
             self._fail(self._sent[number], places)
             self._answered(number, len(places))
 
     def _taken_out(self, packet_ids: list[int]) -> list[tuple[int, list[int]]]:
-        take = self._under_way.pop
+        take, mask = self._under_way.pop, (1 << _ROW_BITS) - 1
         found = [word for packet_id in packet_ids if (word := take(packet_id, -1)) >= 0]
-        mask = (1 << _ROW_BITS) - 1
+        if found and (number := found[0] >> _ROW_BITS) == max(found) >> _ROW_BITS == min(found) >> _ROW_BITS:
+            return [(number, [word & mask for word in found])]
         return [(number, [word & mask for word in some]) for number, some in groupby(found, lambda w: w >> _ROW_BITS)]
 
     def _answered(self, number: int, count: int) -> None:
