@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.broker.delivery import WHOLE_BATCH_MESSAGES, Delivery, Taking, whole_batch
@@ -25,6 +26,8 @@ class Consumer:
         self._ready: dict[int, None] = {}
         """partitions that may have something, the next one first"""
         self._wake = asyncio.Event()
+        self.told: Callable[[], None] = lambda: None
+        """called whenever wait() would return; for whoever does not wait"""
         self._receiving = asyncio.Lock()
 
     @property
@@ -54,7 +57,7 @@ class Consumer:
     @property
     def may_have_more(self) -> bool:
         """Whether receive() would look anywhere; if not, wait()."""
-        return bool(self._ready)
+        return bool(self._ready) and not self.group.is_paused and self.held < self.prefetch
 
     def receive_now(self, limit: int) -> list[Delivery]:
         """What receive() would find at a look: batches that come next and are in memory, whole."""
@@ -93,12 +96,16 @@ class Consumer:
                 ready[partition] = None
                 is_mine = True
         if is_mine:
-            self._wake.set()
+            self._tell()
 
     def wake(self) -> None:
         """There may be room again."""
         if self._ready or self.is_closed:
-            self._wake.set()
+            self._tell()
+
+    def _tell(self) -> None:
+        self._wake.set()
+        self.told()
 
     def drop(self, partition: int) -> None:
         self.holds.pop(partition, None)
@@ -106,7 +113,7 @@ class Consumer:
 
     def shut(self) -> None:
         self.is_closed = True
-        self._wake.set()
+        self._tell()
 
     async def _take(self, limit: int) -> list[Delivery]:
         found: list[Delivery] = []

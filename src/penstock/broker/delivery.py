@@ -41,6 +41,11 @@ class Delivery:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of a batch without gaps, handed out for the first time."""
+        return self.deliveries is None and len(self.rows) == self.stored.end - self.stored.first
+
     def part(self, first: int, stop: int) -> Delivery:
         """The messages at these places of it."""
         if first == 0 and stop == len(self.rows):

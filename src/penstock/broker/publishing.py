@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from penstock.broker.declaring import Declaring
 from penstock.broker.dropping import drop_oldest
+from penstock.broker.joint_publishing import JointPublishing
 from penstock.broker.ledger import state_parts
 from penstock.broker.publisher import Publisher
 from penstock.broker.queue import Placed, Queue
@@ -64,6 +65,7 @@ class Publishing:
         self._auto_create = auto_create
         self.latency = Histogram()
         """of messages, from the call to their commit"""
+        self.joint = JointPublishing(shard, now, self._took)
 
     def _took(self, begun_s: float, count: int) -> None:
         self.latency.observe(monotonic() - begun_s, count)

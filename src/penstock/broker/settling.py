@@ -66,6 +66,14 @@ class Settling:
         """Done when what was settled there so far is committed."""
         return self._ledger.flush_soon(unit)
 
+    def ack_delivery_now(self, delivery: Delivery) -> None:
+        """All messages of it, for one whom nobody answers; those handed out anew are stale."""
+        units: dict[Unit, None] = {}
+        try:
+            self._ack_run(delivery.group, delivery.consumer, [delivery], units)
+        finally:
+            self._ledger.flush_all_soon(units)
+
     async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:
         """All messages of several deliveries, a frame for each durability; those handed out anew are stale."""
         settled, waiting = self.ack_all_now(deliveries)
@@ -280,7 +288,6 @@ def _acked(cursor: Cursor, delivery: Delivery) -> int:
     """How many messages of a delivery were settled."""
     stored, consumer = delivery.stored, delivery.consumer
     first, end = stored.first, stored.end
-    # All of a batch without gaps, handed out for the first time.
-    if delivery.deliveries is None and len(delivery.rows) == end - first and cursor.ack_whole(first, end, consumer):
+    if delivery.is_whole and cursor.ack_whole(first, end, consumer):
         return end - first
     return cursor.ack(delivery.offsets, delivery.counts, consumer)

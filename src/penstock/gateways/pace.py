@@ -5,8 +5,10 @@ from __future__ import annotations
 
 _WINDOW_S = 5e-3
 """for so long is counted before it is decided how it goes on"""
-_PERIOD_S = 1e-3
-"""between two looks, where they are not made at once"""
+_PERIOD_S, _LONGEST_PERIOD_S, _STEP_S = 1e-3, 2e-3, 0.25e-3
+"""between two looks, where they are not made at once; longer by steps where the work does not fit"""
+# Of the time; a loop that works for more falls behind at the next hitch, and one that works for less has time to look.
+_BUSY_SHARE, _IDLE_SHARE = 0.7, 0.4
 # Few peers are not gathered from: one that waits for its answer would wait for nothing else.
 _MANY_PEERS = 8
 # Below that a processor has time for each receive on its own: one takes about 25 µs with all that follows from it.
@@ -19,14 +21,25 @@ _NOT_AGAIN_S = 0.25
 
 
 class Pace:
-    """Of one loop. What receives tells heard(); what polls asks wait_s(), and says when it looks()."""
+    """Of one loop. What receives tells heard(); what polls asks wait_s(), and says for how long it waited() and when it
+    looks()."""
 
-    __slots__ = ("_began_s", "_is_slow", "_looked_s", "_messages", "_peers", "_receives", "_rests_until_s")
+    __slots__ = (
+        "_began_s",
+        "_is_slow",
+        "_looked_s",
+        "_messages",
+        "_peers",
+        "_period_s",
+        "_receives",
+        "_rests_until_s",
+        "_waited_s",
+    )
 
     def __init__(self) -> None:
         self._began_s = self._looked_s = self._rests_until_s = 0.0
         self._receives = self._messages = self._peers = 0
-        self._is_slow = False
+        self._is_slow, self._period_s, self._waited_s = False, _PERIOD_S, 0.0
 
     def heard(self, before_s: float, messages: int) -> None:
         """A receive brought so many messages of a peer that was last heard at `before_s`."""
@@ -39,16 +52,30 @@ class Pace:
         """How long it is better not to look."""
         if now_s - self._began_s >= _WINDOW_S:
             self._decide(now_s)
-        return self._looked_s + _PERIOD_S - now_s if self._is_slow else 0.0
+        return self._looked_s + self._period_s - now_s if self._is_slow else 0.0
+
+    def waited(self, seconds: float) -> None:
+        self._waited_s += seconds
 
     def looks(self, now_s: float) -> None:
         self._looked_s = now_s
 
     def _decide(self, now_s: float) -> None:
-        receives, messages = self._receives, self._messages
+        receives, messages, took_s = self._receives, self._messages, now_s - self._began_s
         if self._is_slow and messages < _WORTH_IT * receives:
             self._rests_until_s = now_s + _NOT_AGAIN_S
-        is_crowded = self._peers >= _MANY_PEERS and receives >= _MANY_RECEIVES_A_SECOND * (now_s - self._began_s)
-        self._is_slow = is_crowded and messages < _ENOUGH_MESSAGES * receives and now_s >= self._rests_until_s
-        self._began_s = now_s
+        # Gathered, they are fewer receives, each of which brings more.
+        many = messages if self._is_slow else receives
+        is_crowded = self._peers >= _MANY_PEERS and many >= _MANY_RECEIVES_A_SECOND * took_s
+        is_little = messages < _ENOUGH_MESSAGES * receives * self._period_s / _PERIOD_S
+        self._is_slow = is_crowded and is_little and now_s >= self._rests_until_s
+        self._period_s = self._fitting_period_s(self._waited_s / took_s) if self._is_slow else _PERIOD_S
+        self._began_s, self._waited_s = now_s, 0.0
         self._receives = self._messages = self._peers = 0
+
+    def _fitting_period_s(self, idle_share: float) -> float:
+        if idle_share < 1 - _BUSY_SHARE:
+            return min(self._period_s + _STEP_S, _LONGEST_PERIOD_S)
+        if idle_share > 1 - _IDLE_SHARE:
+            return max(self._period_s - _STEP_S, _PERIOD_S)
+        return self._period_s

@@ -205,6 +205,13 @@ class Shard:
         self._refuse(Purpose.PUBLISH)
         return self._stage_either(wanted, done, Purpose.PUBLISH)
 
+    def admits_now(self, log: Log, size: int) -> bool:
+        """Whether stage_now() would take so many bytes for the log, uncompressed."""
+        if self._closed or self._is_failed or log.fault is not None or log.settings.compression:
+            return False
+        is_free = not self._turns or not self._turns.hold((log,))
+        return is_free and self._engine.low is None and self._admission.is_let_in(Purpose.PUBLISH, size)
+
     def _stage_either(self, wanted: Spread | Sequence[RowsPart], done: Done, purpose: Purpose) -> Sequence[int]:
         offsets: Sequence[int]
         if isinstance(wanted, Spread):

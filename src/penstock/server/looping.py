@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import selectors
 from collections.abc import Callable
-from time import monotonic, sleep
+from time import monotonic
 
 from penstock.gateways.pace import Pace
 from penstock.server.config import LoopKind
@@ -23,14 +24,17 @@ class PacedSelector(selectors.DefaultSelector):
     def __init__(self, pace: Pace) -> None:
         super().__init__()
         self._pace, self._busy_s = pace, 0.0
+        self.waker: selectors.SelectorKey | None = None
+        """of the end at which other threads wake the loop, which is looked at all the time"""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         now, is_idle = monotonic(), timeout is None or timeout > 0
         if (wait_s := self._pace.wait_s(now)) > 0:
             if not is_idle:
                 return []
-            sleep(wait_s if timeout is None else min(wait_s, timeout))
-            now += wait_s
+            if woken := self._is_woken(wait_s if timeout is None else min(wait_s, timeout)):
+                return woken
+            now = monotonic()
         self._pace.looks(now)
         ready = super().select(0)
         if not ready and is_idle:
@@ -38,6 +42,13 @@ class PacedSelector(selectors.DefaultSelector):
         if ready:
             self._busy_s = monotonic()
         return ready
+
+    def _is_woken(self, wait_s: float) -> list[tuple[selectors.SelectorKey, int]]:
+        """By another thread, while it waits: what that one did need not wait as well. Nothing of the sort: nothing."""
+        began_s, watched = monotonic(), [] if self.waker is None else [self.waker]
+        ready, _, _ = select.select([key.fd for key in watched], [], [], wait_s)
+        self._pace.waited(monotonic() - began_s)
+        return [(key, selectors.EVENT_READ) for key in watched] if ready else []
 
     def _linger(self) -> list[tuple[selectors.SelectorKey, int]]:
         now = monotonic()
@@ -55,7 +66,10 @@ class PacedLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.pace = Pace()
-        super().__init__(PacedSelector(self.pace))
+        selector = PacedSelector(self.pace)
+        super().__init__(selector)
+        # Nothing else is registered yet.
+        [selector.waker] = selector.get_map().values()
 
 
 def pace_of(loop: asyncio.AbstractEventLoop) -> Pace:

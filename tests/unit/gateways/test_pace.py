@@ -16,8 +16,9 @@ class Clock:
         self.pace.wait_s(self.now_s)
         self.pace.looks(self.now_s)
 
-    def window(self, peers: int, receives_of_each: int, messages_a_receive: int) -> float:
-        """How long it is to wait behind a look at the end of a window with such receives."""
+    def window(self, peers: int, receives_of_each: int, messages_a_receive: int, waited_s: float = 0.003) -> float:
+        """How long it is to wait behind a look at the end of a window with such receives and so much waiting."""
+        self.pace.waited(waited_s)
         for number in range(peers * receives_of_each):
             self.pace.heard(LONG_AGO_S if number < peers else self.now_s, messages_a_receive)
         self.now_s += WINDOW_S
@@ -67,3 +68,16 @@ def test_it_ends_with_the_crowd() -> None:
     clock = Clock()
     clock.window(10, 10, 1)
     assert clock.window(1, 5, 2) <= 0
+
+
+def test_where_the_work_does_not_fit_it_looks_less_often_and_again_more_often_where_it_does() -> None:
+    clock = Clock()
+    assert clock.window(10, 10, 1) == pytest.approx(0.001)
+    assert clock.window(10, 10, 2, waited_s=0.0) == pytest.approx(0.00125)
+    for _ in range(10):
+        longest = clock.window(10, 3, 4, waited_s=0.001)
+    assert longest == pytest.approx(0.002)
+    assert clock.window(10, 3, 4, waited_s=0.003) == pytest.approx(0.002)
+    for _ in range(10):
+        shortest = clock.window(10, 6, 2, waited_s=0.005)
+    assert shortest == pytest.approx(0.001)

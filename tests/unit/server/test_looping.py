@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import selectors
 import socket
+import threading
 import time
+from unittest import mock
 
 import pytest
 
@@ -64,6 +66,29 @@ def test_at_a_slow_pace_who_has_nothing_to_do_looks_later(pair: tuple[socket.soc
         before = time.monotonic()
         assert [key.fileobj for key, _ in selector.select(None)] == [near]
         assert time.monotonic() - before >= 0.02
+
+
+def test_at_a_slow_pace_what_other_threads_have_to_say_is_heard(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    loop = PacedLoop()
+
+    async def run() -> list[str]:
+        heard = list[str]()
+        over = asyncio.Event()
+
+        def tell() -> None:
+            heard.append("told")
+            over.set()
+
+        loop.add_reader(near, heard.append, "received")
+        far.send(b"x")
+        threading.Thread(target=loop.call_soon_threadsafe, args=(tell,)).start()
+        await over.wait()
+        return heard
+
+    with near, far, mock.patch.object(loop.pace.__class__, "wait_s", lambda *_: 60.0):
+        assert loop.run_until_complete(run()) == ["told"]
+    loop.close()
 
 
 def test_a_loop_of_another_kind_has_a_pace_that_nobody_asks() -> None:

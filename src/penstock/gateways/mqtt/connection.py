@@ -92,6 +92,8 @@ class Connection:
         self._room = asyncio.Event()
         self._unasked = 0
         """so many single messages take the long way without asking whether there is a short one"""
+        self._unjoined = 0
+        """so many receives, too"""
 
     # What it is
 
@@ -138,6 +140,7 @@ class Connection:
         """What has to be awaited before the next packet is looked at, if anything has to be."""
         self.order.take(Side.CLIENT, packet)
         self._follow_order()
+        self.gateway.broker.publishing.joint.flush()
         match packet:
             case Connect() | Auth():
                 return self.login.take(packet)
@@ -178,8 +181,11 @@ class Connection:
     ) -> Coroutine[None, None, None] | None:
         gateway = self.gateway
         if gateway.scanner.rows == 1 and self._is_relayed(data, start):
-            wait_s = self.rates.messages.spend(1)
-            return asyncio.sleep(wait_s) if wait_s else None
+            return self._spend(1)
+        if wanted is None and self._is_joined(data):
+            self.received += gateway.scanner.rows
+            return self._spend(gateway.scanner.rows)
+        gateway.broker.publishing.joint.flush()
         arrived = gateway.arrivals.take(
             data,
             gateway.scanner,
@@ -191,11 +197,26 @@ class Connection:
             start == 0,
         )
         self.received += arrived.columns.count
-        wait_s = self.rates.messages.spend(arrived.columns.count)
-        if wait_s:
-            gateway.counters.throttled["message-rate"] += 1
-        work = self.publishes.take(arrived)
-        return work if not wait_s else _both(work, asyncio.sleep(wait_s))
+        pause = self._spend(arrived.columns.count)
+        return _both(self.publishes.take(arrived), pause)
+
+    def _spend(self, messages: int) -> Coroutine[None, None, None] | None:
+        """The pause that the client's rate asks for, if any."""
+        wait_s = self.rates.messages.spend(messages)
+        if not wait_s:
+            return None
+        self.gateway.counters.throttled["message-rate"] += 1
+        return asyncio.sleep(wait_s)
+
+    def _is_joined(self, data: memoryview) -> bool:
+        """Whether a few messages go together with those of others, which is not asked again at once either."""
+        if self._unjoined:
+            self._unjoined -= 1
+            return False
+        if self.gateway.joint.take(self, data):
+            return True
+        self._unjoined = _NOT_ASKED_AGAIN
+        return False
 
     def _is_relayed(self, data: memoryview, start: int) -> bool:
         """Whether a single message went the short way. A client of which one did not mostly has more of the kind."""

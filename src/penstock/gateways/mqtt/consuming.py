@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
+from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -53,9 +54,18 @@ class QueueConsumer:
         self._next = 0
         self._at_once = _FIRST_MESSAGES
         """so many messages that they are not larger than what the client may leave lying"""
-        self._room = asyncio.Event()
-        self._task = connection.gateway.loop.create_task(self._run())
-        self._task.add_done_callback(self._ended)
+        self._is_over = False
+        self._unsent: deque[Delivery] = deque()
+        """handed out, and the client takes no more at the moment"""
+        self._is_starved = False
+        """there was no room for it when it was last fed"""
+        self._slow: asyncio.Task[list[Delivery]] | None = None
+        """what has to be read from files first"""
+        self._is_hungry = False
+        """there may be something new since that began"""
+        self._feeder = connection.gateway.feeder
+        self.member.told = self._hunger
+        self._hunger()
 
     @property
     def queue(self) -> Queue:
@@ -65,31 +75,73 @@ class QueueConsumer:
     def group(self) -> Group:
         return self._group
 
-    async def _run(self) -> None:
-        while not self.member.is_closed:
-            room = min(await self._has_room(), self._at_once)
-            found = self.member.receive_now(room)
-            if not found and self.member.may_have_more:
-                found = await self.member.receive(room)
-            if not found:
-                await self.member.wait()
-            for delivery in found:
-                await self._send_all(delivery)
+    def _hunger(self) -> None:
+        """There may be messages."""
+        self._feeder.add(self)
 
-    async def _has_room(self) -> int:
-        """How many the client may be sent now; waits until that is at least one."""
+    def feed(self) -> None:
+        """Send what there is and the client takes."""
+        if self._slow is not None:
+            self._is_hungry = True
+            return
+        try:
+            while not self._is_over and self._send_unsent() and self._take():
+                pass
+        except Exception as error:
+            self._break_off(error)
+
+    def _take(self) -> bool:
+        """Whether there may be more to send: what there was is sent, or waits for room."""
+        member = self.member
+        if member.is_closed:
+            raise Closed("the group was deleted")
+        if not member.may_have_more or not (room := min(self._room(), self._at_once)):
+            return False
+        found = member.receive_now(room)
+        if not found and member.may_have_more:
+            self._slow = self._connection.gateway.loop.create_task(member.receive(room))
+            self._slow.add_done_callback(self._received)
+        for delivery in found:
+            # They are no more than there is room for, unless the client takes nothing from one moment to the next.
+            if self._unsent or self._connection.outbox.is_clogged:
+                self._unsent.append(delivery)
+            else:
+                self._send(delivery)
+        return bool(found)
+
+    def _received(self, task: asyncio.Task[list[Delivery]]) -> None:
+        self._slow = None
+        if task.cancelled() or self._is_over:
+            return
+        if (error := task.exception()) is not None:
+            self._break_off(error)
+            return
+        self._unsent.extend(task.result())
+        if self._unsent or self._is_hungry:
+            self._is_hungry = False
+            self.feed()
+
+    def _room(self) -> int:
+        """How many the client may be sent now."""
         sender = self._connection.sender
-        while (room := sender.room if self.qos else (0 if sender.is_behind else _ANY_NUMBER)) <= 0:
-            self._room.clear()
-            await self._room.wait()
-        return room
+        room = sender.room if self.qos else (0 if sender.is_behind else _ANY_NUMBER)
+        self._is_starved = room <= 0
+        return max(room, 0)
 
-    async def _send_all(self, delivery: Delivery) -> None:
-        """Between asking for messages and getting them the client may have been sent others: then some wait."""
-        while (room := await self._has_room()) < len(delivery):
-            self._send(delivery.part(0, room))
-            delivery = delivery.part(room, len(delivery))
-        self._send(delivery)
+    def _send_unsent(self) -> bool:
+        """Whether all of it went out: between asking for messages and getting them the client may have been sent
+        others."""
+        unsent = self._unsent
+        while unsent:
+            room = self._room()
+            if not room:
+                return False
+            delivery = unsent.popleft()
+            if room < len(delivery):
+                unsent.appendleft(delivery.part(room, len(delivery)))
+                delivery = delivery.part(0, room)
+            self._send(delivery)
+        return True
 
     def _send(self, delivery: Delivery) -> None:
         """There must be room."""
@@ -132,16 +184,20 @@ class QueueConsumer:
             return
         for number, places in self._taken_out(finished):
             delivery = self._sent[number]
-            self._ack(delivery, *_named(delivery, places))
+            if len(places) == len(delivery):
+                self._settling.ack_delivery_now(delivery)
+            else:
+                self._ack(delivery, *_named(delivery, places))
             self._answered(number, len(places))
-        for number, places in self._taken_out(refused):
+        for number, places in self._taken_out(refused) if refused else ():
             self._fail(self._sent[number], places)
             self._answered(number, len(places))
 
     def _taken_out(self, packet_ids: list[int]) -> list[tuple[int, list[int]]]:
-        take = self._under_way.pop
+        take, mask = self._under_way.pop, (1 << _ROW_BITS) - 1
         found = [word for packet_id in packet_ids if (word := take(packet_id, -1)) >= 0]
-        mask = (1 << _ROW_BITS) - 1
+        if found and (number := found[0] >> _ROW_BITS) == max(found) >> _ROW_BITS == min(found) >> _ROW_BITS:
+            return [(number, [word & mask for word in found])]
         return [(number, [word & mask for word in some]) for number, some in groupby(found, lambda w: w >> _ROW_BITS)]
 
     def _answered(self, number: int, count: int) -> None:
@@ -156,26 +212,32 @@ class QueueConsumer:
 
     def pump(self) -> None:
         """The client may take more."""
-        self._room.set()
+        if self._is_starved:
+            self._hunger()
 
     def close(self) -> None:
         """What the client holds goes back to the group, and is not sent again under its identifier."""
-        self._task.cancel()
+        self._stop()
         self._connection.session.outgoing.abandon(list(self._under_way))
         self._under_way.clear()
         self._group.leave(self.member)
         if self._ends_group and not self._group.is_active:
             self._connection.gateway.spawn(self._end_group())
 
+    def _stop(self) -> None:
+        self._is_over = True
+        self._unsent.clear()
+        if self._slow is not None:
+            self._slow.cancel()
+
     async def _end_group(self) -> None:
         if self.queue.groups.get(self._group.key) is self._group:
             await self._connection.gateway.broker.declaring.delete_group(self._group)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is None or isinstance(error, Closed):
+    def _break_off(self, error: BaseException) -> None:
+        """The group is gone, or something went wrong: then the client pays for it."""
+        self._stop()
+        if isinstance(error, Closed):
             self._connection.dismissed(self)
             return
         if isinstance(error, PenstockError):

@@ -25,7 +25,9 @@ from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.counters import MqttCounters
 from penstock.gateways.mqtt.directory import PROTOCOLS, MqttDirectory
 from penstock.gateways.mqtt.fanout import FanOut
+from penstock.gateways.mqtt.feeder import Feeder
 from penstock.gateways.mqtt.intake import Intake
+from penstock.gateways.mqtt.joint_publishes import JointPublishes
 from penstock.gateways.mqtt.options import MqttOptions
 from penstock.gateways.mqtt.outbox import Flusher
 from penstock.gateways.mqtt.protocol import MqttProtocol
@@ -73,6 +75,7 @@ class MqttGateway:
         self.limits, self.options = limits, options
         self.retained = retained
         self.flusher = Flusher()
+        self.feeder = Feeder()
         self.scanner = Scanner(_SCAN_ROWS)
         self.arrivals = Arrivals(_SCAN_ROWS)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
@@ -82,6 +85,7 @@ class MqttGateway:
         self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
         self.bus = MqttBus(self.intake, options)
         self.relay = Relay(self.scanner, broker, self.router, self.intake)
+        self.joint = JointPublishes(self.scanner, broker, self.router, self.intake)
         self.settlements = Settlements(broker)
         self.admin = Admin(broker, access)
         self.publisher = broker.publisher()

@@ -34,7 +34,8 @@ class Publishes:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._gateway = connection.gateway
-        self._publisher = connection.gateway.broker.publisher()
+        self.publisher = connection.gateway.broker.publisher()
+        self._joint = connection.gateway.broker.publishing.joint
 
     def take(self, arrived: Arrived) -> Coroutine[None, None, None] | None:
         """None if it is under way; else what has to be awaited before anything else of the client is looked at."""
@@ -50,8 +51,8 @@ class Publishes:
                 return None
         else:
             owed = self._owe(arrived)
-        if all(map(self._is_plain, arrived.topics)) and not has_directions(arrived):
-            publication = Publication(arrived, session, self._publisher, session.namespace, held)
+        if not self._joint.is_late and all(map(self.is_plain, arrived.topics)) and not has_directions(arrived):
+            publication = Publication(arrived, session, self.publisher, session.namespace, held)
             try:
                 if self._gateway.intake.publish_now(publication, partial(self._done, owed, arrived)):
                     return None
@@ -60,7 +61,7 @@ class Publishes:
         arrived.keep()
         return self._take_slowly(arrived, held, owed)
 
-    def _is_plain(self, topic: bytes) -> bool:
+    def is_plain(self, topic: bytes) -> bool:
         """Neither refused nor one that asks the broker for something."""
         if topic.startswith(b"$") and (not topic.startswith(b"$queue/") or _settlement_in(topic)):
             return False
@@ -109,6 +110,29 @@ class Publishes:
             self._fail(error)
             return
         self._answer(owed, arrived, {})
+
+    def joint_done(self, owed: list[Answer], count: int, error: PenstockError | None) -> None:
+        """What became of so many messages that were committed together with those of others."""
+        if error is None:
+            for answer in owed:
+                self._connection.session.incoming.puback(count)
+                self._connection.answers.give(answer)
+        elif isinstance(error, OutcomeUnknown):
+            self._fail(error)
+        else:
+            self._refuse_all(owed, count, error)
+
+    def _refuse_all(self, owed: list[Answer], count: int, error: PenstockError) -> None:
+        connection, reason = self._connection, reason_of(error)
+        self._gateway.tell_refusal(connection, "publish", error)
+        self._gateway.intake.refused += count
+        self._gateway.counters.refused_rows[reason] += count
+        if connection.session.version is Version.V3_1_1:
+            connection.fail(ProtocolError("a publish was refused, which MQTT 3.1.1 cannot say", reason))
+            return
+        for answer in owed:
+            connection.session.incoming.puback(count)
+            connection.answers.give(answer, array("i", [reason]) * count)
 
     def _answer(self, owed: list[Answer], arrived: Arrived, refused: _Reasons) -> None:
         """`refused` by row."""
@@ -210,7 +234,7 @@ class Publishes:
         mine = arrived if len(numbers) == arrived.columns.count else arrived.narrowed(numbers)
         ids = None if not held else array("i", [number for number in held if number in set(mine.packet_ids)])
         try:
-            await self._gateway.intake.publish(Publication(mine, session, self._publisher, session.namespace, ids))
+            await self._gateway.intake.publish(Publication(mine, session, self.publisher, session.namespace, ids))
         except OutcomeUnknown:
             raise
         except PenstockError as error:
@@ -223,7 +247,7 @@ class Publishes:
         for row in numbers:
             one = arrived.narrowed(array("i", [row]))
             ids = one.packet_ids if held and one.packet_ids[0] in held else None
-            publication = Publication(one, session, self._publisher, session.namespace, ids)
+            publication = Publication(one, session, self.publisher, session.namespace, ids)
             try:
                 await self._gateway.intake.publish_directed(publication)
             except OutcomeUnknown:

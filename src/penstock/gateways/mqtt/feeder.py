@@ -1,0 +1,31 @@
+"""When queues are looked at for those who consume them: once in a turn of the loop, for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+
+class Fed(Protocol):
+    def feed(self) -> None:
+        """There may be something to send now. Raises nothing: whoever is fed next has no part in it."""
+        ...
+
+
+class Feeder:
+    """Of one loop. Commits of a turn feed their consumers together: a task for each of them would take as long to be
+    woken as its messages take to be sent."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._hungry: dict[Fed, None] = {}
+
+    def add(self, fed: Fed) -> None:
+        if not self._hungry:
+            self._loop.call_soon(self._feed)
+        self._hungry[fed] = None
+
+    def _feed(self) -> None:
+        hungry, self._hungry = self._hungry, {}
+        for fed in hungry:
+            fed.feed()
