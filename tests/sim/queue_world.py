@@ -166,13 +166,15 @@ class World:
             self.drop(count)
 
     def drop(self, count: int) -> None:
-        """The oldest, until so many fit."""
-        while self.policy.drops_oldest and self.policy.max_depth and self.depth() + count > self.policy.max_depth:
-            oldest = min(
-                (m.published_ms, m.partition, m.offset) for model in self.groups.values() for m in _lowest(model)
-            )
+        """The oldest, until so many fit or none is left."""
+        policy = self.policy
+        while policy.drops_oldest and policy.max_depth and self.depth() + count > policy.max_depth:
+            unsettled = [m for model in self.groups.values() for m in _lowest(model)]
+            if not unsettled:
+                return
+            oldest = min(unsettled, key=lambda m: (m.published_ms, m.partition, m.offset))
             for model in self.groups.values():
-                if not (message := model.messages[oldest[1]][oldest[2]]).is_settled:
+                if not (message := model.messages[oldest.partition][oldest.offset]).is_settled:
                     model.ack(message)
 
     # What was seen

@@ -20,12 +20,11 @@ class _Oldest(NamedTuple):
 
 
 async def drop_oldest(queue: Queue, count: int, settling: Settling) -> None:
-    """Until `count` more messages fit; QueueFull if they never could."""
+    """Until `count` more messages fit, or nothing is left to drop: the limit may have been lowered since they were
+    promised room."""
     limit = queue.settings.limits.max_queue_depth
     if limit is None:
         return
-    if count > limit:
-        raise queue.full()
     while (excess := queue.depth() + count - limit) > 0:
         oldest = [found for unit in list(queue.units.values()) if (found := await _oldest(queue, unit)) is not None]
         if not oldest:
