@@ -3,12 +3,15 @@ against it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+
+from penstock.queues.deadletter import Reason
 
 # Not a round number: clocks and revocations (30 s) do not run out at one moment, of which either might come first.
 TIMEOUT_MS = 29_993
 MAX_RESTARTS = 10
+SWITCH_TIMEOUT_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -19,7 +22,13 @@ class Message:
     offset: int
     key: bytes
     value: bytes
+    routing_key: bytes = b""
+    published_ms: int = 0
+    expiry_ms: int = 0
+    """its own; 0: none"""
     is_settled: bool = False
+    is_passed_over: bool = False
+    """settled because the group does not want it, or because it was too old when its turn came"""
     holder: int | None = None
     lease: int | None = None
     until: int = 0
@@ -39,11 +48,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
+    """0 is no limit."""
+
     max_retries: int
     backoff_ms: int
     max_returns: int
     total_timeout_ms: int
     is_strict: bool
+    ttl_ms: int = 0
+    max_depth: int = 0
+    drops_oldest: bool = False
+    window: int = 100_000
 
     def settings(self) -> dict[str, object]:
         """Of a queue that follows it, without bounds that are not in the model."""
@@ -57,22 +72,59 @@ class Policy:
                 "total_timeout": f"{self.total_timeout_ms}ms" if self.total_timeout_ms else 0,
             },
             "performance": {"delivery_timeout": f"{TIMEOUT_MS}ms"},
-            "limits": {"message_ttl": 0, "max_queue_depth": 0},
+            "limits": {
+                "message_ttl": f"{self.ttl_ms}ms" if self.ttl_ms else 0,
+                "max_queue_depth": self.max_depth,
+            },
+            "overflow": "drop-oldest" if self.drops_oldest else "reject",
             "retention": {"time": 0},
             "max_deliveries": self.max_returns,
             "group_expiry": 0,
+            "group_window": self.window,
+            "switch_timeout": f"{SWITCH_TIMEOUT_MS}ms",
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Partitions were added when the old ones ended there."""
+
+    ends: dict[int, int]
+    deadline_ms: int
+
+    def stop(self, partition: int) -> int:
+        return self.ends.get(partition, 0)
+
+
+def matches(topic_filter: str | None, routing_key: bytes) -> bool:
+    """Of filters without `+` but for the last level."""
+    if topic_filter is None:
+        return True
+    head, _, last = topic_filter.rpartition("/")
+    key = routing_key.decode()
+    if last == "#":
+        return key == head or key.startswith(f"{head}/")
+    if last == "+":
+        before, _, level = key.rpartition("/")
+        return bool(key) and before == head and bool(level)
+    return key == topic_filter
 
 
 @dataclass
 class GroupModel:
     policy: Policy
+    topic_filter: str | None = None
     starts: dict[int, int] = field(default_factory=dict)
     history_ends: dict[int, int] = field(default_factory=dict)
     messages: dict[int, dict[int, Message]] = field(default_factory=dict)
     """of each partition by offset, rising; a crash may leave offsets out"""
     clocks: dict[tuple[int, int], int] = field(default_factory=dict)
-    dead: list[Message] = field(default_factory=list)
+    dead: list[tuple[int, int, Reason]] = field(default_factory=list)
+    """partition and offset of what was given up"""
+    looked_at: dict[int, int] = field(default_factory=dict)
+    """in each partition all below, for new messages"""
+    switches: list[Switch] = field(default_factory=list)
+    """that it has not gone past"""
     is_paused: bool = False
 
     def add(self, message: Message) -> None:
@@ -86,7 +138,29 @@ class GroupModel:
     def held_by(self, holder: int, partition: int | None = None) -> list[Message]:
         return [m for m in self.all() if m.holder == holder and (partition is None or m.partition == partition)]
 
+    def unsettled(self, partition: int) -> Iterator[Message]:
+        return (m for m in self.messages.get(partition, {}).values() if not m.is_settled)
+
     # What may be given to whom
+
+    def is_over(self, message: Message, now: int) -> bool:
+        """Whether it is too old to be given to anybody."""
+        ttl_ms = self.policy.ttl_ms
+        return (ttl_ms > 0 and message.published_ms + ttl_ms <= now) or 0 < message.expiry_ms <= now
+
+    def looked(self, partition: int, upto: int, pending: Collection[int], now: int) -> None:
+        """Somebody has asked for messages, and so far all below `upto` was looked at; `pending` are still to be
+        settled. What is missing among them was passed over, or lost."""
+        before = self.looked_at.get(partition, 0)
+        for message in list(self.unsettled(partition)):
+            if message.offset >= upto or message.offset in pending:
+                continue
+            is_new = message.offset >= before
+            is_unwanted = is_new and not matches(self.topic_filter, message.routing_key)
+            is_over = message.waits and message.until <= now and self.is_over(message, now)
+            assert is_unwanted or is_over, f"{message} vanished"
+            message.is_settled = message.is_passed_over = True
+        self.looked_at[partition] = upto
 
     def earlier(self, message: Message) -> Iterator[Message]:
         """What must not wait when this one is given out."""
@@ -100,12 +174,26 @@ class GroupModel:
 
     def is_next(self, message: Message, now: int) -> bool:
         """Whether it must be given to whoever asks."""
-        return message.waits and message.until <= now and not any(self.earlier(message))
+        if not message.waits or message.until > now or self.is_over(message, now) or any(self.earlier(message)):
+            return False
+        return message.offset < self.looked_at.get(message.partition, 0) or self._is_new(message)
+
+    def _is_new(self, message: Message) -> bool:
+        """Whether it is the turn of one that was never looked at."""
+        looked_at = self.looked_at.get(message.partition, 0)
+        pending = sum(other.offset < looked_at for other in self.unsettled(message.partition))
+        is_open = not self.switches or message.offset < self.switches[0].stop(message.partition)
+        return is_open and pending < self.policy.window and matches(self.topic_filter, message.routing_key)
 
     def given(self, message: Message, holder: int, count: int, now: int, lease: int | None) -> None:
         assert not message.is_settled, f"{message} was delivered after it was settled"
         assert message.holder is None, f"{message} was given to {holder} too"
         assert message.until <= now, f"{message} came before its time"
+        assert not self.is_over(message, now), f"{message} came when it was too old"
+        assert matches(self.topic_filter, message.routing_key), f"{message} is not what was asked for"
+        for switch in self.switches:
+            is_behind = message.offset >= switch.stop(message.partition)
+            assert not is_behind or self.is_past(switch, now), f"{message} came before what was there earlier"
         for other in self.earlier(message):
             assert other.holder == holder, f"{message} overtook {other}"
         assert count == message.deliveries + 1, f"{message} came with count {count}"
@@ -113,6 +201,14 @@ class GroupModel:
             self.clocks[holder, message.partition] = now
         message.holder, message.lease, message.given_ms, message.deliveries = holder, lease, now, count
         message.first_ms = message.first_ms or now
+
+    def is_past(self, switch: Switch, now: int) -> bool:
+        is_done = all(m.offset >= end for partition, end in switch.ends.items() for m in self.unsettled(partition))
+        return is_done or now >= switch.deadline_ms
+
+    def look_at_switches(self, now: int) -> None:
+        while self.switches and self.is_past(self.switches[0], now):
+            del self.switches[0]
 
     # What consumers say
 
@@ -128,7 +224,8 @@ class GroupModel:
         message.failures += 1
         is_old = policy.total_timeout_ms and now - message.first_ms >= policy.total_timeout_ms
         if message.failures > policy.max_retries or is_old:
-            self.bury(message)
+            is_spent = message.failures > policy.max_retries
+            self.bury(message, Reason.MAX_RETRIES if is_spent else Reason.TOTAL_TIMEOUT)
             return
         wait = policy.backoff_ms if delay_ms is None else delay_ms
         holder = message.holder
@@ -139,10 +236,9 @@ class GroupModel:
                 assert later.holder == holder
                 later.free()
 
-    def bury(self, message: Message) -> None:
-        message.is_settled = True
-        message.free()
-        self.dead.append(message)
+    def bury(self, message: Message, reason: Reason) -> None:
+        self.ack(message)
+        self.dead.append((message.partition, message.offset, reason))
 
     def settled_by(self, holder: int, partition: int, now: int) -> None:
         """A settlement restarts the clock."""
@@ -152,7 +248,7 @@ class GroupModel:
         for message in messages:
             message.returns += counted
             if counted and message.returns > self.policy.max_returns:
-                self.bury(message)
+                self.bury(message, Reason.MAX_DELIVERIES)
             else:
                 message.free()
 
@@ -162,9 +258,9 @@ class GroupModel:
                 self.ack(message)
 
     def seek(self, partition: int, offset: int, end: int) -> None:
-        self.history_ends[partition] = end
-        for message in self.messages[partition].values():
-            message.is_settled = message.offset < offset
+        self.history_ends[partition], self.looked_at[partition] = end, offset
+        for message in self.messages.get(partition, {}).values():
+            message.is_settled, message.is_passed_over = message.offset < offset, False
             message.free()
             message.deliveries = message.failures = message.returns = message.first_ms = 0
 

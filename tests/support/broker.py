@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from array import array
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -81,6 +82,15 @@ class Stage:
     async def restart(self) -> None:
         await self.broker.close()
         await self.open()
+
+    async def crash(self, copy: Path) -> None:
+        """What is on the disk at this moment is opened, as if the process were gone. The old directory is deleted."""
+        # Behind a checkpoint the threads of the shard rest: the copy is of one moment.
+        await self.broker.shard.checkpoint()
+        shutil.copytree(self.directory, copy)
+        before, self.directory = self.directory, copy
+        await self.restart()
+        shutil.rmtree(before)
 
     async def queue(self, name: str = "q", partitions: int = 1, **settings: object) -> Queue:
         return await self.broker.declare({"name": name, "partitions": partitions, **settings})

@@ -303,7 +303,9 @@ class Declaring:
             )
             self._next_group += 1
             await self._configuration.write((group_key(queue.incarnation, record.number), record), self._numbers())
-            return self.adopt_group(queue, record)
+            group = self.adopt_group(queue, record)
+            group.look_at_switch(self._now())
+            return group
 
     def adopt_group(self, queue: Queue, record: GroupRecord) -> Group:
         group = Group(queue, record, self._alarms, self.failures, self._now)
@@ -337,6 +339,7 @@ class Declaring:
         for unit in units:
             group.cursor(unit).place(*starts[unit.partition])
             group.forget_holds(unit.partition)
+        group.look_at_switch(self._now())
         await self._ledger.flush(units)
         for unit in units:
             group.notify(unit.partition)

@@ -83,6 +83,14 @@ class Taking:
 
     async def take(self, room: int, now: int, out: list[Delivery]) -> bool:
         """Up to `room` messages to `out`; whether there may be more."""
+        try:
+            return await self._take(room, now, out)
+        finally:
+            if self.group.switches:
+                # What was passed over is settled without anybody saying so.
+                self.group.look_at_switch(now)
+
+    async def _take(self, room: int, now: int, out: list[Delivery]) -> bool:
         while room > 0:
             window = self.cursor.window
             again = window.ready > 0
@@ -126,28 +134,34 @@ class Taking:
         self.cursor.pass_to(stop)
 
     def _take_again(self, stored: StoredBatch, room: int, now: int, out: list[Delivery]) -> int:
-        offsets, deliveries = array("q", bytes(8 * room)), array("i", bytes(4 * room))
-        given = self.cursor.hand_out_again(stored.end, self.consumer, room, now, self.deadline, offsets, deliveries)
+        cursor, offsets, deliveries = self.cursor, array("q", bytes(8 * room)), array("i", bytes(4 * room))
+        given = cursor.hand_out_again(stored.end, self.consumer, room, now, self.deadline, offsets, deliveries)
         if not given:
             return 0
-        rows, gone = array("i"), array("q")
-        kept = array("i")
-        for i in range(given):
-            row = stored.row_from(offsets[i])
-            if row < len(stored) and stored.offsets[row] == offsets[i]:
-                rows.append(row)
-                kept.append(deliveries[i])
+        rows, kept = array("i"), array("i")
+        over = self.group.too_old_among(stored, now)
+        for offset, count in zip(offsets[:given], deliveries[:given], strict=True):
+            row = stored.row_from(offset)
+            if row >= len(stored) or stored.offsets[row] != offset:
+                cursor.tally.lost += cursor.settle(offset, offset + 1)
+            elif over is not None and over[row]:
+                cursor.tally.expired += cursor.settle(offset, offset + 1)
             else:
-                gone.append(offsets[i])
-        for offset in gone:
-            self.cursor.tally.lost += self.cursor.settle(offset, offset + 1)
+                rows.append(row)
+                kept.append(count)
+        cursor.tally.redelivered -= given - len(rows)
         if rows:
             out.append(Delivery(self.group, self.unit, self.consumer, stored, rows, kept, self.deadline))
         return len(rows)
 
     def _take_new(self, stored: StoredBatch, room: int, now: int, out: list[Delivery]) -> int:
         cursor, group, window = self.cursor, self.group, self.cursor.window
-        row, stop = stored.row_from(window.next), stored.row_from(group.stop_at(self.unit))
+        stop_at = group.stop_at(self.unit)
+        row, stop = stored.row_from(window.next), stored.row_from(stop_at)
+        if row >= stop:
+            # Nothing is left before the stop, or of the batch: offsets are missing there.
+            cursor.pass_to(min(stop_at, stored.end))
+            return 0
         rows = array("i", bytes(4 * min(room, stop - row)))
         skip = group.skipped(stored, now)
         given = cursor.hand_out(

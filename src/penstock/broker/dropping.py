@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from penstock.broker.queue import Queue
 from penstock.broker.settling import Settling
 from penstock.broker.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 
-_NEVER = 1 << 62
+
+class _Oldest(NamedTuple):
+    """The oldest message of a partition that a group has not settled; those up to `end` are of one batch with it."""
+
+    time_ms: int
+    partition: int
+    offset: int
+    end: int
 
 
 async def drop_oldest(queue: Queue, count: int, settling: Settling) -> None:
-    """Until `count` more messages fit; QueueFull if they never could."""
+    """Until `count` more messages fit, or nothing is left to drop: the limit may have been lowered since they were
+    promised room."""
     limit = queue.settings.limits.max_queue_depth
     if limit is None:
         return
-    if count > limit:
-        raise queue.full()
     while (excess := queue.depth() + count - limit) > 0:
-        unit = await _oldest(queue)
-        if unit is None:
+        oldest = [found for unit in list(queue.units.values()) if (found := await _oldest(queue, unit)) is not None]
+        if not oldest:
             return
-        floor = _floor(queue, unit)
-        stored = unit.stored_near(floor)
-        stop = min(floor + excess, stored.end if stored is not None else floor + excess, unit.data.end)
+        _, partition, offset, end = min(oldest)
+        unit = queue.units[partition]
         for group in queue.groups.values():
             cursor = group.cursor(unit)
-            cursor.tally.dropped += cursor.settle_below(stop)
+            cursor.tally.dropped += cursor.settle_below(min(offset + excess, end))
             settling.after_dropping(group, unit)
 
 
-async def _oldest(queue: Queue) -> Unit | None:
-    """The partition whose oldest unsettled message is the oldest."""
-    ages = [(await _time(queue, unit), unit.partition) for unit in list(queue.units.values())]
-    time, partition = min(ages, default=(_NEVER, 0))
-    return queue.units[partition] if time < _NEVER else None
-
-
-async def _time(queue: Queue, unit: Unit) -> int:
-    floor = _floor(queue, unit)
+async def _oldest(queue: Queue, unit: Unit) -> _Oldest | None:
+    """None where every group has settled everything."""
+    floor = min([group.cursor(unit).window.floor for group in queue.groups.values()], default=unit.data.end)
     if floor >= unit.data.end:
-        return _NEVER
+        return None
     try:
         stored = await unit.stored(floor)
     except OffsetOutOfRange:
-        return 0
+        return _Oldest(0, unit.partition, floor, unit.start)
     if stored is None:
-        return _NEVER - 1
+        # Not committed yet: the youngest of all.
+        return _Oldest(1 << 62, unit.partition, floor, unit.data.end)
     row = min(stored.row_from(floor), len(stored) - 1)
-    return stored.batch.timestamps()[row]
-
-
-def _floor(queue: Queue, unit: Unit) -> int:
-    return min([group.cursor(unit).window.floor for group in queue.groups.values()], default=unit.data.end)
+    # Offsets may be missing before it, very many after a crash.
+    offset = max(floor, stored.offsets[row])
+    return _Oldest(stored.batch.timestamps()[row], unit.partition, offset, stored.end)

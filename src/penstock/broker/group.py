@@ -261,6 +261,10 @@ class Group:
         ttl_ms = self.queue.settings.limits.message_ttl_ms
         return now - ttl_ms if ttl_ms else -1
 
+    def too_old_among(self, stored: StoredBatch, now: int) -> bytearray | None:
+        """Marks of rows that are over, by the queue's limit or by their own; None if none is."""
+        return stored.expired(now, self.queue.settings.limits.message_ttl_ms or 0)
+
     def begin_switch(self, switch: Switch) -> None:
         self.switches.append(switch)
         self._watch_switch(switch)
@@ -292,7 +296,7 @@ class Group:
         return [
             partition
             for partition, end in switch.ends.items()
-            if (unit := units.get(partition)) is not None and self.cursor(unit).window.floor < end
+            if (unit := units.get(partition)) is not None and unit.has_between(self.cursor(unit).window.floor, end)
         ]
 
     def _watch_switch(self, switch: Switch) -> None:
@@ -306,7 +310,7 @@ class Group:
 
     def skipped(self, stored: StoredBatch, now: int) -> bytearray | None:
         """Marks of rows that this group does not get: too old, not what its filter asks for, or redriven to another."""
-        marks = stored.expired(now, self.queue.settings.limits.message_ttl_ms or 0)
+        marks = self.too_old_among(stored, now)
         if self.key.filter is None and not stored.is_redriven:
             return marks
         marks = marks if marks is not None else bytearray(len(stored))
@@ -328,7 +332,7 @@ class Group:
 
     def count_skipped(self, cursor: Cursor, stored: StoredBatch, first: int, stop: int, now: int) -> None:
         skipped = cursor.window.skipped_last
-        expired = stored.expired(now, self.queue.settings.limits.message_ttl_ms or 0)
+        expired = self.too_old_among(stored, now)
         too_old = min(sum(expired[first:stop]), skipped) if expired is not None else 0
         cursor.tally.expired += too_old
         cursor.tally.filtered += skipped - too_old

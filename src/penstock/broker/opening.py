@@ -47,6 +47,8 @@ async def restore(shard: Shard, configuration: Configuration, declaring: Declari
     for queue in declaring.queues.values():
         for unit in queue.units.values():
             await _restore_unit(shard, queue, unit, now)
+        for restored in queue.groups.values():
+            restored.look_at_switch(now)
 
 
 async def _finish_deletion(

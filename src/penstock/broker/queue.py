@@ -260,8 +260,7 @@ class Queue:
 
     def _taken(self) -> int:
         """The depth when everything is committed that is under way or was promised room."""
-        staged = sum([unit.data.end - unit.end for unit in self.units.values()])
-        return self.depth() + staged + self.expected + self._reserved
+        return self.depth() + self.expected + self._reserved
 
     def reserve(self, count: int, *, is_forced: bool = False) -> None:
         """Room for so many messages, which nobody else gets until release(). QueueFull, unless it was theirs before."""

@@ -140,6 +140,7 @@ class Settling:
             group.watch_due(unit, cursor)
             if spent:
                 await self._letters.move(group, unit, spent, Reason.MAX_RETRIES, detail)
+                self._after_any(group, unit, cursor)
             await self._ledger.flush_soon(unit)
         return Settled(len(offsets) - stale, stale)
 

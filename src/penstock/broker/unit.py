@@ -59,6 +59,10 @@ class Unit:
             if start.start > max(first, start.previous_end)
         )
 
+    def has_between(self, first: int, stop: int) -> bool:
+        """Whether any offset in first..stop - 1 was given to a message."""
+        return first < stop and stop - first > self.missing(first) - self.missing(stop)
+
     async def stored(self, offset: int) -> StoredBatch | None:
         """The batch that holds or follows an offset; None where nothing more can be read. OffsetOutOfRange below the
         start."""

@@ -269,3 +269,19 @@ def test_a_webhook_that_fails_is_tried_again_and_never_blocks_delivery(
         assert len(receiver.bodies) == 4
     assert "event not delivered" in caplog.text
     assert receiver.url not in caplog.text, "an address may be a secret"
+
+
+def test_what_waits_behind_a_message_that_is_given_up_comes_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(retry_policy=retries(0))
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"bad", keys=[b"k"])
+            [bad] = await s.receive(consumer)
+            await s.put(queue, b"behind", keys=[b"k"])
+            assert await s.broker.pull(consumer.group, s.broker.session(), 1) == []
+            assert await s.receive(consumer) == []
+            await s.fail(consumer, bad)
+            assert [m.value for m in await s.receive(consumer)] == [b"behind"]
+
+    run(main())

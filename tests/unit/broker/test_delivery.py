@@ -312,6 +312,25 @@ def test_expired_messages_are_passed_over_and_counted(tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_message_that_is_too_old_when_it_would_come_again_is_passed_over(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(limits={"message_ttl": "1h"}, durability="memory")
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"late", b"fine", keys=[b"k", b"k"], expiry=[s.clock.now_ms() + 20_000, 0])
+            late, fine = await s.receive(consumer)
+            await s.fail(consumer, late, delay_ms=30_000)
+            await s.advance(30)
+            assert [(m.value, m.times) for m in await s.receive(consumer)] == [(b"fine", 2)]
+            await s.fail(consumer, fine._replace(times=2), delay_ms=3_600_000)
+            await s.advance(3600)
+            assert await s.receive(consumer) == []
+            tally = consumer.group.cursor(queue.units[0]).tally
+            assert (tally.expired, tally.redelivered, consumer.held, consumer.group.depth()) == (2, 1, 0, 0)
+
+    run(main())
+
+
 def test_a_group_begins_where_it_is_told(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:

@@ -167,3 +167,33 @@ def test_limits_change_while_the_queue_runs(tmp_path: Path) -> None:
             assert queue.depth() == 2
 
     run(main())
+
+
+def test_drop_oldest_passes_offsets_that_a_crash_left_out(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path / "0") as s:
+            queue = await limited(s, 3, "drop-oldest")
+            await s.consumer(queue)
+            await s.put(queue, b"0")
+            await s.crash(tmp_path / "1")
+            queue = s.broker.queue("q")
+            await s.put(queue, b"1", b"2")
+            assert queue.units[0].missing(0) > 1 << 30
+            await s.put(queue, b"3", b"4")
+            consumer = s.broker.join(s.group_of())
+            assert [m.value for m in await s.receive(consumer)] == [b"2", b"3", b"4"]
+
+    run(main())
+
+
+def test_what_is_under_way_counts_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1, limits={"max_queue_depth": 10})
+            consumer = await s.consumer(queue)
+            await s.put(queue, *[b"v"] * 6)
+            await s.ack(consumer, *await s.receive(consumer))
+            await asyncio.gather(s.put(queue, *[b"v"] * 3), s.put(queue, *[b"v"] * 7))
+            assert queue.depth() == 10
+
+    run(main())

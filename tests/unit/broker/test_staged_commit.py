@@ -330,3 +330,17 @@ def test_a_range_that_nobody_was_given_names_nothing(tmp_path: Path) -> None:
             assert s.broker.staging.targets([await staged(s, queue, b"b")]) == [queue]
 
     run(main())
+
+
+def test_a_commit_is_not_refused_by_a_limit_that_was_lowered_since(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1, overflow="drop-oldest", limits={"max_queue_depth": 10})
+            consumer = await s.consumer(queue)
+            place = await staged(s, queue, b"1", b"2", b"3")
+            await s.put(queue, b"0")
+            await s.broker.declaring.change(queue, {"limits": {"max_queue_depth": 2}})
+            await s.broker.staging.commit(QUERY, 0, [place])
+            assert [m.value for m in await s.receive(consumer)] == [b"1", b"2", b"3"]
+
+    run(main())

@@ -7,6 +7,7 @@ import pytest
 from tests.support.broker import stage
 from tests.support.loop import run
 
+from penstock.broker.start import LATEST
 from penstock.core.errors import InvalidSetting
 from penstock.log.columns import Columns
 
@@ -138,5 +139,73 @@ def test_publishes_under_way_are_committed_before_partitions_are_added(tmp_path:
             [switch] = queue.record.switches
             assert switch.ends == {0: 21}, "all that was placed by the old count lies below the switch"
             assert queue.units[0].data.end == 21
+
+    run(main())
+
+
+def test_a_group_at_the_end_of_everything_is_not_held_up_by_an_earlier_switch(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1)
+            await s.put(queue, b"old")
+            await s.broker.declaring.change(queue, {"partitions": 2})
+            late = await s.consumer(queue, "late", start=LATEST)
+            sought = await s.consumer(queue, "sought")
+            await s.broker.declaring.seek(sought.group, LATEST)
+            await s.put(queue, b"new", partition=1)
+            for consumer in (late, sought):
+                assert [m.value for m in await s.receive(consumer)] == [b"new"]
+
+    run(main())
+
+
+def test_after_a_restart_a_group_that_had_settled_everything_is_past_the_switch(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1)
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"old")
+            await s.broker.declaring.change(queue, {"partitions": 2})
+            await s.put(queue, b"new", partition=1)
+            await s.ack(consumer, *await s.receive(consumer))
+            await s.restart()
+            consumer = s.broker.join(s.group_of())
+            assert [m.value for m in await s.receive(consumer)] == [b"new"]
+
+    run(main())
+
+
+def test_a_group_that_is_left_with_what_it_does_not_want_goes_past_the_switch(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1)
+            consumer = await s.consumer(queue, "g|wanted")
+            await s.put(queue, b"old", topics=[b"$queue/q/unwanted"])
+            await s.broker.declaring.change(queue, {"partitions": 2})
+            await s.put(queue, b"new", topics=[b"$queue/q/wanted"], partition=1)
+            found = [m.value for _ in range(2) for m in await s.receive(consumer)]
+            assert found == [b"new"]
+
+    run(main())
+
+
+def test_a_switch_among_offsets_that_a_crash_left_out_holds_nobody_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path / "0") as s:
+            queue = await s.queue(partitions=1, durability="memory")
+            await s.consumer(queue)
+            await s.put(queue, b"old")
+            await s.crash(tmp_path / "1")
+            await s.broker.declaring.change(s.broker.queue("q"), {"partitions": 2})
+            await s.crash(tmp_path / "2")
+            queue = s.broker.queue("q")
+            await s.put(queue, b"same partition", partition=0)
+            await s.put(queue, b"new", partition=1)
+            consumer = s.broker.join(s.group_of())
+            found = await s.receive(consumer)
+            assert [m.value for m in found] == [b"old"]
+            await s.ack(consumer, *found)
+            found = [m.value for _ in range(2) for m in await s.receive(consumer)]
+            assert sorted(found) == [b"new", b"same partition"]
 
     run(main())
