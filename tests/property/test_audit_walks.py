@@ -21,7 +21,7 @@ class _AuditedQueueWalk(QueueWalk):
         await super()._step()
         self.steps_done += 1
         if self.steps_done % _EVERY_STEPS == 0:
-            await asyncio.to_thread(silent, self.stage.directory)
+            await asyncio.to_thread(silent, self.world.stage.directory)
 
 
 class _AuditedStagingWalk(StagingWalk):
@@ -35,7 +35,7 @@ def test_an_audit_is_silent_on_what_groups_leave(seed: int, tmp_path: Path) -> N
     async def main() -> None:
         walk = _AuditedQueueWalk(seed, tmp_path, 300)
         await walk.run()
-        silent(walk.stage.directory)
+        silent(walk.world.stage.directory)
 
     run(main())
 

@@ -205,7 +205,7 @@ def test_a_switch_among_offsets_that_a_crash_left_out_holds_nobody_up(tmp_path: 
             found = await s.receive(consumer)
             assert [m.value for m in found] == [b"old"]
             await s.ack(consumer, *found)
-            found = [m.value for _ in range(2) for m in await s.receive(consumer)]
-            assert sorted(found) == [b"new", b"same partition"]
+            values = [m.value for _ in range(2) for m in await s.receive(consumer)]
+            assert sorted(values) == [b"new", b"same partition"]
 
     run(main())

@@ -42,7 +42,7 @@ def test_the_commands_of_the_page_end_well(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("devices.yaml").write_text(FIRST)
-    asked = [command.partition(" > ")[0].split()[1:] for _, command in commands(PAGE)]
+    asked = [command.text.partition(" > ")[0].split()[1:] for command in commands(PAGE)]
     assert len(asked) == 4
     assert [run(words) for words in asked] == [0, 0, 0, 0]
 
