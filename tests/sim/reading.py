@@ -93,10 +93,11 @@ def _version(path: str) -> int:
 
 def check_no_strays(disk: SimDisk, engine: Engine) -> None:
     """After a checkpoint: no segment file that no log knows, unless a frame adopts it that the keeper has not taken.
-    What was cut off beside it goes with the next one."""
+    What was cut off beside it goes with the next one, what was trimmed or deleted with the next cut."""
     logs = engine.keeper.logs.values()
     known = {path for log in logs for path in log.paths()}
-    outlived = {path for log in logs for path in log.outlived}
+    outlived = {path for log in logs for path in (*log.outlived, *log.dropped)}
+    outlived |= {path for log in engine.keeper.going for path in (*log.paths(), *log.outlived, *log.dropped)}
     coming = imported_version(engine.keeper.taken_sequence)
     found = {path for path in files_below(disk, "logs") if path.endswith(".seg") and _version(path) < coming}
     assert known <= found <= known | outlived, f"strays {found - known - outlived}, missing {known - found}"

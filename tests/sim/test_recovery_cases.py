@@ -147,6 +147,7 @@ def test_a_log_that_was_cut_and_deleted_since_the_checkpoint_does_not_keep_the_d
     engine.stage_delete(log, Acks())
     engine.commit.step()
     engine.keeper.step()
+    engine.keeper.flush_all()
     assert not [path for path in files_below(disk, "logs") if "/a@" in path]
     assert "a" not in opened(disk.kill()).catalogue.numbers
 

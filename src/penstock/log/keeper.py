@@ -88,6 +88,8 @@ class Keeper:
         """have bytes that are not in their files"""
         self._changed: dict[LogNumber, WrittenLog] = {}
         """changed since the last published cut"""
+        self.going: list[WrittenLog] = []
+        """deleted since then: their files are still there"""
         self._touched: dict[LogNumber, WrittenLog] = {}
         """changed since the checkpoint"""
         self._states = {LogNumber(state.number): state for state in start.logs}
@@ -125,7 +127,19 @@ class Keeper:
         self._next_flush = begun + max(self._options.flush_s, took_s / self._options.flush_share)
         if not self._dirty:
             self.publish_cut(self._changed.values())
+        # Where the disk is full and the cut stands still, room is worth more than readers who have to look again.
+        self._remove_files()
+        if not self._dirty:
             self._changed = {}
+
+    def _remove_files(self) -> None:
+        """Of what readers know to be gone."""
+        for log in self._changed.values():
+            log.unlink_dropped()
+        gone, self.going = self.going, []
+        for log in gone:
+            self.deleted(log.number)
+            log.remove_files()
 
     def write_checkpoint(self, *, clean: bool = False) -> bool:
         """Everything taken so far is trusted in its segments once this returned True; the journal before it is free."""
@@ -265,8 +279,7 @@ class Keeper:
         self._states.pop(number, None)
         self.views.pop(number, None)
         if log is not None:
-            log.remove_files()
-            self.deleted(number)
+            self.going.append(log)
 
     def _flush_large(self) -> None:
         due = self._options.flush_bytes

@@ -60,7 +60,8 @@ class Rescue:
             self._stop(log, state, f"{error}; writing it anew: {again}")
             return
         self._keeper.replace(mended)
-        mended.outlived = sorted({*log.paths(), *log.outlived, *mended.outlived} - set(mended.paths()))
+        gone = {*log.paths(), *log.outlived, *log.dropped, *mended.outlived}
+        mended.outlived = sorted(gone - set(mended.paths()))
         logger.warning("log written anew log=%s end=%d", log.name, mended.bounds.end)
 
     def give_up(self, log: WrittenLog, error: OSError) -> None:

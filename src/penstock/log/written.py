@@ -39,6 +39,8 @@ class WrittenLog:
         self.list_version = 0
         self.outlived: list[str] = []
         """files that are no longer the log's, but that the last checkpoint names: they go after the next one"""
+        self.dropped: list[str] = []
+        """files that were trimmed or cut away, but that the last published cut names: they go after the next one"""
         self.stopped = ""
         self.aside: tuple[str, ...] = ()
 
@@ -119,9 +121,15 @@ class WrittenLog:
 
     def remove_files(self) -> None:
         """The log was deleted."""
-        for path in [*self.paths(), *self.outlived]:
+        for path in [*self.paths(), *self.outlived, *self.dropped]:
             self._files.unlink(path)
         self._files.remove_directory(self.directory)
+
+    def unlink_dropped(self) -> None:
+        """Readers know that they are gone."""
+        gone, self.dropped = self.dropped, []
+        for path in gone:
+            self._files.unlink(path)
 
     def unlink_outlived(self, count: int) -> None:
         """A checkpoint that no longer names the first `count` of them is durable."""
@@ -263,4 +271,4 @@ class WrittenLog:
 
     def _drop(self, path: str) -> None:
         self.list_version += 1
-        self._files.unlink(path)
+        self.dropped.append(path)

@@ -4,17 +4,20 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.support.clock import FakeClock
-from tests.support.small_shard import SmallShard, rows
+from tests.support.small_shard import SMALL, SmallShard, rows
 
 from penstock.core.errors import DirectoryFormat, LogDamaged, NoSuchLog, OffsetOutOfRange
 from penstock.core.types import Durability
 from penstock.log.batch import next_offset
 from penstock.log.cuts import DirectoryState
 from penstock.log.disk import DirectoryLock, RealDisk
+from penstock.log.keeper import KeeperOptions
+from penstock.log.options import ShardOptions
 from penstock.log.outside import DirectoryReader
 from penstock.log.partition import Log
 from penstock.log.records import Edit, LogSettings
@@ -24,10 +27,10 @@ from penstock.log.table import TableWriter, publish_from
 class Broker:
     """A shard that holds its directory and publishes to its table, driven by hand."""
 
-    def __init__(self, root: Path, clock: FakeClock | None = None) -> None:
+    def __init__(self, root: Path, clock: FakeClock | None = None, options: ShardOptions = SMALL) -> None:
         self.lock = DirectoryLock.acquire(root)
         disk = RealDisk(root)
-        self.shard = SmallShard(disk, clock or FakeClock())
+        self.shard = SmallShard(disk, clock or FakeClock(), options)
         self.table: TableWriter = publish_from(disk, self.shard.engine.keeper)
 
     def fill(self, log: Log, batches: int) -> None:
@@ -201,6 +204,22 @@ def test_a_trim_past_all_that_was_checkpointed_leaves_nothing_to_read_after_a_cr
     start = min(start, 60)
     assert reader.cut(log.number).start == start
     assert read_all(reader, log.number, start) == expected(start, 60)
+
+
+def test_a_trimmed_file_goes_when_readers_were_told_and_not_before(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, options=replace(SMALL, keeper=KeeperOptions(flush_s=0.15)))
+    log, engine = broker.shard.create("a"), broker.shard.engine
+    broker.fill(log, 20)  # 0.2 s
+    before = sorted(tmp_path.glob("logs/a@1/*.seg"))
+    engine.stage_edit(log, Edit(start=log.end - 3), broker.shard.done)
+    engine.commit.step(sync=True)
+    engine.keeper.step()
+    assert read_all(DirectoryReader(tmp_path, patience_s=0), log.number) == expected(0, 60)
+    engine.keeper.flush_all()
+    assert len(before) > 2
+    assert not before[0].exists()
+    assert DirectoryReader(tmp_path).cut(log.number).start == 57
+    broker.close()
 
 
 def test_time_is_found_in_sealed_and_active_segments(broker: Broker, tmp_path: Path) -> None:
