@@ -148,7 +148,7 @@ class Listeners(_Section, frozen=True, kw_only=True):
     grpc: Annotated[None, NotInThisVersion()] = None
     """not in this version"""
     flight: FlightListener | None = None
-    """Arrow Flight: queues as tables, read by a process of its own; over TLS with `tls`; needs the extra `arrow`"""
+    """Arrow Flight: queues as tables, served by a process of its own; over TLS with `tls`; needs the extra `arrow`"""
     coap: Annotated[None, NotInThisVersion()] = None
     """not in this version"""
 
