@@ -115,7 +115,7 @@ def test_plain_pyarrow_is_answered_batch_by_batch(served: Served) -> None:
 
 def test_batches_larger_than_a_frame_are_cut_and_come_whole(served: Served) -> None:
     served.http.create_queue("large", {"partitions": 4})
-    count, size = 5000, 8000
+    count, size = 5000, 5000
     values = [f"{number:08}".ljust(size, ".") for number in range(count)]
     batch = pa.record_batch({"key": [value[:8] for value in values], "value": values})
     descriptor, done = command(queue="large"), 0

@@ -24,7 +24,7 @@ from penstock.tables.incoming import check_columns, columns_of, partitions_of
 # What one stream may have under way in the server; beyond, its client waits.
 _WINDOW_BYTES = 16 << 20
 # Of a record batch. Larger ones than a frame are cut, but they have to be held at a time, here and by whoever sends.
-MAX_BATCH_BYTES = 64 << 20
+MAX_BATCH_BYTES = 32 << 20
 # A stage needs not be one commit: smaller ones let others in between.
 _STAGE_BYTES = 4 << 20
 
