@@ -75,7 +75,7 @@ class Receiving:
 
 
 class Intake(asyncio.BufferedProtocol):
-    """Pauses while much is not answered. `ended` is called once."""
+    """Pauses while much is not answered. `ended` is called once, with what could not be read, if that is why."""
 
     def __init__(self, handle: Handle, ended: Callable[[Exception | None], None]) -> None:
         self._receiving, self._ended = Receiving(handle), ended
@@ -99,7 +99,7 @@ class Intake(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._ended(self._failure or error)
+        self._ended(self._failure)
 
     def open(self, size_bytes: int) -> None:
         """So much is under way from now on, until done()."""
