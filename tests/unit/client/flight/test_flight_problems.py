@@ -33,9 +33,7 @@ AROUND = ". Detail: Python exception: x: y\n. gRPC client debug context: UNAVAIL
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, PenstockError) else "",
 )
-def test_a_refusal_crosses_with_code_and_text(
-    error: PenstockError, kind: type[Exception], is_passing: bool
-) -> None:
+def test_a_refusal_crosses_with_code_and_text(error: PenstockError, kind: type[Exception], is_passing: bool) -> None:
     raised = raised_for(error)
     assert isinstance(raised, kind)
     said = str(raised.args[0])
