@@ -127,7 +127,7 @@ class FlightListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8815
     """0 is any free one, which the ready file names"""
     max_streams: Annotated[int, Count(1, 1000)] = 32
-    """tables that are read or written at a time; each takes up to 64 MiB"""
+    """tables that are read or written at a time; each takes up to 64 MiB, more with record batches over 10 MiB"""
     max_streams_per_client: Annotated[int, Count(1, 1000)] = 8
     """of these, by one user at one address"""
 

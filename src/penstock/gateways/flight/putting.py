@@ -19,6 +19,7 @@ from penstock.gateways.flight.carrying import BatchHead, PutBatches, PutBegin, P
 from penstock.gateways.flight.commands import PutCommand
 from penstock.gateways.flight.sending import ServerIntake, answered
 from penstock.gateways.flight.spreading import Group, Partitions, appended_groups, cut, staged_groups
+from penstock.gateways.flight.streams import Budget
 from penstock.tables.incoming import check_columns, columns_of, partitions_of
 
 # What one stream may have under way in the server; beyond, its client waits.
@@ -52,8 +53,10 @@ class Putting:
     """Use run(), once, in the thread of the call; answers are told in another. A batch that is refused ends the stream:
     `tell` is given the reason at once, as the client may wait for an answer, and run() raises it."""
 
-    def __init__(self, intake: ServerIntake, command: PutCommand, stream: PutStream, tell: Tell) -> None:
-        self._intake, self._command, self._stream, self._tell = intake, command, stream, tell
+    def __init__(
+        self, intake: ServerIntake, command: PutCommand, stream: PutStream, budget: Budget, tell: Tell
+    ) -> None:
+        self._intake, self._command, self._stream, self._budget, self._tell = intake, command, stream, budget, tell
         self._partitions = Partitions(stream.partitions, stream.unkeyed)
         self._sent: queue.SimpleQueue[_Sent | None] = queue.SimpleQueue()
         self._room = threading.Condition()
@@ -68,6 +71,7 @@ class Putting:
                 if self._failure is not None:
                     break
                 self._take(batch)
+                del batch  # before the next one is received
         finally:
             self._sent.put(None)
             answering.join()
@@ -77,7 +81,8 @@ class Putting:
     def _take(self, batch: pa.RecordBatch) -> None:
         if batch.nbytes > MAX_BATCH_BYTES:
             raise TooLarge("a record batch", batch.nbytes, MAX_BATCH_BYTES)
-        replies = [self._send(groups) for groups in self._pieces(batch)] if batch.num_rows else []
+        with self._budget.taken(batch.nbytes):
+            replies = [self._send(groups) for groups in self._pieces(batch)] if batch.num_rows else []
         self._sent.put(_Sent(batch.num_rows, replies))
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[list[Group]]:
