@@ -19,7 +19,7 @@ class CommitBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     query: str
     epoch: int
     ranges: list[StagedRange]
-    pipeline: str = ""
+    pipeline: str | None = None
     reset: bool = False
 
 
@@ -50,7 +50,7 @@ async def commit(staging: Staging, writer: Writer, data: bytes) -> CommitResult:
     for place in staging.places(body.query, body.epoch):
         writer.require_publish(place.queue, place.namespace)
     _require(staging, writer, body.ranges)
-    done = await staging.commit(body.query, body.epoch, body.ranges, pipeline=body.pipeline, reset=body.reset)
+    done = await staging.commit(body.query, body.epoch, body.ranges, pipeline=body.pipeline or "", reset=body.reset)
     return CommitResult([CommittedPlace(*msgspec.structs.astuple(each)) for each in done.placed], done.is_repeated)
 
 

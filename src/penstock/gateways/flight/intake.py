@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -74,7 +75,7 @@ class Receiving:
 
 
 class Intake(asyncio.BufferedProtocol):
-    """Pauses while much is not answered. `ended` is called once."""
+    """Pauses while much is not answered. `ended` is called once, with what could not be read, if that is why."""
 
     def __init__(self, handle: Handle, ended: Callable[[Exception | None], None]) -> None:
         self._receiving, self._ended = Receiving(handle), ended
@@ -83,8 +84,8 @@ class Intake(asyncio.BufferedProtocol):
         self._failure: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receiving.room()
@@ -98,7 +99,7 @@ class Intake(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self._ended(self._failure or error)
+        self._ended(self._failure)
 
     def open(self, size_bytes: int) -> None:
         """So much is under way from now on, until done()."""

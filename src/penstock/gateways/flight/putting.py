@@ -19,12 +19,13 @@ from penstock.gateways.flight.carrying import BatchHead, PutBatches, PutBegin, P
 from penstock.gateways.flight.commands import PutCommand
 from penstock.gateways.flight.sending import ServerIntake, answered
 from penstock.gateways.flight.spreading import Group, Partitions, appended_groups, cut, staged_groups
+from penstock.gateways.flight.streams import Budget
 from penstock.tables.incoming import check_columns, columns_of, partitions_of
 
 # What one stream may have under way in the server; beyond, its client waits.
 _WINDOW_BYTES = 16 << 20
 # Of a record batch. Larger ones than a frame are cut, but they have to be held at a time, here and by whoever sends.
-MAX_BATCH_BYTES = 64 << 20
+MAX_BATCH_BYTES = 32 << 20
 # A stage needs not be one commit: smaller ones let others in between.
 _STAGE_BYTES = 4 << 20
 
@@ -35,8 +36,7 @@ class _Sent(NamedTuple):
     """A record batch that was given to the server, in one piece or several."""
 
     rows: int
-    replies: list[tuple[Future[Reply], int]]
-    """with the bytes of each"""
+    replies: list[Future[Reply]]
 
 
 @contextmanager
@@ -53,8 +53,10 @@ class Putting:
     """Use run(), once, in the thread of the call; answers are told in another. A batch that is refused ends the stream:
     `tell` is given the reason at once, as the client may wait for an answer, and run() raises it."""
 
-    def __init__(self, intake: ServerIntake, command: PutCommand, stream: PutStream, tell: Tell) -> None:
-        self._intake, self._command, self._stream, self._tell = intake, command, stream, tell
+    def __init__(
+        self, intake: ServerIntake, command: PutCommand, stream: PutStream, budget: Budget, tell: Tell
+    ) -> None:
+        self._intake, self._command, self._stream, self._budget, self._tell = intake, command, stream, budget, tell
         self._partitions = Partitions(stream.partitions, stream.unkeyed)
         self._sent: queue.SimpleQueue[_Sent | None] = queue.SimpleQueue()
         self._room = threading.Condition()
@@ -69,6 +71,7 @@ class Putting:
                 if self._failure is not None:
                     break
                 self._take(batch)
+                del batch  # before the next one is received
         finally:
             self._sent.put(None)
             answering.join()
@@ -78,12 +81,13 @@ class Putting:
     def _take(self, batch: pa.RecordBatch) -> None:
         if batch.nbytes > MAX_BATCH_BYTES:
             raise TooLarge("a record batch", batch.nbytes, MAX_BATCH_BYTES)
-        replies = [self._send(groups) for groups in self._pieces(batch)] if batch.num_rows else []
+        with self._budget.taken(batch.nbytes):
+            replies = [self._send(groups) for groups in self._pieces(batch)] if batch.num_rows else []
         self._sent.put(_Sent(batch.num_rows, replies))
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[list[Group]]:
         """Each is one commit."""
-        is_staged, columns = self._command.action == "stage", columns_of(batch)
+        is_staged, columns = self._command.action == "stage", columns_of(batch, MAX_BATCH_BYTES)
         wanted = partitions_of(batch, self._partitions.count)
         if wanted is not None and self._command.partition is not None:
             raise InvalidArgument("the command names a partition, and the column 'partition' others: give one of both")
@@ -93,12 +97,14 @@ class Putting:
             some = None if wanted is None else wanted.slice(first, stop - first)
             yield grouped(columns.part(first, stop), some, self._partitions)
 
-    def _send(self, groups: list[Group]) -> tuple[Future[Reply], int]:
+    def _send(self, groups: list[Group]) -> Future[Reply]:
         heads = [BatchHead(group.size_bytes, group.partition, group.is_by_key) for group in groups]
         size = sum([head.size_bytes for head in heads])
         self._wait_for_room(size)
         request = PutBatches(self._intake.next_id(), self._stream.stream, self._partitions.count, heads)
-        return self._intake.send(request, [piece for group in groups for piece in group.pieces]), size
+        reply = self._intake.send(request, [piece for group in groups for piece in group.pieces])
+        reply.add_done_callback(lambda _: self._make_room(size))
+        return reply
 
     def _wait_for_room(self, size: int) -> None:
         with self._room:
@@ -118,11 +124,8 @@ class Putting:
 
     def _said(self, sent: _Sent) -> bytes:
         places: list[msgspec.Raw] = []
-        try:
-            for future, _ in sent.replies:
-                places += result_of(answered(future), list[msgspec.Raw])
-        finally:
-            self._make_room(sum([size for _, size in sent.replies]))
+        for reply in sent.replies:
+            places += result_of(answered(reply), list[msgspec.Raw])
         name = "staged" if self._command.action == "stage" else "placed"
         return msgspec.json.encode({"rows": sent.rows, name: places})
 

@@ -32,7 +32,7 @@ from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Options, Une
 from penstock.gateways.flight.problems import problem_of
 from penstock.gateways.flight.putting import Putting, opened
 from penstock.gateways.flight.sending import ServerIntake
-from penstock.gateways.flight.streams import Readers, Streams
+from penstock.gateways.flight.streams import Budget, Readers, Streams
 from penstock.queues.names import canonical_queue
 from penstock.tables.reading import Reading
 from penstock.tables.schema import projected
@@ -43,6 +43,9 @@ ACTIONS = {
     "abandon": "let go of staged rows",
     "committed": "the epochs of a query that are known to be committed",
 }
+
+# Of record batches that are laid out for the log at a time: each takes its size once more.
+_LAID_OUT_BYTES = 128 << 20
 
 _AUTHORIZATION = "authorization"
 _Headers = Mapping[str, Sequence[str | bytes]]
@@ -88,6 +91,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
         self._line, self._intake = line, intake
         self._readers = Readers(Path(options.directory))
         self._streams = Streams(options.max_streams, options.max_streams_per_client)
+        self._budget = Budget(_LAID_OUT_BYTES)
         has_tls = options.certificate is not None
         host = f"[{options.host}]" if ":" in options.host else options.host
         super().__init__(
@@ -163,7 +167,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
                 command.partition,
             )
             with opened(self._intake, begin) as stream, self._streams.one(f"{stream.name} {_peer(context)}"):
-                Putting(self._intake, command, stream, lambda said: writer.write(pa.py_buffer(said))).run(reader)
+                tell = lambda said: writer.write(pa.py_buffer(said))  # noqa: E731
+                Putting(self._intake, command, stream, self._budget, tell).run(reader)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         return [flight.ActionType(*each) for each in ACTIONS.items()]

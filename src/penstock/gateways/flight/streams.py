@@ -1,4 +1,5 @@
-"""How much may be read at a time: readers that streams take turns with, and a bound for all and for each client."""
+"""How much may be read and written at a time: readers that streams take turns with, bounds for all and for each
+client."""
 
 from __future__ import annotations
 
@@ -36,6 +37,27 @@ class Readers:
                     self._idle.append(reader)
             if not is_kept:
                 reader.close()
+
+
+class Budget:
+    """Any thread. Bytes that all streams together may hold beside what they received."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes, self._taken_bytes = limit_bytes, 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, size_bytes: int) -> Iterator[None]:
+        """Waits for others; one that is larger than all there is may go alone."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._taken_bytes or self._taken_bytes + size_bytes <= self._limit_bytes)
+            self._taken_bytes += size_bytes
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken_bytes -= size_bytes
+                self._changed.notify_all()
 
 
 class Streams:

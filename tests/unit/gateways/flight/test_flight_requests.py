@@ -16,7 +16,7 @@ from penstock.gateways.flight.commands import (
     parse_ticket,
     time_ms,
 )
-from penstock.gateways.flight.streams import Readers, Streams
+from penstock.gateways.flight.streams import Budget, Readers, Streams
 from penstock.log.columns import Columns
 
 
@@ -90,3 +90,18 @@ def test_a_reader_serves_one_stream_at_a_time_and_then_the_next(tmp_path: Path) 
     thread.start()
     thread.join()
     assert found == [(True, ["orders"])]
+
+
+def test_a_budget_is_waited_for_and_one_that_is_too_large_goes_alone() -> None:
+    budget, order = Budget(10), list[str]()
+
+    def take() -> None:
+        with budget.taken(50):
+            order.append("large")
+
+    with budget.taken(4), budget.taken(6):
+        waiting = threading.Thread(target=take)
+        waiting.start()
+        order.append("small")
+    waiting.join()
+    assert order == ["small", "large"]
