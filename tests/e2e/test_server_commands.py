@@ -167,6 +167,25 @@ def test_a_server_copies_its_own_data(operator: Operator, tmp_path: Path) -> Non
     operator.fails("backup", "a", "b", "c", expected=2)
 
 
+def test_shells_complete_names_of_queues_groups_and_contexts(operator: Operator) -> None:
+    operator.says("queue", "create", "complete-me", "--if-absent")
+    operator.says("group", "create", "complete-me", "workers")
+
+    def completed(*words: str) -> str:
+        asked = {
+            "_PENSTOCK_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        return operator.says(variables=asked)
+
+    assert completed("penstock", "queue", "describe", "complete") == "plain,complete-me\n"
+    assert completed("penstock", "group", "pause", "complete-me", "w") == "plain,workers\n"
+    assert completed("penstock", "queue", "list", "--context", "i") == "plain,it\n"
+    assert completed("penstock", "context", "use", "i") == "plain,it\n"
+    assert "complete-me" not in completed("penstock", "queue", "describe", "--url", "http://127.0.0.1:9", "complete")
+
+
 def test_shells_complete_commands(operator: Operator) -> None:
     for shell in ("zsh", "fish"):
         assert "_PENSTOCK_COMPLETE" in operator.says("completion", shell)

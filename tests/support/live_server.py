@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.support.cli import COMMAND, ENVIRONMENT
 
 _START_S, _STOP_S = 60.0, 60.0
+NOTHING: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,26 @@ class LiveServer:
 
 
 @contextmanager
-def live_server(directory: Path, settings: Sequence[str] = (), *, is_dev: bool = True) -> Iterator[LiveServer]:
-    """On free ports of loopback, in development mode or with logins; `settings` as for --set. Ended by SIGTERM, and it
-    must end."""
+def live_server(
+    directory: Path,
+    settings: Sequence[str] = (),
+    *,
+    is_dev: bool = True,
+    data: Path | None = None,
+    variables: Mapping[str, str] = NOTHING,
+) -> Iterator[LiveServer]:
+    """On free ports of loopback, in development mode or with logins; `settings` as for --set. Data is in a directory of
+    its own below `directory`, unless it is said where. Ended by SIGTERM, and it must end."""
     directory.mkdir(exist_ok=True)
     ready, output = directory / "ready.json", directory / "output.txt"
-    command = [*COMMAND, "serve", "--data", str(directory / "data"), "--ready-file", str(ready)]
+    command = [*COMMAND, "serve", "--data", str(data or directory / "data"), "--ready-file", str(ready)]
+    environment = {**ENVIRONMENT, **variables}
     command += ["--dev"] if is_dev else []
     for setting in ("listeners.mqtt.port=0", "listeners.mqtt_ws.port=0", "listeners.http.port=0", *settings):
         command += ["--set", setting]
     with (
         output.open("ab") as file,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=ENVIRONMENT) as process,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment) as process,
     ):
         try:
             _wait_for(ready, process, output)

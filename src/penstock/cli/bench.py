@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import msgspec
@@ -17,8 +19,11 @@ from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.core.errors import InvalidArgument
 
+Command = TypeVar("Command", bound=Callable[..., object])
+
 KINDS = ("http-publish", "http-receive", "mqtt-publish")
 _USUAL = KINDS[:2]
+_NO_RATIO = "-"
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _COLUMNS = ["load", "messages", "bytes", "connections", "batch", "messages/s", "p50 ms", "p99 ms", "max ms"]
 
@@ -32,16 +37,21 @@ class Saved(msgspec.Struct, frozen=True):
     results: list[Result]
 
 
+def _number(*names: str, least: int = 1, most: int, usual: int, text: str) -> Callable[[Command], Command]:
+    kind = click.IntRange(least, most)
+    return click.option(*names, metavar="N", type=kind, default=usual, show_default=True, help=text)
+
+
 @click.command()
 @click.argument("kinds", metavar="[LOAD]...", nargs=-1, type=click.Choice(KINDS))
-@click.option("-n", "--messages", metavar="N", type=click.IntRange(1, 100_000_000), default=20_000, show_default=True)
-@click.option("--size", metavar="BYTES", type=click.IntRange(0, 1 << 20), default=256, show_default=True)
-@click.option("--connections", metavar="N", type=click.IntRange(1, 1000), default=8, show_default=True)
+@_number("-n", "--messages", most=100_000_000, usual=20_000, text="Of each load, over all connections.")
+@_number("--size", least=0, most=1 << 20, usual=256, text="Bytes of a message.")
+@_number("--connections", most=1000, usual=8, text="That send at the same time.")
+@_number("--batch", most=1000, usual=100, text="Messages of a request; over MQTT, publishes under way at a time.")
+@_number("--partitions", most=1000, usual=4, text="Of the queue that is made for it.")
 @click.option(
-    "--batch", metavar="N", type=click.IntRange(1, 1000), default=100, show_default=True, help="A request has."
+    "--mqtt", metavar="ADDRESS", help="Of mqtt-publish: mqtt(s)://host or ws(s)://host/mqtt.  [default: the context's]"
 )
-@click.option("--partitions", metavar="N", type=click.IntRange(1, 1000), default=4, show_default=True)
-@click.option("--mqtt", metavar="ADDRESS", help="Of mqtt-publish.  [default: that of the context]")
 @click.option("--save", metavar="FILE", type=_FILE, help="Write what was measured as JSON.")
 @click.option("--compare", metavar="FILE", type=_FILE, help="Show the ratio to what was saved before.")
 @target_options
@@ -117,6 +127,8 @@ def _print(measured: Saved, before: Saved | None) -> None:
     columns = [*_COLUMNS, *([] if before is None else ["ratio"])]
     rows = [_row(result) + ([] if before is None else [_ratio(result, before)]) for result in measured.results]
     print_table(columns, rows, numbers=columns[1:])
+    if before is not None and any(row[-1] == _NO_RATIO for row in rows):
+        click.echo("no ratio: size, connections and batch must be those of what was saved", err=True)
 
 
 def _row(result: Result) -> list[object]:
@@ -130,5 +142,5 @@ def _ratio(result: Result, before: Saved) -> str:
     shape = result.kind, result.size_bytes, result.connections, result.batch
     same = [each for each in before.results if (each.kind, each.size_bytes, each.connections, each.batch) == shape]
     if not same or not same[0].messages_per_s:
-        return "-"
+        return _NO_RATIO
     return f"{result.messages_per_s / same[0].messages_per_s:.2f}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.cli.completing import complete_context
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
@@ -64,7 +65,7 @@ def list_contexts(output: str) -> None:
 
 
 @click.command()
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_context)
 @output_option()
 def use(name: str, output: str) -> None:
     """Make a context the current one.
@@ -123,7 +124,7 @@ def set_context(name: str, password_file: Path | None, api_key_file: Path | None
 
 
 @click.command()
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_context)
 @output_option()
 def show(name: str | None, output: str) -> None:
     """Show a context, or the current one, without its secrets.
@@ -158,7 +159,7 @@ def current(output: str) -> None:
 
 
 @click.command()
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_context)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @output_option()
 def delete(name: str, dry_run: bool, output: str) -> None:

@@ -51,6 +51,16 @@ def file_system(place: Path) -> Finding:
     return Finding("file system", Verdict.OK, f"{kind} on {mount}", facts)
 
 
+_TOO_FAST = (
+    "no disk is that fast, so a power cut may lose commits: let the disk or the hypervisor honour flushes, or put the "
+    "data elsewhere"
+)
+_SLOW = (
+    "slow; every commit waits for one of these: put the data on a local SSD with power-loss protection, publish in "
+    "batches, or let queues that may lose a second have `durability: interval`"
+)
+
+
 def sync_speed(place: Path) -> Finding:
     """What one commit waits for at least."""
     try:
@@ -61,9 +71,9 @@ def sync_speed(place: Path) -> Finding:
     text = f"p50 {p50:.0f} us, p99 {p99:.0f} us for {_SYNCED_BYTES} bytes ({len(times_us)} syncs)"
     facts: dict[str, object] = {"p50_us": round(p50, 1), "p99_us": round(p99, 1), "syncs": len(times_us)}
     if p50 < _TOO_FAST_US:
-        return Finding("sync", Verdict.WARNING, f"{text}: no disk is that fast, so a power cut may lose commits", facts)
+        return Finding("sync", Verdict.WARNING, f"{text}: {_TOO_FAST}", facts)
     if p99 > _SLOW_US:
-        return Finding("sync", Verdict.WARNING, f"{text}: slow; every commit waits for one of these", facts)
+        return Finding("sync", Verdict.WARNING, f"{text}: {_SLOW}", facts)
     return Finding("sync", Verdict.OK, text, facts)
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import click
 
+from penstock.cli.completing import complete_group, complete_queue
 from penstock.cli.failures import FAILED
 from penstock.cli.target import Target
 from penstock.client.http.async_client import AsyncClient
@@ -75,11 +76,11 @@ def _held(directory: Path, error: DirectoryInUse) -> DirectoryHeld:
 
 
 def queue_argument(command: Command) -> Command:
-    return click.argument("queue", metavar="QUEUE")(command)
+    return click.argument("queue", metavar="QUEUE", shell_complete=complete_queue)(command)
 
 
 def group_argument(command: Command) -> Command:
-    return click.argument("group", metavar="GROUP")(command)
+    return click.argument("group", metavar="GROUP", shell_complete=complete_group)(command)
 
 
 def destructive(command: Command) -> Command:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.completing import complete_context
 from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
 from penstock.core.errors import InvalidArgument
 from penstock.server.context import Context, Contexts, context_file, read_contexts
@@ -153,7 +154,12 @@ _OPTIONS = (
     click.option("--url", metavar="URL", help="The server.  [default: that of the context, or http://127.0.0.1:8080]"),
     click.option("--token", metavar="TOKEN", help="Log in with this token (JWT) or API key."),
     click.option("--api-key", metavar="KEY", help="Log in with this API key."),
-    click.option("--context", metavar="NAME", help="Of `penstock context list`.  [default: the current one]"),
+    click.option(
+        "--context",
+        metavar="NAME",
+        help="Of `penstock context list`.  [default: the current one]",
+        shell_complete=complete_context,
+    ),
     click.option(
         "--data",
         metavar="DIR",

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 from weakref import WeakSet
 
 from penstock.client.http import admin
-from penstock.client.http.accumulator import ProducerOptions
 from penstock.client.http.answers import Page
 from penstock.client.http.calls import AdminCalls, fetch_all
 from penstock.client.http.closing import close_after
-from penstock.client.http.consumers import AsyncConsumer
-from penstock.client.http.events import Event, EventStream
 from penstock.client.http.incoming import StoredMessage
-from penstock.client.http.intake import ConsumeOptions
 from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
 from penstock.client.http.outgoing import (
     Acks,
@@ -32,12 +26,21 @@ from penstock.client.http.outgoing import (
     publish_messages,
     publish_to_topic,
 )
-from penstock.client.http.producers import AsyncProducer
 from penstock.client.http.requests import Ask, Requests, segment
 
+# A command that asks one thing starts sooner without what it does not use.
+if TYPE_CHECKING:
+    import ssl
+    from types import TracebackType
+
+    from penstock.client.http.consumers import AsyncConsumer
+    from penstock.client.http.events import Event
+    from penstock.client.http.producers import AsyncProducer
+
+    Events = AsyncGenerator[Event, None]
+    """aclose() ends it"""
+
 T = TypeVar("T")
-Events = AsyncGenerator[Event, None]
-"""aclose() ends it"""
 
 
 class AsyncClient(AdminCalls):
@@ -161,6 +164,9 @@ class AsyncClient(AdminCalls):
         max_unsent_bytes: int = 16 << 20,
     ) -> AsyncProducer:
         """For many messages: gathered into batches, each stored once however often it has to be sent."""
+        from penstock.client.http.accumulator import ProducerOptions
+        from penstock.client.http.producers import AsyncProducer
+
         options = ProducerOptions(batch_messages, linger_s, batch_bytes, acks, max_unsent_bytes)
         producer = AsyncProducer(queue, options, self.requests.send)
         self._producers.add(producer)
@@ -182,6 +188,9 @@ class AsyncClient(AdminCalls):
         """`async for message in client.consume("orders", "billing")`, until stop() or close(). Each message is acked,
         retried or dead-lettered; with `auto_commit` it is acknowledged when more is asked for, every so many seconds
         at most."""
+        from penstock.client.http.consumers import AsyncConsumer
+        from penstock.client.http.intake import ConsumeOptions
+
         options = ConsumeOptions(queue, group, max, wait_s, visibility_s, auto_commit, start)
         consumer = AsyncConsumer(options, self.requests)
         self._consumers.add(consumer)
@@ -220,6 +229,8 @@ class AsyncClient(AdminCalls):
         return self._events("/topics/events", {"filter": filter}, None)
 
     async def _events(self, path: str, query: Mapping[str, object], last_event_id: str | None) -> Events:
+        from penstock.client.http.events import EventStream
+
         async with aclosing(EventStream(self.requests, path, query, last_event_id)) as stream:
             while events := await stream.next():
                 for event in events:

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import ssl
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 from weakref import WeakSet
 
 from penstock.client.http import admin
-from penstock.client.http.accumulator import ProducerOptions
 from penstock.client.http.answers import Page
 from penstock.client.http.async_client import AsyncClient
 from penstock.client.http.calls import AdminCalls
 from penstock.client.http.closing import close_after
-from penstock.client.http.consumers import Consumer
-from penstock.client.http.events import Event, EventStream
 from penstock.client.http.incoming import StoredMessage
-from penstock.client.http.intake import ConsumeOptions
 from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
 from penstock.client.http.outgoing import Acks, Carried, Headers, Key, QueueCarried, Sent, TopicReport
-from penstock.client.http.producers import Producer
 from penstock.client.http.requests import Ask, segment
 from penstock.client.loop_thread import LoopThread
 from penstock.core.errors import Closed
 
+if TYPE_CHECKING:
+    import ssl
+    from types import TracebackType
+
+    from penstock.client.http.consumers import Consumer
+    from penstock.client.http.events import Event
+    from penstock.client.http.producers import Producer
+
+    Events = Generator[Event, None, None]
+    """close() ends it"""
+
 T = TypeVar("T")
-Events = Generator[Event, None, None]
-"""close() ends it"""
 
 
 class Client(AdminCalls):
@@ -145,6 +147,9 @@ class Client(AdminCalls):
         acks: Acks = "all",
         max_unsent_bytes: int = 16 << 20,
     ) -> Producer:
+        from penstock.client.http.accumulator import ProducerOptions
+        from penstock.client.http.producers import Producer
+
         options = ProducerOptions(batch_messages, linger_s, batch_bytes, acks, max_unsent_bytes)
         producer = Producer(queue, options, self._client.ask, self._thread)
         self._producers.add(producer)
@@ -163,6 +168,9 @@ class Client(AdminCalls):
         auto_commit: float | None = None,
         start: str = "earliest",
     ) -> Consumer:
+        from penstock.client.http.consumers import Consumer
+        from penstock.client.http.intake import ConsumeOptions
+
         options = ConsumeOptions(queue, group, max, wait_s, visibility_s, auto_commit, start)
         consumer = Consumer(options, self._client.requests, self._thread)
         self._consumers.add(consumer)
@@ -195,6 +203,8 @@ class Client(AdminCalls):
         return self._events("/topics/events", {"filter": filter}, None)
 
     def _events(self, path: str, query: Mapping[str, object], last_event_id: str | None) -> Events:
+        from penstock.client.http.events import EventStream
+
         stream = EventStream(self._client.requests, path, query, last_event_id)
         try:
             while events := self._thread.run(stream.next()):
