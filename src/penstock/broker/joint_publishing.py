@@ -164,6 +164,8 @@ class JointPublishing:
 
     def flush(self) -> None:
         """Stage what was taken; what its publishers send from now on comes behind it."""
+        if not self._joints:
+            return
         joints, self._joints = self._joints, {}
         for joint in joints.values():
             if joint.rows:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 _WINDOW_S = 5e-3
 """for so long is counted before it is decided how it goes on"""
-_PERIOD_S, _LONGEST_PERIOD_S, _STEP_S = 1e-3, 2e-3, 0.25e-3
+_PERIOD_S, _LONGEST_PERIOD_S, _STEP_S = 1e-3, 3e-3, 0.25e-3
 """between two looks, where they are not made at once; longer by steps where the work does not fit"""
 # Of the time; a loop that works for more falls behind at the next hitch, and one that works for less has time to look.
-_BUSY_SHARE, _IDLE_SHARE = 0.7, 0.4
+_BUSY_SHARE, _IDLE_SHARE = 0.75, 0.4
 # Few peers are not gathered from: one that waits for its answer would wait for nothing else.
 _MANY_PEERS = 8
 # Below that a processor has time for each receive on its own: one takes about 25 µs with all that follows from it.

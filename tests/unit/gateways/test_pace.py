@@ -76,8 +76,8 @@ def test_where_the_work_does_not_fit_it_looks_less_often_and_again_more_often_wh
     assert clock.window(10, 10, 2, waited_s=0.0) == pytest.approx(0.00125)
     for _ in range(10):
         longest = clock.window(10, 3, 4, waited_s=0.001)
-    assert longest == pytest.approx(0.002)
-    assert clock.window(10, 3, 4, waited_s=0.003) == pytest.approx(0.002)
+    assert longest == pytest.approx(0.003)
+    assert clock.window(10, 3, 4, waited_s=0.003) == pytest.approx(0.003)
     for _ in range(10):
         shortest = clock.window(10, 6, 2, waited_s=0.005)
     assert shortest == pytest.approx(0.001)

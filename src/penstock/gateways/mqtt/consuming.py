@@ -145,9 +145,20 @@ class QueueConsumer:
 
     def _send(self, delivery: Delivery) -> None:
         """There must be room."""
-        packets, oversized = self._packets.encode(delivery, self.qos, self._connection.gateway.broker.now())
-        batch, limit_bytes = self.queue.settings.performance.batch_size, self._connection.outbox.limit_bytes
-        self._at_once = max(1, min(batch, limit_bytes * len(delivery) // (len(packets.data) + 1)))
+        now = self._connection.gateway.broker.now()
+        if self.qos and self._packets.fit(delivery):
+            ids = self._connection.sender.identified(len(delivery), self.qos)
+            data = self._packets.encode_with_ids(delivery, self.qos, now, ids)
+            self._connection.outbox.write(data)
+            self._await(delivery, ids, range(len(ids)))
+            self._learn(delivery, len(data))
+        else:
+            self._send_fitting(delivery, now)
+
+    def _send_fitting(self, delivery: Delivery, now: int) -> None:
+        """Those that the client takes; also without QoS."""
+        packets, oversized = self._packets.encode(delivery, self.qos, now)
+        self._learn(delivery, len(packets.data))
         places: Sequence[int] = range(len(delivery))
         if oversized:
             self._give_up(delivery, oversized)
@@ -158,14 +169,23 @@ class QueueConsumer:
             self._connection.outbox.write(packets.data)
             self._connection.sender.sent += len(packets)
             self._ack(delivery, *_named(delivery, places))
+        else:
+            self._await(delivery, self._connection.sender.send_now(packets), places)
+
+    def _await(self, delivery: Delivery, ids: list[int], places: Sequence[int]) -> None:
+        """The client will answer with these identifiers, each for the message at its place."""
+        if not self._settles_by_answer:
             return
-        ids = self._connection.sender.send_now(packets)
-        if self._settles_by_answer:
-            self._next += 1
-            first = self._next << _ROW_BITS
-            words = [first + place for place in places] if oversized else range(first, first + len(ids))
-            self._under_way.update(zip(ids, words, strict=True))
-            self._sent[self._next], self._left[self._next] = delivery, len(ids)
+        self._next += 1
+        first = self._next << _ROW_BITS
+        words = range(first, first + len(ids)) if len(ids) == len(delivery) else [first + place for place in places]
+        self._under_way.update(zip(ids, words, strict=True))
+        self._sent[self._next], self._left[self._next] = delivery, len(ids)
+
+    def _learn(self, delivery: Delivery, size: int) -> None:
+        """How large messages of the queue are."""
+        batch, limit_bytes = self.queue.settings.performance.batch_size, self._connection.outbox.limit_bytes
+        self._at_once = max(1, min(batch, limit_bytes * len(delivery) // (size + 1)))
 
     def _give_up(self, delivery: Delivery, places: Sequence[int]) -> None:
         """The client takes no packet that large, and never will."""

@@ -15,6 +15,8 @@ _USER_PROPERTY = b"\x26"
 _OFFSET, _DELIVERIES, _TIMESTAMP = range(3)
 # Of so many a list is made faster than columns are read.
 _A_FEW = 16
+# More than a packet has beside what is stored: its properties name queue, group and message.
+_BESIDE_BYTES = 64 << 10
 
 
 class DeliveryPackets:
@@ -26,16 +28,29 @@ class DeliveryPackets:
 
     def encode(self, delivery: Delivery, qos: int, now_ms: int) -> tuple[Packets, list[int]]:
         """Without those that are too large for the client, whose places are given as well."""
-        batch, count = delivery.stored.batch, len(delivery.rows)
-        spans = array("q", bytes(8 * SPAN_WORDS * count))
-        batch_spans(batch.body, batch.layout, delivery.rows, spans)
-        encoder = self._encoder(delivery.unit.partition)
-        heads = bytes([0x30 | qos << 1]) * count
-        numbers = _numbers(delivery) if self._version == 5 else None
-        data = encoder.encode(batch.body, spans, heads, now_ms, numbers=numbers)
+        heads, encoder = _head(qos) * len(delivery.rows), self._encoder(delivery.unit.partition)
+        data = self._encoded(encoder, delivery, heads, now_ms, None)
         packets = Packets(data, encoder.ends(), heads, encoder.id_positions())
         oversized = oversized_places(packets.ends)
         return (without(packets, oversized) if oversized else packets), oversized
+
+    def fit(self, delivery: Delivery) -> bool:
+        """Whether none of them can be too large for the client."""
+        return len(delivery.stored.batch.body) + _BESIDE_BYTES <= self._max_packet_bytes
+
+    def encode_with_ids(self, delivery: Delivery, qos: int, now_ms: int, packet_ids: list[int]) -> bytearray:
+        """What encode() gives, where they fit, with identifiers in it."""
+        heads, encoder = _head(qos) * len(delivery.rows), self._encoder(delivery.unit.partition)
+        return self._encoded(encoder, delivery, heads, now_ms, array("i", packet_ids))
+
+    def _encoded(
+        self, encoder: PublishEncoder, delivery: Delivery, heads: bytes, now_ms: int, packet_ids: array[int] | None
+    ) -> bytearray:
+        batch = delivery.stored.batch
+        spans = array("q", bytes(8 * SPAN_WORDS * len(heads)))
+        batch_spans(batch.body, batch.layout, delivery.rows, spans)
+        numbers = _numbers(delivery) if self._version == 5 else None
+        return encoder.encode(batch.body, spans, heads, now_ms, packet_ids=packet_ids, numbers=numbers)
 
     def _encoder(self, partition: int) -> PublishEncoder:
         found = self._encoders.get(partition)
@@ -82,6 +97,10 @@ def _numbers(delivery: Delivery) -> array[int]:
     rows.take_int64(stored.batch.timestamps(), delivery.rows, times)
     out.extend(times)
     return out
+
+
+def _head(qos: int) -> bytes:
+    return bytes((0x30 | qos << 1,))
 
 
 def _string(text: str) -> bytes:
