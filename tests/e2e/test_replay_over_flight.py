@@ -106,6 +106,6 @@ def test_killed_anywhere_and_run_again_each_message_is_there_once(
 
 
 def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
-    arguments = ["--from", "orders", "--to", "b", "--url", "grpc://127.0.0.1:9", "--checkpoint", tmp_path / "b"]
+    arguments = ["--from", "orders", "--to", "b", "--url", "grpc://127.0.0.1:9", "--checkpoint", str(tmp_path / "b")]
     assert b"cannot be reached" in run_command("pipeline", "replay", *arguments, expected=4).stderr
     assert not (tmp_path / "b").exists()
