@@ -33,7 +33,7 @@ from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
 from bench.spark import batch as spark_batch
-from bench.tables import tables
+from bench.tables import sql, tables
 
 BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -59,6 +59,7 @@ BENCHMARKS = {
         mqtt,
         spark_batch,
         tables,
+        sql,
     )
 }
 BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *HTTP)}
