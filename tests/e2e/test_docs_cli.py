@@ -47,6 +47,10 @@ def test_curl_does_what_the_page_says(reader: Reader) -> None:
     assert run_page(ROOT / "docs" / "howto" / "http.md", reader) >= 18
 
 
+def test_the_commands_of_the_page_about_jobs_end_well(reader: Reader) -> None:
+    assert run_page(ROOT / "docs" / "howto" / "pipelines.md", reader) >= 9
+
+
 def test_mosquitto_s_clients_do_what_the_page_says(reader: Reader) -> None:
     if not reader.can_run("mosquitto_pub mosquitto_sub"):
         pytest.skip("mosquitto_pub and mosquitto_sub are not installed")
