@@ -34,7 +34,7 @@ from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
 from bench.spark import batch as spark_batch
-from bench.tables import sql, tables
+from bench.tables import flight_writes, sql, tables
 
 BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -62,6 +62,7 @@ BENCHMARKS = {
         jobs,
         tables,
         sql,
+        flight_writes,
     )
 }
 BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *HTTP)}

@@ -17,7 +17,7 @@ COMMANDS: dict[str, LazyCommand] = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def pipeline() -> None:
-    """Jobs over whole queues: audit, archive, snapshot.
+    """Jobs over whole queues: audit, archive, snapshot, replay, report.
 
     They read the files of a data directory, beside a running server, after it was closed, and after a crash, and ask no
     server. Without more they run in this process, or in a few for much data; --master and --remote let Spark do it.
@@ -28,4 +28,6 @@ def pipeline() -> None:
       penstock pipeline archive orders --data ./data --to ./archive
       penstock pipeline snapshot devices --data ./data --to ./devices
       penstock pipeline audit --data ./data --master 'local[*]'
+      penstock pipeline report --data ./data --to report.html
+      penstock pipeline replay --from '$dlq/orders' --to orders --data ./data
     """

@@ -17,7 +17,7 @@ from penstock.core.errors import ErrorCode, InvalidArgument
 
 # Enough to keep the server's disk busy while the next are on their way.
 _WINDOW_BATCHES = 4
-# A server takes 64 MiB at a time; smaller ones keep fewer bytes under way. Below a frame, so that each is all or none.
+# A server takes 32 MiB at a time; smaller ones keep fewer bytes under way. Below a frame, so that each is all or none.
 _BATCH_BYTES = 8 << 20
 
 Open = Callable[[pa.Schema], tuple[flight.FlightStreamWriter, flight.FlightMetadataReader]]
