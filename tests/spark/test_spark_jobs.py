@@ -18,7 +18,7 @@ from penstock.jobs.job import Job, run
 from penstock.jobs.ranges import QueueRange
 from penstock.jobs.snapshot import SnapshotRequest, snapshot
 from penstock.log.columns import Columns
-from penstock.spark.jobs import OnSpark
+from penstock.spark.jobs import OnSpark, SparkFailed
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +71,11 @@ def test_what_a_piece_raises_is_raised_as_it_is(spark: SparkSession, directory: 
     piece = QueueRange(str(directory), "default", "nobody", 0, 0, 1, 1)
     with pytest.raises(NoSuchQueue, match="nobody"):
         run(Job("reading", [piece], rows, list[int], lambda each: 1), OnSpark(spark))
+
+
+def test_what_goes_wrong_in_a_worker_is_told_in_a_line(spark: SparkSession) -> None:
+    def failing(piece: int) -> int:
+        raise OSError("no room on this worker")
+
+    with pytest.raises(SparkFailed, match="no room on this worker"):
+        run(Job("failing", [1], failing, list[int], lambda each: 1), OnSpark(spark))
