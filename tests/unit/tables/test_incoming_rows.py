@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, TooLarge
 from penstock.queues.properties import Envelope, pack
 from penstock.tables.incoming import check_columns, columns_of, partitions_of
 from penstock.tables.schema import HEADERS
@@ -133,3 +133,12 @@ def test_partitions_that_are_not_there_are_refused() -> None:
             partitions_of(batch, count)
     with pytest.raises(InvalidArgument, match="no partition -1"):
         partitions_of(pa.record_batch({"value": ["x"], "partition": [-1]}), 3)
+
+
+@pytest.mark.parametrize("kind", [pa.dictionary(pa.int8(), pa.string()), pa.string_view(), pa.binary_view()], ids=str)
+def test_rows_that_share_their_bytes_are_counted_as_often_as_they_name_them(kind: pa.DataType) -> None:
+    shared = typed(["x" * 1000, None, "x" * 1000], kind)
+    batch = pa.record_batch({"value": shared})
+    assert len(columns_of(batch, 2000)) == 3
+    with pytest.raises(TooLarge, match="is 2000 bytes, the limit is 1999"):
+        columns_of(batch, 1999)

@@ -82,7 +82,7 @@ class Putting:
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[list[Group]]:
         """Each is one commit."""
-        is_staged, columns = self._command.action == "stage", columns_of(batch)
+        is_staged, columns = self._command.action == "stage", columns_of(batch, MAX_BATCH_BYTES)
         wanted = partitions_of(batch, self._partitions.count)
         if wanted is not None and self._command.partition is not None:
             raise InvalidArgument("the command names a partition, and the column 'partition' others: give one of both")
