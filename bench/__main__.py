@@ -12,6 +12,7 @@ import click
 from bench import noise
 from bench.against import embedded
 from bench.http.suite import BENCHMARKS as HTTP
+from bench.jobs import jobs
 from bench.kernels import checksum, loops, mqtt, topics, window
 from bench.measure import Benchmark, Comparison, Run
 from bench.mqtt.suite import BENCHMARKS as MQTT
@@ -33,7 +34,7 @@ from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
 from bench.spark import batch as spark_batch
-from bench.tables import flight_writes, tables
+from bench.tables import flight_writes, sql, tables
 
 BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -58,7 +59,9 @@ BENCHMARKS = {
         topics,
         mqtt,
         spark_batch,
+        jobs,
         tables,
+        sql,
         flight_writes,
     )
 }

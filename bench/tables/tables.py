@@ -25,13 +25,13 @@ from penstock.queues.names import data_log
 from penstock.tables.schema import DEFAULT_COLUMNS
 from penstock.tables.table import QueueTable
 
-_QUEUE = "bench"
+QUEUE = "bench"
 _BATCH_ROWS = 10_000
 _CHOICES: dict[str, Sequence[str]] = {"all columns": DEFAULT_COLUMNS, "key and value": ("key", "value")}
 
 
 @dataclass(frozen=True, slots=True)
-class _Data:
+class Data:
     directory: Path
     parquet: Path
     rows: int
@@ -40,13 +40,13 @@ class _Data:
 
 
 def run(settings: Run) -> list[Comparison]:
-    data = _fill(settings)
+    data = fill(settings)
     stored = _stored(data.directory)
     room_bytes = len(stored) * _BATCH_ROWS // data.rows
     found: list[Comparison] = []
     with _served(data.directory, settings.directory) as client:
         for name, columns in _CHOICES.items():
-            table = QueueTable.open(data.directory, _QUEUE)
+            table = QueueTable.open(data.directory, QUEUE)
             calls: dict[str, Callable[[], float]] = {
                 "directory": partial(_read_directory, data, table, columns),
                 "flight": partial(_read_flight, data, client, columns),
@@ -58,22 +58,22 @@ def run(settings: Run) -> list[Comparison]:
     return found
 
 
-def _comparisons(data: _Data, name: str, samples: dict[str, tuple[float, ...]]) -> list[Comparison]:
+def _comparisons(data: Data, name: str, samples: dict[str, tuple[float, ...]]) -> list[Comparison]:
     series = {way: Series(f"{way}, {name}", taken, bytes=data.bytes) for way, taken in samples.items()}
     speeds = {way: f"{data.rows / one.spread.median / 1e6:.2f} million rows/s" for way, one in series.items()}
     pairs = (("directory", "parquet"), ("flight", "parquet"), ("directory", "memcpy"), ("flight", "memcpy"))
     return [Comparison(series[way], series[base], notes={"rows": speeds[way]}) for way, base in pairs]
 
 
-def _fill(settings: Run) -> _Data:
+def fill(settings: Run) -> Data:
     directory, parquet = settings.directory / "data", settings.directory / "rows.parquet"
     batches = settings.size(2400, 40)
     asyncio.run(_append(directory, batches))
-    table = QueueTable.open(directory, _QUEUE)
+    table = QueueTable.open(directory, QUEUE)
     with pq.ParquetWriter(parquet, table.read(0).schema) as writer:
         sizes = [_written(writer, batch) for batch in table.read(0)]
     table.close()
-    return _Data(directory, parquet, batches * BATCH_MESSAGES, sum(sizes))
+    return Data(directory, parquet, batches * BATCH_MESSAGES, sum(sizes))
 
 
 def _written(writer: pq.ParquetWriter, batch: pa.RecordBatch) -> int:
@@ -83,11 +83,11 @@ def _written(writer: pq.ParquetWriter, batch: pa.RecordBatch) -> int:
 
 async def _append(directory: Path, batches: int) -> None:
     async with await Shard.open(directory) as shard:
-        log = await shard.create(data_log("default", _QUEUE, 0))
+        log = await shard.create(data_log("default", QUEUE, 0))
         await append_batches(shard, log, full_columns(), batches)
 
 
-def _read(data: _Data, batches: Iterable[pa.RecordBatch]) -> float:
+def _read(data: Data, batches: Iterable[pa.RecordBatch]) -> float:
     """Seconds. What came is counted, and every value and key is looked at by its length."""
     rows = size = 0
 
@@ -103,7 +103,7 @@ def _read(data: _Data, batches: Iterable[pa.RecordBatch]) -> float:
     return taken_s
 
 
-def _read_directory(data: _Data, table: QueueTable, columns: Sequence[str]) -> float:
+def _read_directory(data: Data, table: QueueTable, columns: Sequence[str]) -> float:
     return _read(data, table.read(0, columns=columns))
 
 
@@ -112,13 +112,13 @@ def _content_bytes(batch: pa.RecordBatch) -> int:
     return sum(length or 0 for length in lengths)
 
 
-def _read_parquet(data: _Data, columns: Sequence[str]) -> float:
+def _read_parquet(data: Data, columns: Sequence[str]) -> float:
     with pq.ParquetFile(data.parquet) as file:
         return _read(data, file.iter_batches(_BATCH_ROWS, columns=list(columns)))
 
 
-def _read_flight(data: _Data, client: flight.FlightClient, columns: Sequence[str]) -> float:
-    command = json.dumps({"queue": _QUEUE, "columns": list(columns)})
+def _read_flight(data: Data, client: flight.FlightClient, columns: Sequence[str]) -> float:
+    command = json.dumps({"queue": QUEUE, "columns": list(columns)})
     [endpoint] = client.get_flight_info(flight.FlightDescriptor.for_command(command)).endpoints
     return _read(data, client.do_get(endpoint.ticket).to_reader())
 
@@ -136,7 +136,7 @@ def _copy(stored: bytes, room_bytes: int) -> float:
 
 
 def _stored(directory: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(directory.rglob("*.seg")) if _QUEUE in str(path.parent))
+    return b"".join(path.read_bytes() for path in sorted(directory.rglob("*.seg")) if QUEUE in str(path.parent))
 
 
 @contextmanager

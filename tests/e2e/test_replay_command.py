@@ -185,6 +185,19 @@ def test_killed_anywhere_and_run_again_each_message_is_there_once(directory: Pat
     assert values(directory, "again") == expected
 
 
+@pytest.mark.faults
+def test_a_queue_that_was_created_anew_meanwhile_is_not_mistaken_for_the_old_one(directory: Path) -> None:
+    arguments = ["pipeline", "replay", "--data", str(directory), "--from", "orders", "--to", "again"]
+    command = [sys.executable, "-c", _DYING, "write", "2", *arguments]
+    assert subprocess.run(command, env=ENVIRONMENT, timeout=60, capture_output=True).returncode == _KILLED
+    with penstock.open(directory) as database:
+        database.delete("orders")
+        database.declare("orders", partitions=2)
+        database.put_many("orders", [b"another"] * 500, [b"k%d" % (number % 7) for number in range(500)])
+    assert b"created anew" in run_command(*arguments, expected=1).stderr
+    assert b"another" not in values(directory, "again")
+
+
 def test_the_size_of_pieces_does_not_matter(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replay_plan.plan_pieces
     monkeypatch.setattr(replay_plan, "plan_pieces", lambda table, span: plan(table, span, 7))

@@ -20,6 +20,9 @@ PIPE_CLOSED = 141
 _HTTP_NOT_FOUND = 404
 _HTTP_ADVICE = {401: "log in with --token or --api-key, or with a context (`penstock context set`)"}
 
+_EXTRAS = {"pyarrow": "arrow", "duckdb": "sql", "pyspark": "spark"}
+"""what brings a package that only some commands need"""
+
 _ADVICE = {
     errno.ENOENT: "check the path",
     errno.ENOTDIR: "check the path",
@@ -56,6 +59,11 @@ def exit_code_of(run: Callable[[], int]) -> int:
         return _fail(_told(error), _code_of(error))
     except OSError as error:
         return _fail(describe(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        return _fail(f"this command needs {package}: pip install 'penstock[{_EXTRAS[package]}]'")
 
 
 def describe(error: OSError) -> str:

@@ -33,4 +33,6 @@ def pipeline() -> None:
       penstock pipeline archive orders --data ./data --to ./archive
       penstock pipeline snapshot devices --data ./data --to ./devices
       penstock pipeline audit --data ./data --master 'local[*]'
+      penstock pipeline report --data ./data --to report.html
+      penstock pipeline replay --from '$dlq/orders' --to orders --data ./data
     """

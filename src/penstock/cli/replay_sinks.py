@@ -19,7 +19,7 @@ from penstock.embedded.runtime import Runtime
 from penstock.jobs.replay import Sink
 from penstock.jobs.replay_rows import OUTGOING
 from penstock.log.columns import Columns
-from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
+from penstock.queues.names import canonical_queue
 from penstock.queues.properties import Envelope, pack
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def sink_of(source: Source, queue: str) -> AbstractContextManager[Sink]:
 class FlightSink:
     """Of a server."""
 
-    def __init__(self, client: FlightClient, queue: str) -> None:
-        self._client, self._queue = client, queue
+    def __init__(self, client: FlightClient, queue: str, namespace: str | None) -> None:
+        self._client, self._queue, self._namespace = client, queue, namespace
 
     def write(self, query: str, epoch: int, batches: Iterator[pa.RecordBatch]) -> int:
-        stager = self._client.stager(self._queue, writer=query)
+        stager = self._client.stager(self._queue, writer=query, namespace=self._namespace)
         try:
             with stager:
                 for batch in batches:
@@ -84,11 +84,9 @@ class DirectorySink:
 
 @contextmanager
 def _flight_sink(source: FlightSource, queue: str) -> Iterator[Sink]:
-    if source.namespace not in (None, DEFAULT_NAMESPACE):
-        raise InvalidArgument(f"a replay over Flight writes to the login's own namespace, not to {source.namespace!r}")
     client = source.login.connected()
     try:
-        yield FlightSink(client, canonical_queue(queue))
+        yield FlightSink(client, canonical_queue(queue), source.namespace)
     finally:
         client.close()
 

@@ -96,8 +96,10 @@ class FlightTable:
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int:
         return self._client.offset_at_time(self._queue, timestamp_ms, self._namespace)[partition]
 
-    def read(self, partition: int, start: int, stop: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return self._client.read(self._queue, partition, start, stop, columns, namespace=self._namespace)
+    def read(
+        self, partition: int, start: int, stop: int, columns: Sequence[str], *, log: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self._client.read(self._queue, partition, start, stop, columns, namespace=self._namespace, log=log)
 
     def close(self) -> None:
         self._client.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from penstock.core.errors import NoSuchLog, OffsetOutOfRange
+from penstock.core.errors import LogDamaged, NoSuchLog, OffsetOutOfRange
 from penstock.core.ports import Buffer
 from penstock.core.types import LogName, LogNumber
 from penstock.log.checkpoint import PATH as CHECKPOINT_PATH
@@ -78,6 +78,8 @@ class Place:
                 yield from opened.batches(log.number, offset, log.end)
             except OffsetOutOfRange as error:
                 offset = error.start
+            except FileNotFoundError as error:
+                raise LogDamaged(log.name, str(error.filename), 0, "the file is missing") from error
             else:
                 return
 

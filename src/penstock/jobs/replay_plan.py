@@ -29,6 +29,8 @@ class Place(Protocol):
     def end(self) -> int: ...
     @property
     def rows(self) -> int: ...
+    @property
+    def log(self) -> int | None: ...
 
 
 class PlannedTable(Protocol):
@@ -39,12 +41,14 @@ class PlannedTable(Protocol):
 
 
 class ReplayPiece(msgspec.Struct, frozen=True):
-    """Offsets start..stop of a partition, not including `stop`; `rows` is an estimate."""
+    """Offsets start..stop of a partition, not including `stop`; `rows` is an estimate. `log` tells the partition from
+    one of a queue that was created anew under the name."""
 
     partition: int
     start: int
     stop: int
     rows: int
+    log: int | None = None
 
 
 class ReplayPlan(msgspec.Struct, frozen=True):
@@ -69,15 +73,20 @@ def plan_pieces(table: PlannedTable, span: TimeSpan, piece_rows: int = PIECE_ROW
             start = max(start, table.offset_at_time(place.number, span.since_ms))
         if span.until_ms is not None:
             stop = min(stop, table.offset_at_time(place.number, span.until_ms))
-        found += _split(place.number, start, stop, min(place.rows, max(0, stop - start)), piece_rows)
+        found += _split(place, start, stop, piece_rows)
     return found
 
 
-def _split(partition: int, start: int, stop: int, rows: int, piece_rows: int) -> list[ReplayPiece]:
+def _split(place: Place, start: int, stop: int, piece_rows: int) -> list[ReplayPiece]:
     """Equal ranges of offsets: where offsets are missing, some have fewer rows."""
+    rows = min(place.rows, max(0, stop - start))
     parts = -(-rows // piece_rows)
     bounds = [start + (stop - start) * at // parts for at in range(parts + 1)] if parts else []
-    return [ReplayPiece(partition, first, end, -(-rows // parts)) for first, end in pairwise(bounds) if first < end]
+    return [
+        ReplayPiece(place.number, first, end, -(-rows // parts), place.log)
+        for first, end in pairwise(bounds)
+        if first < end
+    ]
 
 
 class ReplayFile:

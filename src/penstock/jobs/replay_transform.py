@@ -25,7 +25,9 @@ class ReplayTable(Protocol):
 
     def partitions(self) -> Sequence[Place]: ...
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int: ...
-    def read(self, partition: int, start: int, stop: int, columns: Sequence[str]) -> Batches: ...
+    def read(
+        self, partition: int, start: int, stop: int, columns: Sequence[str], *, log: int | None = None
+    ) -> Batches: ...
     def close(self) -> None: ...
 
 
@@ -38,7 +40,7 @@ class Transform(Protocol):
 def unchanged(queue: str, open_table: Callable[[], ReplayTable], piece: ReplayPiece) -> Batches:
     table = open_table()
     try:
-        yield from table.read(piece.partition, piece.start, piece.stop, SCHEMA.names)
+        yield from table.read(piece.partition, piece.start, piece.stop, SCHEMA.names, log=piece.log)
     finally:
         table.close()
 
@@ -119,7 +121,7 @@ class _PieceTable:
         return self.table.offset_at_time(partition, timestamp_ms)
 
     def read(self, partition: int, start: int, stop: int, columns: Sequence[str]) -> Batches:
-        return self.table.read(partition, start, stop, columns)
+        return self.table.read(partition, start, stop, columns, log=self.piece.log)
 
     def close(self) -> None:
         self.table.close()

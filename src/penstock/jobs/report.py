@@ -41,7 +41,7 @@ class UnitPiece:
     place: Place
     unit: UnitLogs
     groups: tuple[DeclaredGroup, ...]
-    since_ms: int
+    span: TimeSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def work(piece: Piece) -> QueueReport:
     """One piece, anywhere."""
     found = QueueReport(piece.queue)
     if isinstance(piece, UnitPiece):
-        found.groups = count_groups(piece.place, piece.unit, piece.groups, piece.since_ms)
+        found.groups = count_groups(piece.place, piece.unit, piece.groups, piece.span)
     elif isinstance(piece, RowsPiece):
         for batch in piece.rows.read(RowCounts.COLUMNS, skip_trimmed=True):
             found.rows.add(batch)
@@ -129,8 +129,7 @@ def _unit_pieces(directory: Path, queues: Sequence[str], namespace: str, span: T
         if record is None or not (groups := tuple(declared.groups_of(record))):
             continue
         units = [UnitLogs.of(facts, namespace, queue, number) for number in range(record.settings.partitions)]
-        since_ms = span.since_ms or 0
-        pieces += [UnitPiece(queue, facts.place, unit, groups, since_ms) for unit in units if unit is not None]
+        pieces += [UnitPiece(queue, facts.place, unit, groups, span) for unit in units if unit is not None]
     return pieces
 
 

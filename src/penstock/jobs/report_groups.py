@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from penstock.jobs.declared import DeclaredGroup
 from penstock.jobs.directory import Place
+from penstock.jobs.ranges import TimeSpan
 from penstock.jobs.report_counts import counted
 from penstock.jobs.unit_state import UnitFold, UnitLogs
 from penstock.log.batch import Batch
@@ -55,12 +56,12 @@ class GroupCounts:
 
 
 def count_groups(
-    place: Place, unit: UnitLogs, groups: Sequence[DeclaredGroup], since_ms: int
+    place: Place, unit: UnitLogs, groups: Sequence[DeclaredGroup], span: TimeSpan
 ) -> dict[str, GroupCounts]:
-    """By the group's text. Settlements and failures since a time."""
+    """By the group's text. Settlements and failures are those of a time; lag is that of now."""
     cursors = UnitFold(place, unit, groups).run().cursors
     found = {group.number: _lag(place, unit, cursors[group.number]) for group in groups}
-    history = _History(_first_known(place, unit, groups), since_ms)
+    history = _History(_first_known(place, unit, groups), span)
     for record, time_ms in _state_records(place, unit):
         history.take(record, time_ms)
     for number, settled in history.settled.items():
@@ -118,8 +119,8 @@ def _first_known(place: Place, unit: UnitLogs, groups: Sequence[DeclaredGroup]) 
 class _History:
     """Which offsets were settled when, and what came back, as the state log tells it."""
 
-    def __init__(self, first_known: dict[int, int | None], since_ms: int) -> None:
-        self._next, self._since_ms = first_known, since_ms
+    def __init__(self, first_known: dict[int, int | None], span: TimeSpan) -> None:
+        self._next, self._span = first_known, span
         self.settled: dict[int, list[tuple[int, int, int]]] = {}
         """by group: first offset, end, time"""
         self.retries: dict[tuple[int, int], tuple[int, int]] = {}
@@ -141,11 +142,15 @@ class _History:
             self._next[record.group] = following
 
     def _settle(self, group: int, ranges: Iterable[tuple[int, int]], time_ms: int) -> None:
-        if time_ms >= self._since_ms:
+        if self._is_meant(time_ms):
             self.settled.setdefault(group, []).extend((first, stop, time_ms) for first, stop in ranges if first < stop)
 
+    def _is_meant(self, time_ms: int) -> bool:
+        since_ms, until_ms = self._span.since_ms, self._span.until_ms
+        return (since_ms is None or time_ms >= since_ms) and (until_ms is None or time_ms < until_ms)
+
     def _came_back(self, record: StateRecord, time_ms: int) -> None:
-        if time_ms < self._since_ms:
+        if not self._is_meant(time_ms):
             return
         for entry in entries_of(record):
             place = record.group, entry.offset

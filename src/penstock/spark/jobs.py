@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
 
-from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError, UnsupportedPlatform
 from penstock.spark.session import session_builder
 
 Piece = TypeVar("Piece")
@@ -20,6 +22,16 @@ Result = TypeVar("Result")
 # cluster, and a few minutes of work lost at most.
 PIECES_AT_ONCE = 64
 _SCHEMA = "number long, result binary"
+
+
+class SparkFailed(PenstockError):
+    """Also after it tried again."""
+
+    code = ErrorCode.PLATFORM
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Spark could not do it: {reason}; look at the logs of its workers, or run it without Spark")
+        self.reason = reason
 
 
 class OnSpark:
@@ -35,7 +47,7 @@ class OnSpark:
         for first in range(0, len(pieces), self._at_once):
             some = [pickle.dumps(piece) for piece in pieces[first : first + self._at_once]]
             tasks = self._session.range(0, len(some), 1, len(some)).mapInArrow(_Task(work, some), _SCHEMA)
-            for row in tasks.collect():
+            for row in _collected(tasks):
                 result = pickle.loads(row.result)
                 if isinstance(result, PenstockError):
                     raise result
@@ -83,4 +95,17 @@ def _local(master: str) -> SparkSession:
 
 def _remote(url: str) -> SparkSession:
     builder: SparkSession.Builder = SparkSession.builder
-    return builder.remote(url).getOrCreate()
+    try:
+        return builder.remote(url).getOrCreate()
+    except ImportError as error:
+        raise UnsupportedPlatform(
+            f"Spark Connect needs more packages ({error}): pip install 'pyspark[connect]', or give --master"
+        ) from error
+
+
+def _collected(tasks: DataFrame) -> list[Row]:
+    try:
+        return tasks.collect()
+    except (PySparkException, Py4JError) as error:
+        said = next((line for line in reversed(str(error).splitlines()) if line.strip()), "no reason")
+        raise SparkFailed(said.strip()[:500]) from error

@@ -51,3 +51,13 @@ def test_an_error_of_ours_is_one_line_even_if_its_text_is_not(capsys: pytest.Cap
 def test_what_nobody_expected_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         _raising(ZeroDivisionError())
+
+
+def test_a_package_that_is_not_installed_is_named_with_what_brings_it(capsys: pytest.CaptureFixture[str]) -> None:
+    def needs(package: str) -> int:
+        raise ModuleNotFoundError(name=package)
+
+    assert exit_code_of(lambda: needs("pyarrow.compute")) == 1
+    assert capsys.readouterr().err == "penstock: error: this command needs pyarrow: pip install 'penstock[arrow]'\n"
+    with pytest.raises(ModuleNotFoundError):
+        exit_code_of(lambda: needs("penstock.nothing"))

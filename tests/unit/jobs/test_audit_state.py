@@ -185,3 +185,10 @@ def test_a_broker_at_work_is_audited_in_silence(tmp_path: Path) -> None:
 async def _look_again_and_again(directory: Path) -> None:
     while True:
         await _audited_in_a_thread(directory)
+
+
+@pytest.mark.parametrize("name", [DATA, STATE, LETTERS])
+def test_a_log_whose_file_is_gone_is_told_once(tmp_path: Path, name: str) -> None:
+    directory = written(tmp_path, rejected, journal=True)
+    Books(directory, name).path().unlink()
+    assert [(found.kind, found.log) for found in audited(directory).findings] == [(Kind.MISSING_FILE, name)]

@@ -22,6 +22,7 @@ class _Place:
     start: int
     end: int
     rows: int
+    log: int = 7
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def test_a_gap_of_offsets_does_not_make_pieces_without_end() -> None:
 
 def test_a_time_chooses_offsets() -> None:
     pieces = plan_pieces(_Table([_Place(0, 5, 105, 100)]), TimeSpan(20, 40))
-    assert [(piece.start, piece.stop) for piece in pieces] == [(20, 40)]
+    assert [(piece.start, piece.stop, piece.log) for piece in pieces] == [(20, 40, 7)]
     assert plan_pieces(_Table([_Place(0, 5, 105, 100)]), TimeSpan(200, 300)) == []
 
 

@@ -13,7 +13,7 @@ from penstock.core.errors import InvalidArgument, NoSuchQueue
 from penstock.embedded.consumer import Consumer
 from penstock.embedded.message import Message
 from penstock.jobs.job import run
-from penstock.jobs.local import InThisProcess
+from penstock.jobs.local import InProcesses, InThisProcess
 from penstock.jobs.ranges import TimeSpan
 from penstock.jobs.report import QueueReport, plan_report
 from penstock.jobs.report_page import page
@@ -70,6 +70,11 @@ def test_rows_groups_and_dead_letters_are_counted(worked: Path) -> None:
     assert (billing.retried, billing.failures) == (1, 2)
     assert billing.oldest_ms is None and mail.oldest_ms is not None
     assert (empty.queue, empty.rows.rows, empty.groups) == ("empty<i>", 0, {})
+
+
+def test_processes_count_the_same(worked: Path) -> None:
+    job = plan_report(worked, ["orders"], "default", TimeSpan())
+    assert run(job, InProcesses(2)) == run(job, InThisProcess())
 
 
 def test_a_time_chooses_what_is_counted(worked: Path) -> None:

@@ -179,8 +179,6 @@ def test_a_run_that_was_stopped_while_parts_were_shown_begins_anew(
 
 def test_processes_make_the_same_table(keyed: Keyed) -> None:
     keyed.fill(1, 60)
-    keyed.grow(5)
-    keyed.fill(2, 20)
     snapshot(keyed.request, InProcesses(2))
     assert keyed.table == keyed.expected
 
