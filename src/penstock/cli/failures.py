@@ -31,6 +31,8 @@ _ADVICE = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.EIO: "the disk reports an error: look at the kernel's messages, and do not trust this disk",
 }
+# Packages that only some commands need, and the extra that brings them.
+_EXTRAS = {"pyarrow": "arrow", "pyspark": "spark"}
 
 
 class NotThere(InvalidArgument):
@@ -56,6 +58,11 @@ def exit_code_of(run: Callable[[], int]) -> int:
         return _fail(_told(error), _code_of(error))
     except OSError as error:
         return _fail(describe(error))
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        return _fail(f"this command needs {error.name}, which is not installed: pip install 'penstock[{extra}]'")
 
 
 def describe(error: OSError) -> str:
