@@ -10,6 +10,7 @@ from tests.sim.queue_walk import QueueWalk
 from tests.sim.staging_walk import StagingWalk
 from tests.support.auditing import silent
 from tests.support.loop import run
+from tests.support.session_walk import SessionWalk
 
 _EVERY_STEPS = 20
 
@@ -48,3 +49,12 @@ def test_an_audit_is_silent_on_what_sinks_leave(seed: int, tmp_path: Path) -> No
         silent(walk.stage.directory)
 
     run(main())
+
+
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_an_audit_is_silent_on_what_sessions_leave(seed: int, tmp_path: Path) -> None:
+    run(SessionWalk(seed, tmp_path, 150).run())
+    left = [path for path in tmp_path.iterdir() if (path / "format").exists()]
+    assert left
+    for directory in left:
+        silent(directory)
