@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.support.cli import penstock, penstock_json
+from tests.support.cli import ENVIRONMENT, penstock, penstock_json
 from tests.support.live_tables import LiveTables
 
 from penstock.log.columns import Columns
@@ -72,3 +74,16 @@ def test_wrong_usage_and_what_is_not_there_have_their_exit_codes(directory: Path
     assert b"not a Penstock data directory" in penstock("pipeline", "audit", "--data", empty, expected=1).stderr
     for command in ("audit", "archive", "snapshot"):
         assert b"Examples:" in penstock("pipeline", command, "--help").stdout
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["audit"], 0), (["archive", "orders", "--to", "a"], 1)])
+def test_without_pyarrow_an_audit_works_and_the_others_say_what_to_install(
+    directory: Path, arguments: list[str], code: int
+) -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None; from penstock.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, "pipeline", *arguments, "--data", str(directory)]
+    ran = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
+    assert ran.returncode == code, ran.stderr
+    assert ("pip install 'penstock[arrow]'" in ran.stderr) == bool(code)

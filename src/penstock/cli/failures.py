@@ -34,7 +34,7 @@ _ADVICE = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.EIO: "the disk reports an error: look at the kernel's messages, and do not trust this disk",
 }
-
+# Packages that only some commands need, and the extra that brings them.
 
 class NotThere(InvalidArgument):
     """What was asked for is not there; the command ends with NOT_FOUND."""
@@ -60,10 +60,10 @@ def exit_code_of(run: Callable[[], int]) -> int:
     except OSError as error:
         return _fail(describe(error))
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
-        return _fail(f"this command needs {package}: pip install 'penstock[{_EXTRAS[package]}]'")
+        return _fail(f"this command needs {error.name}, which is not installed: pip install 'penstock[{extra}]'")
 
 
 def describe(error: OSError) -> str:

@@ -16,7 +16,6 @@ from penstock.core.errors import UnsupportedPlatform
 from penstock.jobs.job import Runner
 from penstock.jobs.local import runner_for
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
-from penstock.tables.table import TableDirectory
 
 data_option = click.option(
     "--data",
@@ -36,6 +35,8 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be
 
 def queues_of(directory: Path, patterns: Sequence[str], namespace: str) -> list[str]:
     """Queues by names and patterns, each once. NotThere for what matches none."""
+    from penstock.tables.table import TableDirectory  # an audit does without pyarrow
+
     opened = TableDirectory(directory)
     with closing(opened):
         known = opened.queues(namespace)

@@ -266,10 +266,11 @@ class _Live:
         deadline = time.monotonic() + PATIENCE_S
         while not self._disk.exists(self._piece.log.path(info)):
             try:
-                sealed = self._directory.reader.cut(self._piece.log.number).sealed
+                cut = self._directory.reader.cut(self._piece.log.number)
             except NoSuchLog:
                 return False
-            if all((other.base, other.version) != (info.base, info.version) for other in sealed):
+            listed = [*cut.sealed, *([cut.active] if cut.active is not None else [])]
+            if all((other.base, other.version) != (info.base, info.version) for other in listed):
                 return False
             if time.monotonic() > deadline:
                 return True
@@ -290,7 +291,8 @@ class _Live:
         except (OffsetOutOfRange, NoSuchLog):
             return  # trimmed or deleted meanwhile
         except LogDamaged as error:
-            self._check.found(Kind.DAMAGED, error.file, self._check.at.next, error.reason, error.position)
+            if self._is_there(info):
+                self._check.found(Kind.DAMAGED, error.file, self._check.at.next, error.reason, error.position)
 
 
 def _written(segment: ActiveSegment) -> SegmentInfo:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from penstock.core.errors import LogDamaged, NoSuchLog, OffsetOutOfRange
+from penstock.core.errors import LogDamaged, OffsetOutOfRange
 from penstock.core.ports import Buffer
 from penstock.core.types import LogName, LogNumber
 from penstock.log.checkpoint import PATH as CHECKPOINT_PATH
@@ -116,11 +116,6 @@ class DirectoryFacts:
     @property
     def place(self) -> Place:
         return Place(self.path, self.mark)
-
-    def log(self, name: LogName) -> LogFacts:
-        if (found := self.logs.get(name)) is None:
-            raise NoSuchLog(name)
-        return found
 
 
 @lru_cache(maxsize=1)

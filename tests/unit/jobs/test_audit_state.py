@@ -168,15 +168,18 @@ def test_a_broker_at_work_is_audited_in_silence(tmp_path: Path) -> None:
             queue = await s.queue(partitions=3)
             consumer = await s.consumer(queue)
             looking = asyncio.ensure_future(_look_again_and_again(tmp_path))
-            for number in range(200):
+            for number in range(100):
+                s.clock.advance(0.3)
                 await s.put(queue, *[b"%d" % number] * 5, keys=[b"%d" % k for k in range(5)])
                 for message in await s.receive(consumer):
                     await s.ack(consumer, message)
-                if number % 50 == 49:
+                if number % 25 == 24:
                     for unit in queue.units.values():
                         await snapshots.write(s.broker.shard, queue, unit, s.clock.now_ms())
             looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            with pytest.raises(asyncio.CancelledError):
+                await looking
+            await s.broker.shard.checkpoint()
             await _audited_in_a_thread(tmp_path)
 
     run(main())
