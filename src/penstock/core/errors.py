@@ -37,6 +37,7 @@ class ErrorCode(enum.Enum):
     FENCED_PRODUCER = "fenced-producer"
     STAGE_GONE = "stage-gone"  # a commit names what was committed or collected; nothing of it was committed
     EPOCH_FORGOTTEN = "epoch-forgotten"
+    PIPELINE_KNOWN = "pipeline-known"  # another query commits under its name
     FENCED_MEMBER = "fenced-member"
     MALFORMED_PACKET = "malformed-packet"
     PROTOCOL_ERROR = "protocol-error"
@@ -309,6 +310,19 @@ class EpochForgotten(PenstockError):
             f"committed. Go on with the epoch behind the newest, or begin a new query id"
         )
         self.query, self.epoch, self.oldest = query, epoch, oldest
+
+
+class PipelineKnown(PenstockError):
+    """Another query commits under this name: a checkpoint that was lost, or a second job."""
+
+    code = ErrorCode.PIPELINE_KNOWN
+
+    def __init__(self, pipeline: str, known: str, query: str) -> None:
+        super().__init__(
+            f"pipeline {pipeline!r} belongs to query {known!r}, and {query!r} would begin anew: nothing was committed. "
+            f"Go on with its checkpoint, use another name, or reset the pipeline on purpose"
+        )
+        self.pipeline, self.known, self.query = pipeline, known, query
 
 
 class OutOfOrder(PenstockError):

@@ -3,6 +3,17 @@
 from penstock.client.flight.client import FlightClient
 from penstock.client.flight.problems import FlightRefused
 from penstock.client.flight.reading import Rows
-from penstock.client.flight.values import Partition
+from penstock.client.flight.values import Committed, CommittedPlace, Partition, Placed, StagedRange
+from penstock.client.flight.writing import Stager
 
-__all__ = ["FlightClient", "FlightRefused", "Partition", "Rows"]
+__all__ = [
+    "Committed",
+    "CommittedPlace",
+    "FlightClient",
+    "FlightRefused",
+    "Partition",
+    "Placed",
+    "Rows",
+    "StagedRange",
+    "Stager",
+]

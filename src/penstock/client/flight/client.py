@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+import pyarrow as pa
 from pyarrow import flight
 
 from penstock.client.flight.problems import translated
 from penstock.client.flight.reading import Rows
-from penstock.client.flight.values import Partition
+from penstock.client.flight.values import Committed, CommittedPlace, Partition, Placed, StagedRange
+from penstock.client.flight.writing import Open, Stager, append
 from penstock.core.errors import InvalidArgument
 
 _SCHEMES = ("grpc://", "grpc+tls://", "grpc+tcp://")
@@ -93,6 +97,63 @@ class FlightClient:
         wanted = _json(**place, columns=columns and list(columns), skip_trimmed=skip_trimmed, log=log)
         with translated():
             return Rows(self._client.do_get(flight.Ticket(wanted), self._options))
+
+    # Writing
+
+    def append(
+        self,
+        queue: str,
+        rows: pa.RecordBatch | pa.Table,
+        *,
+        namespace: str | None = None,
+        partition: int | None = None,
+    ) -> list[Placed]:
+        """Rows with the columns `value`, and `key`, `topic`, `headers`, `partition` where they are wanted, as messages;
+        durable when it returns. Each 8 MiB are stored whole or not at all: if it raises, some may be stored."""
+        return append(self._putting(queue, "append", namespace=namespace, partition=partition), rows)
+
+    def stager(
+        self, queue: str, *, writer: str = "", namespace: str | None = None, partition: int | None = None
+    ) -> Stager:
+        """To stage rows of a queue that become messages with commit(). Stages live for 24 h after the last rows of the
+        same writer, which is any text; without one, after their own."""
+        return Stager(self._putting(queue, "stage", writer=writer, namespace=namespace, partition=partition))
+
+    def commit(
+        self,
+        query: str,
+        epoch: int,
+        ranges: Sequence[StagedRange],
+        *,
+        pipeline: str | None = None,
+        reset: bool = False,
+    ) -> Committed:
+        """All rows become messages of their queues at once, durably, or none does. Said again for the same query and
+        epoch it changes nothing and answers as before: after ConnectionLost, say it again. A pipeline's name belongs to
+        one query: another is refused with PIPELINE_KNOWN, unless it is reset on purpose."""
+        body = {"query": query, "epoch": epoch, "ranges": [asdict(each) for each in ranges]}
+        said = self._act("commit", {**body, "pipeline": pipeline or "", "reset": reset})
+        return Committed(tuple(CommittedPlace(**each) for each in said["placed"]), said["is_repeated"])
+
+    def abandon(self, ranges: Sequence[StagedRange]) -> int:
+        """Let go of what will not be committed; how many there were still."""
+        count: int = self._act("abandon", {"ranges": [asdict(each) for each in ranges]})["count"]
+        return count
+
+    def committed(self, query: str) -> list[int]:
+        """The epochs of a query that are known to be committed: the last hundred."""
+        epochs: list[int] = self._act("committed", {"query": query})["epochs"]
+        return epochs
+
+    def _putting(self, queue: str, action: str, **wanted: object) -> Open:
+        descriptor = flight.FlightDescriptor.for_command(_json(queue=queue, action=action, **wanted))
+        return lambda schema: self._client.do_put(descriptor, schema, self._options)
+
+    def _act(self, kind: str, body: dict[str, object]) -> dict[str, Any]:
+        with translated():
+            results = list(self._client.do_action(flight.Action(kind, json.dumps(body).encode()), self._options))
+        said: dict[str, Any] = json.loads(results[0].body.to_pybytes())
+        return said
 
 
 def _login(token: str | None, user: str | None, password: str | None) -> list[tuple[bytes, bytes]]:

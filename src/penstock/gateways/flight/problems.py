@@ -12,12 +12,18 @@ _KINDS: dict[ErrorCode, type[Exception]] = {
     ErrorCode.INVALID_ARGUMENT: pa.ArrowInvalid,
     ErrorCode.OFFSET_OUT_OF_RANGE: pa.ArrowInvalid,
     ErrorCode.TRIMMED: pa.ArrowInvalid,
+    ErrorCode.TOO_LARGE: pa.ArrowInvalid,
+    ErrorCode.STAGE_GONE: pa.ArrowInvalid,
+    ErrorCode.EPOCH_FORGOTTEN: pa.ArrowInvalid,
+    ErrorCode.PIPELINE_KNOWN: pa.ArrowInvalid,
     ErrorCode.NO_SUCH_QUEUE: pa.ArrowKeyError,
     ErrorCode.QUEUE_REPLACED: pa.ArrowKeyError,
     ErrorCode.BAD_CREDENTIALS: flight.FlightUnauthenticatedError,
     ErrorCode.NOT_AUTHORISED: flight.FlightUnauthorizedError,
     ErrorCode.TOO_MANY_ATTEMPTS: flight.FlightUnavailableError,
     ErrorCode.CLOSED: flight.FlightUnavailableError,
+    ErrorCode.QUEUE_FULL: flight.FlightUnavailableError,
+    ErrorCode.DISK_LOW: flight.FlightUnavailableError,
 }
 
 

@@ -1,4 +1,4 @@
-"""The calls of Flight: which tables there are, where the rows of one are, the rows."""
+"""The calls of Flight: which tables there are, where the rows of one are, the rows; rows for a queue, and actions."""
 
 from __future__ import annotations
 
@@ -14,24 +14,35 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.core.errors import ErrorCode, InvalidArgument, NotAuthorised, PenstockError
-from penstock.gateways.flight.asking import Refused, ServerLine
+from penstock.gateways.flight.asking import Refused, ServerLine, checked_authorization
+from penstock.gateways.flight.carrying import MAX_BODY_BYTES, Action, Caller, PutBegin
 from penstock.gateways.flight.commands import (
     Command,
     PlaceMetadata,
+    PutCommand,
     RowsMetadata,
     Ticket,
     command_of_path,
     parse_command,
+    parse_put,
     parse_ticket,
     time_ms,
 )
 from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Options, Unexpected
 from penstock.gateways.flight.problems import problem_of
+from penstock.gateways.flight.putting import Putting, opened
+from penstock.gateways.flight.sending import ServerIntake
 from penstock.gateways.flight.streams import Readers, Streams
 from penstock.queues.names import canonical_queue
 from penstock.tables.reading import Reading
 from penstock.tables.schema import projected
 from penstock.tables.table import Partition, QueueTable
+
+ACTIONS = {
+    "commit": "make staged rows messages, once for a query and epoch",
+    "abandon": "let go of staged rows",
+    "committed": "the epochs of a query that are known to be committed",
+}
 
 _AUTHORIZATION = "authorization"
 _Headers = Mapping[str, Sequence[str | bytes]]
@@ -73,8 +84,8 @@ class _NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]  # as above
 class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
     """Listens when it is made; its threads call what is below. OSError or ArrowException if it cannot."""
 
-    def __init__(self, options: Options, line: ServerLine) -> None:
-        self._line = line
+    def __init__(self, options: Options, line: ServerLine, intake: ServerIntake) -> None:
+        self._line, self._intake = line, intake
         self._readers = Readers(Path(options.directory))
         self._streams = Streams(options.max_streams, options.max_streams_per_client)
         has_tls = options.certificate is not None
@@ -133,10 +144,41 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             client = f"{who.name} {_peer(context)}"
         return flight.GeneratorStream(schema, self._batches(wanted, who.namespace, client))
 
-    def do_put(self, *_: object) -> None:
-        raise pa.ArrowNotImplementedError(
-            "DoPut is not in this version: publish over MQTT or HTTP, or put with the Python client"
-        )
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        """Each record batch is answered by one message of metadata once it is durable."""
+        with translated(self._line):
+            command = _put_command(descriptor)
+            begin = PutBegin(
+                self._intake.next_id(),
+                self._caller(context, command.namespace),
+                command.queue,
+                command.action == "stage",
+                command.writer,
+                command.partition,
+            )
+            with opened(self._intake, begin) as stream, self._streams.one(f"{stream.name} {_peer(context)}"):
+                Putting(self._intake, command, stream, lambda said: writer.write(pa.py_buffer(said))).run(reader)
+
+    def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
+        return [flight.ActionType(*each) for each in ACTIONS.items()]
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[flight.Result]:
+        """One result, as JSON."""
+        with translated(self._line):
+            if action.type not in ACTIONS:
+                raise InvalidArgument(f"no action {action.type[:80]!r}: there are {', '.join(ACTIONS)}")
+            body = action.body.to_pybytes()
+            if not 0 < len(body) <= MAX_BODY_BYTES:
+                raise InvalidArgument(f"the body of an action has 1 to {MAX_BODY_BYTES} bytes, this one {len(body)}")
+            asked = Action(self._intake.next_id(), self._caller(context, None), action.type, len(body))
+            reply = self._intake.ask(asked, [body])
+        yield flight.Result(pa.py_buffer(bytes(reply.result)))
 
     def _batches(self, wanted: Ticket, namespace: str, client: str) -> Iterator[_Rows]:
         with translated(self._line), self._streams.one(client), self._readers.one() as directory:
@@ -144,6 +186,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             offsets = (wanted.partition, wanted.start, wanted.stop)
             reading = table.read(*offsets, wanted.columns, skip_trimmed=wanted.skip_trimmed, log=wanted.log)
             yield from _said_with(reading) if wanted.skip_trimmed else reading
+
+    def _caller(self, context: flight.ServerCallContext, namespace: str | None) -> Caller:
+        said: Said = context.get_middleware(_AUTHORIZATION)
+        return Caller(checked_authorization(said.authorization), _peer(context), namespace)
 
     def _may_read(self, context: flight.ServerCallContext, queue: str, namespace: str | None) -> str:
         """The namespace that counts."""
@@ -193,6 +239,13 @@ def _command(descriptor: flight.FlightDescriptor) -> Command:
     if descriptor.descriptor_type == flight.DescriptorType.CMD:
         return parse_command(descriptor.command)
     return command_of_path(descriptor.path)
+
+
+def _put_command(descriptor: flight.FlightDescriptor) -> PutCommand:
+    if descriptor.descriptor_type == flight.DescriptorType.CMD:
+        return parse_put(descriptor.command)
+    wanted = command_of_path(descriptor.path)
+    return PutCommand(wanted.queue, partition=wanted.partition)
 
 
 def _chosen(table: QueueTable, command: Command) -> list[Partition]:
