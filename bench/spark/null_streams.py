@@ -59,7 +59,8 @@ class _DueReader(DataSourceStreamReader):
         return [InputPartition((start["begun_ns"], *half)) for half in halves[:_TASKS]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield rows_due(*partition.value, self._rate)
+        begun_ns, first, stop = partition.value
+        yield rows_due(begun_ns, first, stop, self._rate)
 
 
 class NullStream(DataSource):

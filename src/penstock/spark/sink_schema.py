@@ -97,7 +97,8 @@ def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _fit(batches: list[pa.RecordBatch], rows: int) -> bool:
-    return sum(batch.num_rows for batch in batches) <= rows and sum(batch.nbytes for batch in batches) <= _STAGE_BYTES
+    size_bytes: int = sum(batch.nbytes for batch in batches)
+    return sum(batch.num_rows for batch in batches) <= rows and size_bytes <= _STAGE_BYTES
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
