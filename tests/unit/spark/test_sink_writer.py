@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StringType, StructField, StructType
 from tests.support.http_server import RunningServer, running_server
 
@@ -152,7 +153,9 @@ def test_a_task_that_may_not_wait_says_what_it_waited_for(server: RunningServer,
 def test_messages_that_do_not_belong_together_are_not_committed(server: RunningServer, http: penstock.Client) -> None:
     writer, other = _writer(server), _writer(server)
     messages = [writer.write(_rows(10)), other.write(_rows(10))]
-    for told in ([*messages], [messages[0], None]):
+    of_two: list[WriterCommitMessage | None] = [*messages]
+    of_some: list[WriterCommitMessage | None] = [messages[0], None]
+    for told in (of_two, of_some):
         with pytest.raises(CannotCommit):
             writer.commit(told)
     assert _held(http) == 0
