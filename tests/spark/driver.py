@@ -24,14 +24,18 @@ def run_driver(pipeline: Pipeline, *, is_killed: bool, step: str = "", master: s
     slow that others run beside them, in a cluster."""
     said = {**pipeline._asdict(), "checkpoint": str(pipeline.checkpoint), "step": step, "master": master}
     command = [sys.executable, "-m", "tests.spark.driver", json.dumps({**said, "epochs": epochs})]
-    ran = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=_LONGEST_S)
-    assert (ran.returncode != 0) == is_killed, ran.stdout[-2000:] + ran.stderr[-6000:]
+    # A file, as workers that outlive a killed driver would keep a pipe open.
+    output = Path(f"{pipeline.checkpoint}.txt")
+    with output.open("wb") as file:
+        ran = subprocess.run(command, cwd=_ROOT, stdout=file, stderr=subprocess.STDOUT, timeout=_LONGEST_S)
+    assert (ran.returncode != 0) == is_killed, output.read_text(errors="replace")[-6000:]
 
 
 def main(said: Mapping[str, str | int]) -> None:
     checkpoint = str(said["checkpoint"])
     os.environ[DRIVER] = f"{checkpoint}.driver"
-    pipeline = Pipeline(str(said["url"]), Path(checkpoint), str(said["sink"]), int(said["max_offsets"]))
+    names = str(said["name"]), str(said["sink"])
+    pipeline = Pipeline(str(said["url"]), Path(checkpoint), *names, int(said["max_offsets"]))
     with small_session(Path(f"{checkpoint}.spark"), str(said["master"])) as spark:
         for faulty in FAULTY:
             spark.dataSource.register(faulty)

@@ -17,23 +17,37 @@ from tests.support.numbered import until_end
 
 from penstock.client.flight import FlightClient
 
-INPUT, OUTPUT = "numbers", "copies"
 Step = Callable[[DataFrame], DataFrame]
 
 
 class Pipeline(NamedTuple):
-    """From a queue of numbers to one of copies; with the checkpoint of the run before."""
+    """From a queue of numbers to one of copies; with the checkpoint of the run before. `name` keeps those of several
+    apart in one server."""
 
     url: str
     checkpoint: Path
+    name: str = "all"
     sink: str = "penstock"
     max_offsets: int = 1000
 
+    @property
+    def input(self) -> str:
+        return f"{self.name}/numbers"
+
+    @property
+    def output(self) -> str:
+        return f"{self.name}/copies"
+
     def start(self, spark: SparkSession, step: Step | None = None, **options: str) -> StreamingQuery:
         """All that is there now, in micro-batches of `max_offsets`; options are the sink's."""
-        given = {"url": self.url, "queue": INPUT, "maxOffsetsPerTrigger": str(self.max_offsets), "minPartitions": "2"}
+        given = {
+            "url": self.url,
+            "queue": self.input,
+            "maxOffsetsPerTrigger": str(self.max_offsets),
+            "minPartitions": "2",
+        }
         rows = spark.readStream.format("penstock").options(**given).load().select("key", "value")
-        wanted = {"url": self.url, "queue": OUTPUT, "checkpointLocation": str(self.checkpoint), **options}
+        wanted = {"url": self.url, "queue": self.output, "checkpointLocation": str(self.checkpoint), **options}
         writing = (rows if step is None else step(rows)).writeStream.format(self.sink).options(**wanted)
         return writing.trigger(availableNow=True).start()
 
@@ -50,35 +64,38 @@ class Pipeline(NamedTuple):
         shutil.rmtree(self.checkpoint)
 
 
-def declare(server: MortalServer, rows: int, limit: int = 10_000_000) -> None:
-    for queue in (INPUT, OUTPUT):
-        server.http.create_queue(queue, {"partitions": 2, "limits": {"max_queue_depth": limit}})
-    feed(server, range(rows))
+def declare(server: MortalServer, pipeline: Pipeline, rows: int) -> None:
+    for queue in (pipeline.input, pipeline.output):
+        server.http.create_queue(queue, {"partitions": 2, "limits": {"max_queue_depth": 10_000_000}})
+    feed(server, pipeline, range(rows))
 
 
-def feed(server: MortalServer, numbers: range) -> None:
+def feed(server: MortalServer, pipeline: Pipeline, numbers: range) -> None:
     """Seen by readers when it returns."""
     with FlightClient(server.flight_url) as client:
         for first in range(numbers.start, numbers.stop, 50_000):
             values = pa.array(range(first, min(first + 50_000, numbers.stop))).cast(pa.string())
-            client.append(INPUT, pa.record_batch({"key": values, "value": values}))
-    until_end(server.data, INPUT, numbers.stop)
+            client.append(pipeline.input, pa.record_batch({"key": values, "value": values}))
+    until_end(server.data, pipeline.input, numbers.stop)
 
 
-def copies(server: MortalServer) -> Counter[int]:
+def written(server: MortalServer, pipeline: Pipeline) -> int:
+    return server.http.queue(pipeline.output).messages
+
+
+def copies(server: MortalServer, pipeline: Pipeline) -> Counter[int]:
     """How often each number was written; of what the server has taken, all is seen."""
-    written = server.http.queue(OUTPUT).messages
-    found: Counter[int] = Counter()
+    rows, found = written(server, pipeline), Counter[int]()
     with FlightClient(server.flight_url) as client:
-        while sum(one.end - one.start for one in client.partitions(OUTPUT)) != written:
+        while sum(one.end - one.start for one in client.partitions(pipeline.output)) != rows:
             time.sleep(0.02)
-        for one in client.partitions(OUTPUT):
-            for batch in client.read(OUTPUT, one.number, one.start, one.end, ["value"]):
+        for one in client.partitions(pipeline.output):
+            for batch in client.read(pipeline.output, one.number, one.start, one.end, ["value"]):
                 found.update(batch.column("value").cast(pa.string()).cast(pa.int64()).to_pylist())
     return found
 
 
-def assert_each_once(server: MortalServer, rows: int) -> None:
-    found = copies(server)
+def assert_each_once(server: MortalServer, pipeline: Pipeline, rows: int) -> None:
+    found = copies(server, pipeline)
     assert len(found) == rows and set(found.values()) == {1}, found.most_common(3)
     assert min(found) == 0 and max(found) == rows - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,33 +12,34 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.driver import run_driver
 from tests.spark.faulty_sinks import FAULTY, killing_once
-from tests.spark.pipelines import OUTPUT, Pipeline, assert_each_once, copies, declare, feed
+from tests.spark.pipelines import Pipeline, assert_each_once, copies, declare, feed, written
 from tests.support.mortal_server import MortalServer, mortal_server
 
 from penstock.client.flight import FlightClient
 
-ROWS = 5000
+ROWS, EPOCH_ROWS = 3000, 1000
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[MortalServer]:
-    with mortal_server(tmp_path / "server") as running:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalServer]:
+    with mortal_server(tmp_path_factory.mktemp("sink") / "server") as running:
         yield running
 
 
 @pytest.fixture
 def pipeline(server: MortalServer, tmp_path: Path) -> Pipeline:
-    declare(server, ROWS)
-    return Pipeline(server.flight_url, tmp_path / "checkpoint")
+    made = Pipeline(server.flight_url, tmp_path / "checkpoint", tmp_path.name, max_offsets=EPOCH_ROWS)
+    declare(server, made, ROWS)
+    return made
 
 
 def test_each_input_is_written_once_with_its_key(spark: SparkSession, server: MortalServer, pipeline: Pipeline) -> None:
     pipeline.run(spark)
-    assert_each_once(server, ROWS)
-    feed(server, range(ROWS, ROWS + 100))
+    assert_each_once(server, pipeline, ROWS)
+    feed(server, pipeline, range(ROWS, ROWS + 100))
     pipeline.run(spark)
-    assert_each_once(server, ROWS + 100)
-    read = spark.read.format("penstock").option("url", server.flight_url).option("queue", OUTPUT).load()
+    assert_each_once(server, pipeline, ROWS + 100)
+    read = spark.read.format("penstock").option("url", server.flight_url).option("queue", pipeline.output).load()
     assert read.where("cast(key as string) = cast(value as string)").count() == ROWS + 100
 
 
@@ -49,7 +50,7 @@ def test_an_epoch_that_is_repeated_is_written_once(
     for _ in range(2):
         pipeline.forget_last_commit()
         pipeline.run(spark)
-    assert_each_once(server, ROWS)
+    assert_each_once(server, pipeline, ROWS)
 
 
 def test_without_the_key_a_repeated_epoch_is_written_twice(
@@ -61,8 +62,8 @@ def test_without_the_key_a_repeated_epoch_is_written_twice(
     keyless.run(spark)
     keyless.forget_last_commit()
     keyless.run(spark)
-    found = copies(server)
-    assert len(found) == ROWS and Counter(found.values()) == {1: ROWS - 1000, 2: 1000}
+    found = copies(server, pipeline)
+    assert len(found) == ROWS and Counter(found.values()) == {1: ROWS - EPOCH_ROWS, 2: EPOCH_ROWS}
 
 
 def test_a_task_that_is_killed_leaves_nothing_behind_that_is_seen(
@@ -75,38 +76,37 @@ def test_a_task_that_is_killed_leaves_nothing_behind_that_is_seen(
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert (tmp_path / "killed").exists()
-    assert_each_once(server, ROWS)
+    assert_each_once(server, pipeline, ROWS)
 
 
 def test_a_query_that_fails_gives_its_stages_up(spark: SparkSession, server: MortalServer, pipeline: Pipeline) -> None:
     def failing(rows: DataFrame) -> DataFrame:
-        return rows.where("value != binary('4321') or raise_error('not this time') is null")
+        return rows.where("value != binary('2345') or raise_error('not this time') is null")
 
     with pytest.raises(StreamingQueryException, match="not this time"):
         pipeline.run(spark, failing, batchRows="10")
-    assert copies(server).total() % 1000 == 0
+    assert copies(server, pipeline).total() % EPOCH_ROWS == 0
     pipeline.run(spark)
-    assert_each_once(server, ROWS)
+    assert_each_once(server, pipeline, ROWS)
 
 
 def test_a_broker_that_is_killed_is_waited_for(spark: SparkSession, server: MortalServer, pipeline: Pipeline) -> None:
-    query = pipeline._replace(max_offsets=250).start(spark)
+    query = pipeline._replace(max_offsets=EPOCH_ROWS // 2).start(spark)
     try:
         for _ in range(2):
-            _until_some_are_written(server)
+            _until_some_are_written(server, pipeline)
             server.kill()
             server.start()
         query.awaitTermination()
     finally:
         query.stop()
-    assert_each_once(server, ROWS)
+    assert_each_once(server, pipeline, ROWS)
 
 
-def _until_some_are_written(server: MortalServer) -> None:
-    before = server.http.queue(OUTPUT).messages
-    pause = threading.Event()
-    while server.http.queue(OUTPUT).messages == before:
-        pause.wait(0.02)
+def _until_some_are_written(server: MortalServer, pipeline: Pipeline) -> None:
+    before = written(server, pipeline)
+    while written(server, pipeline) == before:
+        time.sleep(0.02)
 
 
 def test_a_driver_that_is_killed_before_or_after_its_commit_writes_once(
@@ -114,47 +114,47 @@ def test_a_driver_that_is_killed_before_or_after_its_commit_writes_once(
 ) -> None:
     for sink in ("dying-before-commit", "dying-after-commit"):
         run_driver(pipeline._replace(sink=sink, max_offsets=ROWS), is_killed=True)
-    assert copies(server).total() == ROWS
+    assert copies(server, pipeline).total() == ROWS
     run_driver(pipeline._replace(max_offsets=ROWS), is_killed=False)
-    assert_each_once(server, ROWS)
+    assert_each_once(server, pipeline, ROWS)
 
 
 def test_a_full_queue_slows_a_write_down_until_there_is_room(
     spark: SparkSession, server: MortalServer, pipeline: Pipeline
 ) -> None:
-    server.http.create_group(OUTPUT, "readers")
-    server.http.update_queue(OUTPUT, {"limits": {"max_queue_depth": 1500}})
+    server.http.create_group(pipeline.output, "readers")
+    server.http.update_queue(pipeline.output, {"limits": {"max_queue_depth": 1500}})
     query = pipeline.start(spark)
     try:
-        _until_some_are_written(server)
+        _until_some_are_written(server, pipeline)
         assert not query.awaitTermination(2) and query.isActive
-        server.http.update_queue(OUTPUT, {"limits": {"max_queue_depth": 10 * ROWS}})
+        server.http.update_queue(pipeline.output, {"limits": {"max_queue_depth": 10 * ROWS}})
         query.awaitTermination()
     finally:
         query.stop()
-    assert_each_once(server, ROWS)
+    assert_each_once(server, pipeline, ROWS)
 
 
 def test_a_full_queue_ends_a_write_that_may_not_wait_with_the_reason(
     spark: SparkSession, server: MortalServer, pipeline: Pipeline
 ) -> None:
-    server.http.create_group(OUTPUT, "readers")
-    server.http.update_queue(OUTPUT, {"limits": {"max_queue_depth": 1500}})
+    server.http.create_group(pipeline.output, "readers")
+    server.http.update_queue(pipeline.output, {"limits": {"max_queue_depth": 1500}})
     with pytest.raises(StreamingQueryException, match="queue-full"):
         pipeline.run(spark, waitSeconds="1")
-    assert copies(server).total() == 1000
+    assert copies(server, pipeline).total() == EPOCH_ROWS
 
 
 def test_a_new_checkpoint_under_a_known_name_is_refused_unless_it_is_reset(
     spark: SparkSession, server: MortalServer, pipeline: Pipeline
 ) -> None:
-    pipeline.run(spark, pipeline="copying")
+    pipeline.run(spark, pipeline=pipeline.name)
     pipeline.forget()
-    with pytest.raises(StreamingQueryException, match="copying"):
-        pipeline.run(spark, pipeline="copying")
-    assert_each_once(server, ROWS)
-    pipeline.run(spark, pipeline="copying", resetPipeline="true")
-    assert set(copies(server).values()) == {2}
+    with pytest.raises(StreamingQueryException, match=pipeline.name):
+        pipeline.run(spark, pipeline=pipeline.name)
+    assert_each_once(server, pipeline, ROWS)
+    pipeline.run(spark, pipeline=pipeline.name, resetPipeline="true")
+    assert set(copies(server, pipeline).values()) == {2}
 
 
 def test_a_batch_is_written_whole_with_headers_topics_and_partitions(spark: SparkSession, server: MortalServer) -> None:
