@@ -14,6 +14,7 @@ from tests.spark.driver import run_driver
 from tests.spark.faulty_sinks import FAULTY, killing_once
 from tests.spark.pipelines import Pipeline, assert_each_once, copies, declare, feed, written
 from tests.support.mortal_server import MortalServer, mortal_server
+from tests.support.numbered import until_end
 
 from penstock.client.flight import FlightClient
 
@@ -169,6 +170,7 @@ def test_a_batch_is_written_whole_with_headers_topics_and_partitions(spark: Spar
     given = {"url": server.flight_url, "queue": "letters"}
     rows.write.format("penstock").options(**given).mode("append").save()
     rows.limit(1).write.format("penstock").options(**given).mode("append").save()
+    until_end(server.data, "letters", 1001)
     with FlightClient(server.flight_url) as client:
         ends = [one.end for one in client.partitions("letters")]
         columns = ["key", "value", "topic", "headers", "partition"]
@@ -178,7 +180,7 @@ def test_a_batch_is_written_whole_with_headers_topics_and_partitions(spark: Spar
             for batch in client.read("letters", number, 0, end, columns)
             for row in batch.to_pylist()
         ]
-    assert sum(ends) == 1001
+    assert len(found) == 1001
     for row in found:
         number = int(row["key"])
         assert row["value"] == b"v%d" % number and row["partition"] == number % 3
@@ -188,7 +190,7 @@ def test_a_batch_is_written_whole_with_headers_topics_and_partitions(spark: Spar
 
 def test_what_cannot_be_written_is_refused_by_name(spark: SparkSession, server: MortalServer) -> None:
     rows, given = spark.range(3), {"url": server.flight_url, "queue": "letters"}
-    server.http.create_queue("letters")
+    server.http.create_queue("letters", if_absent=True)
     writing = rows.write.format("penstock").options(**given).mode("append")
     with pytest.raises(PySparkException, match="column 'id' is none of a message"):
         writing.save()
