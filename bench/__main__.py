@@ -35,7 +35,7 @@ from bench.report import comparison_lines, condition_lines, conditions, write_js
 from bench.spark import batch as spark_batch
 from bench.spark import sink as spark_sink
 from bench.spark import streaming as spark_streaming
-from bench.tables import tables
+from bench.tables import flight_writes, tables
 
 BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
@@ -63,6 +63,7 @@ BENCHMARKS = {
         spark_sink,
         spark_streaming,
         tables,
+        flight_writes,
     )
 }
 BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *HTTP)}

@@ -44,7 +44,8 @@ class ArrowColumns(NamedTuple):
     def bytes(self) -> int:
         """That the batch takes, at most; by what offsets say, without a look at rows."""
         columns = [column for column in self if column is not None]
-        return HEADER_BYTES + sum(_data_bytes(column) + 4 * len(column) + 40 for column in columns)
+        index_bytes = 0 if self.topic is None else 4 * len(self.topic) + 16
+        return HEADER_BYTES + index_bytes + sum(_data_bytes(column) + 4 * len(column) + 20 for column in columns)
 
 
 def encoded(columns: ArrowColumns) -> Pieces:

@@ -127,7 +127,7 @@ class FlightListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8815
     """0 is any free one, which the ready file names"""
     max_streams: Annotated[int, Count(1, 1000)] = 32
-    """tables that are read at a time; each takes up to 32 MiB"""
+    """tables that are read or written at a time; each takes up to 64 MiB"""
     max_streams_per_client: Annotated[int, Count(1, 1000)] = 8
     """of these, by one user at one address"""
 
@@ -148,7 +148,7 @@ class Listeners(_Section, frozen=True, kw_only=True):
     grpc: Annotated[None, NotInThisVersion()] = None
     """not in this version"""
     flight: FlightListener | None = None
-    """Arrow Flight: queues as tables, read by a process of its own; over TLS with `tls`; needs the extra `arrow`"""
+    """Arrow Flight: queues as tables, served by a process of its own; over TLS with `tls`; needs the extra `arrow`"""
     coap: Annotated[None, NotInThisVersion()] = None
     """not in this version"""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, TooLarge
 from penstock.kernels import headers as kernel
 from penstock.kernels.topics import check_topic
 from penstock.log.arrow_encoding import ArrowColumns, places_of
@@ -35,10 +35,14 @@ def check_columns(schema: pa.Schema) -> None:
         raise InvalidArgument("the column 'value' is missing: rows need at least that")
 
 
-def columns_of(batch: pa.RecordBatch) -> ArrowColumns:
-    """Of a batch whose schema was checked. InvalidArgument for what cannot be stored."""
+def columns_of(batch: pa.RecordBatch, limit_bytes: int = 1 << 31) -> ArrowColumns:
+    """Of a batch whose schema was checked. InvalidArgument for what cannot be stored, TooLarge where the bytes of a
+    column are more than that once they stand beside each other."""
     try:
         batch.validate(full=True)
+        for column in batch.columns:
+            if (size := _expanded_bytes(column)) > limit_bytes:
+                raise TooLarge("a column of the record batch", size, limit_bytes)
         return ArrowColumns(
             _binary(batch.column("value")),
             _if_any(batch, "key", _binary),
@@ -47,6 +51,20 @@ def columns_of(batch: pa.RecordBatch) -> ArrowColumns:
         )
     except pa.ArrowException as error:
         raise InvalidArgument(f"the batch cannot be read: {str(error)[:200]}") from None
+
+
+def _expanded_bytes(column: pa.Array) -> int:
+    """Of a column whose rows may name the same bytes many times; 0 for others, which are as large as they look."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        lengths = pc.binary_length(column.dictionary.cast(pa.large_binary())).take(column.indices)
+    elif pa.types.is_binary_view(kind) or pa.types.is_string_view(kind):
+        # A view is 16 bytes, of which the first four are its length.
+        words = pa.Array.from_buffers(_INT32, 4 * (column.offset + len(column)), [None, column.buffers()[1]])
+        lengths = pc.list_element(pa.FixedSizeListArray.from_arrays(words, 4), 0)
+    else:
+        return 0
+    return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
 
 
 def partitions_of(batch: pa.RecordBatch, count: int) -> pa.Array | None:
@@ -136,12 +154,12 @@ def _is_plain_bytes(kind: pa.DataType) -> bool:
 
 def _is_headers(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind):
-        return _is_bytes(kind.key_type) and _is_bytes(kind.item_type)
+        return _is_plain_bytes(kind.key_type) and _is_plain_bytes(kind.item_type)
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not is_list or not pa.types.is_struct(kind.value_type):
         return False
     fields = {field.name: field.type for field in kind.value_type}
-    return set(fields) == {"key", "value"} and all(_is_bytes(each) for each in fields.values())
+    return set(fields) == {"key", "value"} and all(_is_plain_bytes(each) for each in fields.values())
 
 
 _IS_TYPE = {

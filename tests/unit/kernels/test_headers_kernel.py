@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.kernels import both, builds
 
+from penstock.core.errors import InvalidArgument
 from penstock.queues.properties import Envelope, pack
 
 BUILDS = pytest.mark.parametrize("kernel", builds("headers"))
@@ -51,3 +52,35 @@ def test_from_an_ill_formed_place_on_a_row_has_no_headers(kernel: ModuleType, ba
 def test_both_builds_find_the_same_in_any_bytes(rows: list[bytes]) -> None:
     pure, compiled = both("headers")
     assert headers(pure, rows) == headers(compiled, rows)
+
+
+def packed(kernel: ModuleType, rows: list[list[tuple[bytes, bytes]]]) -> list[bytes]:
+    pairs = [pair for row in rows for pair in row]
+    lists = array("i", [sum(len(row) for row in rows[:i]) for i in range(len(rows) + 1)])
+    places = [
+        array("i", [sum(len(pair[side]) for pair in pairs[:i]) for i in range(len(pairs) + 1)]) for side in (0, 1)
+    ]
+    names, values = (b"".join(pair[side] for pair in pairs) for side in (0, 1))
+    ends, out = array("i", bytes(4 * len(lists))), bytearray(5 * len(pairs) + len(names) + len(values))
+    arguments = memoryview(lists), memoryview(places[0]), names, memoryview(places[1]), values, ends, out
+    assert kernel.pack(*arguments) == len(out)
+    return [bytes(out[ends[row] : ends[row + 1]]) for row in range(len(rows))]
+
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=5)
+
+
+@BUILDS
+@given(rows=st.lists(st.lists(st.tuples(TEXT, TEXT), max_size=3), max_size=4))
+def test_headers_are_packed_as_user_properties(kernel: ModuleType, rows: list[list[tuple[str, str]]]) -> None:
+    encoded = [[(name.encode(), value.encode()) for name, value in row] for row in rows]
+    assert packed(kernel, encoded) == [pack(Envelope(tuple(row))) for row in rows]
+    assert headers(kernel, packed(kernel, encoded)) == encoded
+
+
+@BUILDS
+@pytest.mark.parametrize("bad", [(b"a" * 65536, b""), (b"", b"v" * 65536), (b"a\0", b""), (b"", b"\0")])
+def test_headers_that_mqtt_could_not_carry_are_refused(kernel: ModuleType, bad: tuple[bytes, bytes]) -> None:
+    with pytest.raises(InvalidArgument):
+        packed(kernel, [[(b"good", b"one")], [bad]])
+    assert len(packed(kernel, [[(b"a" * 65535, b"v" * 65535)]])[0]) == 5 + 2 * 65535

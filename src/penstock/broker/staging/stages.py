@@ -42,6 +42,8 @@ class Stages:
     def __init__(self, shard: Shard, queue_of: QueueOf) -> None:
         self._shard, self._queue_of = shard, queue_of
         self.living: dict[StagePlace, StageRecord] = {}
+        self.size_bytes = 0
+        """of all that live"""
         self._taken: set[StagePlace] = set()
         """by a commit that is under way"""
         self._sides: dict[int, SideLog] = {log.number: SideLog(log) for log in shard.logs if _is_side_log(log)}
@@ -49,10 +51,6 @@ class Stages:
         self._making = asyncio.Lock()
         self._storing = 0
         self._next_look_ms = 0
-
-    @property
-    def size_bytes(self) -> int:
-        return sum([record.size_bytes for record in self.living.values()])
 
     # Staging
 
@@ -94,6 +92,7 @@ class Stages:
         side.bytes += record.size_bytes
         self._storing -= 1
         self.living[place] = record
+        self.size_bytes += record.size_bytes
 
     def restore(self, place: StagePlace, record: StageRecord) -> bool:
         """After opening; False if its rows or its queue are not there."""
@@ -101,6 +100,7 @@ class Stages:
         if side is None or queue is None:
             return False
         self.living[place] = record
+        self.size_bytes += record.size_bytes
         side.living += 1
         side.bytes += record.size_bytes
         queue.reserve(record.rows, is_forced=True)
@@ -143,6 +143,7 @@ class Stages:
         gone = [place for place in dict.fromkeys(places) if place in self.living]
         for place in gone:
             record = self.living.pop(place)
+            self.size_bytes -= record.size_bytes
             self._taken.discard(place)
             self._sides[place.log].living -= 1
             self._shard.restore_promise(-record.size_bytes)

@@ -111,7 +111,7 @@ class FlightClient:
         partition: int | None = None,
     ) -> list[Placed]:
         """Rows with the columns `value`, and `key`, `topic`, `headers`, `partition` where they are wanted, as messages;
-        durable when it returns. Each 8 MiB are stored whole or not at all: if it raises, some may be stored."""
+        durable when it returns. Each 4 MiB are stored whole or not at all: if it raises, some may be stored."""
         return append(self._putting(queue, "append", namespace=namespace, partition=partition), rows)
 
     def stager(

@@ -35,6 +35,11 @@ class FlightRefused(Refused):
         return self.code in _PASSING
 
 
+def code_of(name: str) -> ErrorCode:
+    """REFUSED for one that only a newer server has."""
+    return _CODES.get(name, ErrorCode.REFUSED)
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """FlightRefused for what the server said, ConnectionLost if it could not be reached or is gone."""

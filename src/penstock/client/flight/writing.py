@@ -11,14 +11,14 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.client.errors import ConnectionLost
-from penstock.client.flight.problems import FlightRefused, problem_of, translated
+from penstock.client.flight.problems import FlightRefused, code_of, problem_of, translated
 from penstock.client.flight.values import Placed, StagedRange
-from penstock.core.errors import ErrorCode, InvalidArgument
+from penstock.core.errors import InvalidArgument
 
 # Enough to keep the server's disk busy while the next are on their way.
 _WINDOW_BATCHES = 4
-# A server takes 64 MiB at a time; smaller ones keep fewer bytes under way. Below a frame, so that each is all or none.
-_BATCH_BYTES = 8 << 20
+# A server takes 32 MiB at a time; smaller ones keep fewer bytes under way. Below a frame, so that each is all or none.
+_BATCH_BYTES = 4 << 20
 
 Open = Callable[[pa.Schema], tuple[flight.FlightStreamWriter, flight.FlightMetadataReader]]
 
@@ -76,7 +76,7 @@ class PutStream:
         said: dict[str, object] = json.loads(data.to_pybytes())
         if isinstance(refused := said.get("error"), dict):
             self.cancel()
-            raise FlightRefused(ErrorCode(refused["code"]), refused["reason"])
+            raise FlightRefused(code_of(refused["code"]), refused["reason"])
         if (rows := self._waiting.popleft()) != said["rows"]:
             raise ConnectionLost(f"the server answered {said['rows']} rows where {rows} were sent")
         return said

@@ -35,10 +35,18 @@ def main(line_descriptor: int, intake_descriptor: int) -> int:
     except Exception as error:
         line.say(CannotStart(f"{type(error).__name__}: {error}"))
         return 1
-    threading.Thread(target=intake.listen, name="penstock-flight-intake", daemon=True).start()
+    threading.Thread(target=_carry, args=[intake], name="penstock-flight-intake", daemon=True).start()
     line.say(Listening(service.port))
     line.listen()
     return 0
+
+
+def _carry(intake: ServerIntake) -> None:
+    """Without its answers, everybody who writes would wait for ever: the server starts another process."""
+    try:
+        intake.listen()
+    finally:
+        os._exit(1)
 
 
 def _bound_memory(options: Options) -> None:

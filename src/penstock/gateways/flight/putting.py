@@ -24,7 +24,7 @@ from penstock.tables.incoming import check_columns, columns_of, partitions_of
 # What one stream may have under way in the server; beyond, its client waits.
 _WINDOW_BYTES = 16 << 20
 # Of a record batch. Larger ones than a frame are cut, but they have to be held at a time, here and by whoever sends.
-MAX_BATCH_BYTES = 64 << 20
+MAX_BATCH_BYTES = 32 << 20
 # A stage needs not be one commit: smaller ones let others in between.
 _STAGE_BYTES = 4 << 20
 
@@ -35,8 +35,7 @@ class _Sent(NamedTuple):
     """A record batch that was given to the server, in one piece or several."""
 
     rows: int
-    replies: list[tuple[Future[Reply], int]]
-    """with the bytes of each"""
+    replies: list[Future[Reply]]
 
 
 @contextmanager
@@ -83,7 +82,7 @@ class Putting:
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[list[Group]]:
         """Each is one commit."""
-        is_staged, columns = self._command.action == "stage", columns_of(batch)
+        is_staged, columns = self._command.action == "stage", columns_of(batch, MAX_BATCH_BYTES)
         wanted = partitions_of(batch, self._partitions.count)
         if wanted is not None and self._command.partition is not None:
             raise InvalidArgument("the command names a partition, and the column 'partition' others: give one of both")
@@ -93,12 +92,14 @@ class Putting:
             some = None if wanted is None else wanted.slice(first, stop - first)
             yield grouped(columns.part(first, stop), some, self._partitions)
 
-    def _send(self, groups: list[Group]) -> tuple[Future[Reply], int]:
+    def _send(self, groups: list[Group]) -> Future[Reply]:
         heads = [BatchHead(group.size_bytes, group.partition, group.is_by_key) for group in groups]
         size = sum([head.size_bytes for head in heads])
         self._wait_for_room(size)
         request = PutBatches(self._intake.next_id(), self._stream.stream, self._partitions.count, heads)
-        return self._intake.send(request, [piece for group in groups for piece in group.pieces]), size
+        reply = self._intake.send(request, [piece for group in groups for piece in group.pieces])
+        reply.add_done_callback(lambda _: self._make_room(size))
+        return reply
 
     def _wait_for_room(self, size: int) -> None:
         with self._room:
@@ -118,11 +119,8 @@ class Putting:
 
     def _said(self, sent: _Sent) -> bytes:
         places: list[msgspec.Raw] = []
-        try:
-            for future, _ in sent.replies:
-                places += result_of(answered(future), list[msgspec.Raw])
-        finally:
-            self._make_room(sum([size for _, size in sent.replies]))
+        for reply in sent.replies:
+            places += result_of(answered(reply), list[msgspec.Raw])
         name = "staged" if self._command.action == "stage" else "placed"
         return msgspec.json.encode({"rows": sent.rows, name: places})
 

@@ -74,6 +74,11 @@ RETAINED_BYTES = _gauge("broker_retained_bytes", "Bytes of retained messages.")
 PUBLISH_LATENCY = _histogram(
     "broker_publish_latency_seconds", "From a publish to queues to its commit, by message; without transactions."
 )
+STAGES = _gauge("broker_stages", "Stages: rows that are stored until an epoch commits them, or they are collected.")
+STAGED_BYTES = _gauge("broker_staged_bytes", "Bytes of stages; as many are kept free on the disk for their commits.")
+EPOCH_COMMITS = _counter(
+    "broker_epoch_commits", "Commits of staged rows: done, or repeated and answered as before.", "outcome"
+)
 
 QUEUES = _gauge("broker_queues", "Queues.")
 PUBLISHED = _counter("broker_messages_published", "Messages committed to a queue.", *_QUEUE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.broker.staging.staging import Staging
 from penstock.core.metrics import ReloadMetrics
 from penstock.gateways.http.metrics import families as names
 from penstock.gateways.http.metrics.samples import NO_LABELS, Family, Labels, Samples, Value, distribution
@@ -22,6 +23,7 @@ def collect_process(sources: MetricSources, out: Samples) -> None:
     _logins(sources, out)
     _sessions(sources, out)
     _put(out, names.PUBLISH_LATENCY, distribution(sources.broker.publishing.latency))
+    _staging(sources.broker.staging, out)
     _storage(sources.broker.shard, out)
     _reloads(sources.reloads, out)
 
@@ -69,6 +71,13 @@ def _sessions(sources: MetricSources, out: Samples) -> None:
     _put(out, names.SESSION_BYTES, sessions.queued_bytes)
     for reason, count in (("full", totals.dropped), ("expired", totals.expired), ("lost", totals.lost)):
         _put(out, names.SESSION_GONE, count, reason=reason)
+
+
+def _staging(staging: Staging, out: Samples) -> None:
+    _put(out, names.STAGES, staging.stage_count)
+    _put(out, names.STAGED_BYTES, staging.staged_bytes)
+    _put(out, names.EPOCH_COMMITS, staging.commits, outcome="done")
+    _put(out, names.EPOCH_COMMITS, staging.repeated_commits, outcome="repeated")
 
 
 def _storage(shard: Shard, out: Samples) -> None:
