@@ -83,8 +83,8 @@ def _through_queues(spark: SparkSession, place: Path, server: dict[str, str], ro
     over, results = processes.Event(), processes.Queue()
     with _streaming(rows.select("key", "value"), "penstock", place, **url, queue=_OUTPUT):
         ends = [
-            processes.Process(target=_produce, args=(server["flight"], over)),
-            processes.Process(target=_consume, args=(server["http"], over, results)),
+            processes.Process(target=_produce, args=(server["flight"], over), daemon=True),
+            processes.Process(target=_consume, args=(server["http"], over, results), daemon=True),
         ]
         for end in ends:
             end.start()
