@@ -34,6 +34,8 @@ from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
 from bench.spark import batch as spark_batch
+from bench.spark import sink as spark_sink
+from bench.spark import streaming as spark_streaming
 from bench.tables import flight_writes, sql, tables
 
 BENCHMARKS = {
@@ -60,6 +62,8 @@ BENCHMARKS = {
         mqtt,
         spark_batch,
         jobs,
+        spark_sink,
+        spark_streaming,
         tables,
         sql,
         flight_writes,

@@ -43,8 +43,11 @@ class QueueServer:
         """As of the first time that it was asked for: a partition that came since has nothing older."""
         known = self._times.get((source.queue, timestamp_ms))
         if known is None:
-            known = self._client.offset_at_time(source.queue, timestamp_ms, self._namespace)
-            self._times[source.queue, timestamp_ms] = known
+            known = self._times[source.queue, timestamp_ms] = patiently(
+                lambda: self._client.offset_at_time(source.queue, timestamp_ms, self._namespace),
+                self._server.wait_s,
+                f"the offsets of {source.queue!r} at a time",
+            )
         return known.get(source.partition, 0)
 
     def read(self, wanted: OffsetRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,8 @@ from penstock.client.flight.values import Committed, CommittedPlace, Partition, 
 from penstock.client.flight.writing import Open, Stager, append
 from penstock.core.errors import InvalidArgument
 
+# A server that restarts is found again within a second; gRPC would let up to two minutes pass between two tries.
+_RECONNECT = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
 _SCHEMES = ("grpc://", "grpc+tls://", "grpc+tcp://")
 
 
@@ -42,7 +44,7 @@ class FlightClient:
         self._options = flight.FlightCallOptions(headers=_login(token, user, password))
         with translated():
             certificates = Path(ca).read_bytes() if isinstance(ca, str | Path) else ca
-            self._client = flight.FlightClient(url, tls_root_certs=certificates)
+            self._client = flight.FlightClient(url, tls_root_certs=certificates, generic_options=_RECONNECT)
 
     def __enter__(self) -> FlightClient:
         return self
