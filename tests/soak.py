@@ -43,6 +43,8 @@ STRESS_S = 20.0
 # The queue of the worker that does not read holds 100,000 messages.
 STALLED_S = 120.0
 HTTP_FUZZ_S = 600.0
+# Eight sessions of Spark, one of them a cluster, on two cores that are busy otherwise.
+SPARK_S, SPARK_LEAST = 1800.0, 20_000
 # No piece of a part takes nearly as long; one that does has hung.
 GRACE_S = 600.0
 
@@ -189,6 +191,21 @@ def http_fuzz(budget: Budget) -> str:
     return f"schemathesis over the whole HTTP API: {'; '.join(found)}"
 
 
+def spark_million(budget: Budget) -> str:
+    """A process of its own: Spark leaves much behind."""
+    runs = 0
+    while not (runs and budget.is_over):
+        place = budget.place / str(runs)
+        place.mkdir()
+        rows = MESSAGES if budget.seconds >= 60 else SPARK_LEAST
+        command = ["-m", "tests.spark.million", str(place), str(rows), str(budget.seed + runs)]
+        said = _call(command, max(budget.seconds, SPARK_S) + GRACE_S)
+        budget.report(said)
+        shutil.rmtree(place)
+        runs += 1
+    return f"{runs} times queue to queue through Spark with faults: {said}"
+
+
 def million(budget: Budget) -> str:
     for compression in ("none", "lz4", "zstd"):
         directory = budget.place / compression
@@ -226,6 +243,7 @@ PARTS = [
     Part("mqtt-stalled", 0.02, mqtt_stalled),
     Part("mqtt-million", 0.05, mqtt_million),
     Part("http-fuzz", 0.05, http_fuzz),
+    Part("spark-million", 0.1, spark_million),
 ]
 
 

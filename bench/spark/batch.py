@@ -1,11 +1,10 @@
-"""A queue read by Spark, all columns and two of them, against Parquet with the same rows and against Python sources
-that have nothing to do."""
+"""A queue read by Spark from its directory and over Flight, all columns and two of them, against Parquet with the same
+rows and against Python sources that have nothing to do."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 import penstock
 from bench.measure import Benchmark, Comparison, Run, Series, Target, interleaved, seconds
 from bench.process import BenchmarkFailed
+from bench.spark.stage import served, spark_session
 from bench.spark.yardsticks import VALUE_BYTES, NullSource, TupleSource
-from penstock.spark.session import session_builder
 
 _ROWS = 800_000
 """of 256 bytes: 200 MB"""
@@ -25,14 +24,14 @@ _PARTITIONS = 4
 # The JVM compiles what it runs often: the first runs of a query take up to four times as long as those after.
 _WARM_UPS = 5
 _TWO = "key,value"
-_ROOT = Path(__file__).parents[2]
 
 
 def run(settings: Run) -> list[Comparison]:
     rows = settings.size(_ROWS, _COMMIT_ROWS) // _COMMIT_ROWS * _COMMIT_ROWS
     _write_queue(settings.directory / "data", rows)
-    with _session(settings.directory) as spark:
-        frames = _frames(spark, settings.directory, rows)
+    data = settings.directory / "data"
+    with served(data, settings.directory) as server, spark_session(settings.directory) as spark:
+        frames = _frames(spark, settings.directory, rows, server["flight"])
         for frame in frames.values():
             _check(frame, rows)
         calls = {name: partial(seconds, _consuming(frame)) for name, frame in frames.items()}
@@ -43,24 +42,30 @@ def run(settings: Run) -> list[Comparison]:
 
 def _comparisons(series: dict[str, Series]) -> list[Comparison]:
     queue, two = series["queue, all columns"], series["queue, key and value"]
+    remote, remote_two = series["queue over Flight, all columns"], series["queue over Flight, key and value"]
     return [
         Comparison(queue, series["parquet, all columns"], target=Target(">=", 0.6)),
         Comparison(queue, series["null source"], target=Target(">=", 0.8)),
         Comparison(queue, series["row source"], target=Target(">=", 3.0)),
         Comparison(two, series["parquet, key and value"], target=Target(">=", 0.7)),
+        Comparison(remote, series["parquet, all columns"], target=Target(">=", 0.4)),
+        Comparison(remote_two, series["parquet, key and value"]),
     ]
 
 
-def _frames(spark: SparkSession, directory: Path, rows: int) -> dict[str, DataFrame]:
+def _frames(spark: SparkSession, directory: Path, rows: int, url: str) -> dict[str, DataFrame]:
     for source in (NullSource, TupleSource):
         spark.dataSource.register(source)
     queue = spark.read.format("penstock").option("queue", "orders")
+    remote = spark.read.format("penstock").option("queue", "orders").option("url", url)
     everything = queue.load(str(directory / "data"))
     everything.write.parquet(str(directory / "parquet"))
     parquet = spark.read.parquet(str(directory / "parquet"))
     return {
         "queue, all columns": everything,
         "queue, key and value": queue.option("columns", _TWO).load(str(directory / "data")),
+        "queue over Flight, all columns": remote.load(),
+        "queue over Flight, key and value": remote.option("columns", _TWO).load(),
         "parquet, all columns": parquet,
         "parquet, key and value": parquet.select(*_TWO.split(",")),
         "null source": spark.read.format("null_batches").option("rows", str(rows)).load(),
@@ -92,27 +97,6 @@ def _table() -> pa.Table:
     values = [whole[at : at + VALUE_BYTES] for at in range(0, len(whole), VALUE_BYTES)]
     keys = [b"key-%02d" % (number % 100) for number in range(_COMMIT_ROWS)]
     return pa.table({"value": pa.array(values, pa.binary()), "key": pa.array(keys, pa.binary())})
-
-
-@contextmanager
-def _session(directory: Path) -> Iterator[SparkSession]:
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
-    session = (
-        session_builder("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "2g")
-        .config("spark.local.dir", str(directory / "spark"))
-        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 BENCHMARK = Benchmark("spark-batch", "a queue read by Spark against Parquet and sources with nothing to do", run)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from penstock.broker import opening, snapshots
 from penstock.broker.alarms import Alarms
+from penstock.broker.batch_publishing import BatchPublishing
 from penstock.broker.configuration import Configuration
 from penstock.broker.consumer import Consumer
 from penstock.broker.dead_letters import DeadLetters
@@ -68,6 +69,7 @@ class Broker:
         letters = DeadLetters(self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of)
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
         self.publishing = Publishing(shard, self.declaring, self.settling, self.now, options.auto_create)
+        self.batch_publishing = BatchPublishing(shard, self.publishing)
         self.staging = Staging(shard, self.declaring, self.settling, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None

@@ -21,6 +21,7 @@ from penstock.core.metrics import Histogram
 from penstock.core.types import Purpose
 from penstock.kernels import rows
 from penstock.log.columns import Columns
+from penstock.log.encoded import Rows
 from penstock.log.engine import Done
 from penstock.log.partition import Log
 from penstock.log.shard import Part, Shard, resolve
@@ -254,7 +255,7 @@ class Publishing:
                 wanted.setdefault(queue, bytearray(len(topics.starts)))[number] = 1
         return {queue: _rows_of(columns, columns.topic_index, marks) for queue, marks in wanted.items()}
 
-    def refuse(self, queue: Queue, columns: Columns) -> None:
+    def refuse(self, queue: Queue, columns: Rows) -> None:
         """Raise what the queue refuses them with. Changes nothing, so that all queues can be asked first."""
         queue.check(columns)
         if not queue.has_room(columns.count):
@@ -266,23 +267,34 @@ class Publishing:
         """The parts of the frame, for which room was made; raises what the queue refuses."""
         await self._make_room(queue, columns)
         placed = queue.place(columns, publisher, partition)
-        logs = await self._logs(queue, [number for number, _ in placed], columns.count)
+        logs = await self.logs(queue, [number for number, _ in placed], columns.count)
         return [(log, mine) for log, (_, mine) in zip(logs, placed, strict=True)], placed
 
     async def _make_room(self, queue: Queue, columns: Columns) -> None:
         self.refuse(queue, columns)
+        await self.make_room(queue, columns.count)
+
+    async def make_room(self, queue: Queue, count: int) -> None:
+        """For messages that the queue does not refuse."""
+        self.note_use(queue)
+        if not queue.admit(count):
+            await drop_oldest(queue, count, self._settling)
+
+    def note_use(self, queue: Queue) -> None:
         queue.used_ms = self._now()
-        if not queue.admit(columns.count):
-            await drop_oldest(queue, columns.count, self._settling)
+
+    def note_published(self, queue: Queue, count: int, begun_s: float) -> None:
+        queue.published += count
+        self._took(begun_s, count)
 
     async def _spread(
         self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None
     ) -> tuple[list[int], Spread]:
         """The partitions they go to, and their rows over the logs of these."""
         numbers, counts, gathered = queue.gather(columns, publisher, partition)
-        return numbers, Spread(gathered, counts, await self._logs(queue, numbers, columns.count))
+        return numbers, Spread(gathered, counts, await self.logs(queue, numbers, columns.count))
 
-    async def _logs(self, queue: Queue, numbers: Sequence[int], expected: int) -> list[Log]:
+    async def logs(self, queue: Queue, numbers: Sequence[int], expected: int) -> list[Log]:
         """Those of partitions, made if they are not there. Meanwhile the messages for them count already."""
         units = queue.units
         queue.expected += expected

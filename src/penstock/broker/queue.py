@@ -16,8 +16,9 @@ from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
 from penstock.core.metrics import Histogram
 from penstock.core.types import LogNumber
-from penstock.kernels import hashing, rows
+from penstock.kernels import hashing
 from penstock.log.columns import Columns
+from penstock.log.encoded import Rows
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
@@ -198,14 +199,14 @@ class Queue:
 
     # Publishing
 
-    def check(self, columns: Columns) -> None:
+    def check(self, columns: Rows) -> None:
         """NoSuchQueue once it is deleted; TooLarge for a message over the limit; InvalidArgument for none."""
         if self.is_deleted:
             raise NoSuchQueue(self.name)
         if columns.count < 1:
             raise InvalidArgument(f"nothing to publish to queue {self.name!r}")
         limit = self.settings.limits.max_message_size_bytes
-        longest = rows.longest(columns.value.starts, columns.value.ends)
+        longest = columns.longest_value
         if longest > limit:
             raise TooLarge(f"a message for queue {self.name!r}", longest, limit)
 

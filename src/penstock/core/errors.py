@@ -10,6 +10,7 @@ class ErrorCode(enum.Enum):
     NO_SUCH_LOG = "no-such-log"
     LOG_EXISTS = "log-exists"
     OFFSET_OUT_OF_RANGE = "offset-out-of-range"
+    TRIMMED = "trimmed"  # rows that were asked for are gone
     TOO_LARGE = "too-large"
     CORRUPT_BATCH = "corrupt-batch"
     CORRUPT_FRAME = "corrupt-frame"
@@ -26,6 +27,7 @@ class ErrorCode(enum.Enum):
     INVALID_SETTING = "invalid-setting"
     NO_SUCH_QUEUE = "no-such-queue"
     QUEUE_EXISTS = "queue-exists"
+    QUEUE_REPLACED = "queue-replaced"  # deleted, and declared anew under its name
     NO_SUCH_GROUP = "no-such-group"
     GROUP_EXISTS = "group-exists"
     QUEUE_FULL = "queue-full"
@@ -35,6 +37,7 @@ class ErrorCode(enum.Enum):
     FENCED_PRODUCER = "fenced-producer"
     STAGE_GONE = "stage-gone"  # a commit names what was committed or collected; nothing of it was committed
     EPOCH_FORGOTTEN = "epoch-forgotten"
+    PIPELINE_KNOWN = "pipeline-known"  # another query commits under its name
     FENCED_MEMBER = "fenced-member"
     MALFORMED_PACKET = "malformed-packet"
     PROTOCOL_ERROR = "protocol-error"
@@ -307,6 +310,19 @@ class EpochForgotten(PenstockError):
             f"committed. Go on with the epoch behind the newest, or begin a new query id"
         )
         self.query, self.epoch, self.oldest = query, epoch, oldest
+
+
+class PipelineKnown(PenstockError):
+    """Another query commits under this name: a checkpoint that was lost, or a second job."""
+
+    code = ErrorCode.PIPELINE_KNOWN
+
+    def __init__(self, pipeline: str, known: str, query: str) -> None:
+        super().__init__(
+            f"pipeline {pipeline!r} belongs to query {known!r}, and {query!r} would begin anew: nothing was committed. "
+            f"Go on with its checkpoint, use another name, or reset the pipeline on purpose"
+        )
+        self.pipeline, self.known, self.query = pipeline, known, query
 
 
 class OutOfOrder(PenstockError):

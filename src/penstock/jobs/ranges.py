@@ -76,7 +76,7 @@ def _whole(
         stop = min(stop, table.offset_at_time(partition.number, span.until_ms))
     place = str(directory), table.namespace, table.queue, partition.number
     rows = min(partition.rows, max(0, stop - start))
-    size_bytes = opened.size_bytes(table.queue, table.namespace, partition.number)
+    size_bytes = opened.partition_size_bytes(table.queue, table.namespace, partition.number)
     return QueueRange(*place, start, stop, rows, size_bytes * rows // max(1, partition.rows))
 
 

@@ -42,7 +42,7 @@ def murmur3(source: Buffer, start: int, stop: int) -> int:
     return _finish(state ^ (stop - start))
 
 
-def partitions(source: Buffer, starts: array[int], ends: array[int], count: int, out: array[int]) -> int:
+def partitions(source: Buffer, starts: Ints, ends: Ints, count: int, out: Ints) -> int:
     """out[i] = partition of key i, of `count` partitions."""
     if count < 1:
         raise InvalidArgument("a queue has at least one partition")
@@ -51,7 +51,7 @@ def partitions(source: Buffer, starts: array[int], ends: array[int], count: int,
     return 0
 
 
-def scatter(numbers: array[int], counts: array[int], order: array[int]) -> int:
+def scatter(numbers: Ints, counts: array[int], order: array[int]) -> int:
     """Group rows by partition: `counts` (one word a partition, zeros on entry) gets the rows of each, `order` the row
     numbers, partition after partition, each in its old order."""
     for i in range(len(numbers)):

@@ -40,3 +40,21 @@ cpdef long long fill(
     int[::1] value_ends,
     unsigned char[::1] values,
 ) except -1
+
+
+@cython.locals(row=Py_ssize_t, pair=Py_ssize_t, at="long long")
+cpdef long long pack(
+    const int[::1] lists,
+    const int[::1] name_places,
+    const unsigned char[::1] names,
+    const int[::1] value_places,
+    const unsigned char[::1] values,
+    int[::1] ends,
+    unsigned char[::1] out,
+) except -1
+
+
+@cython.locals(size="long long", i=Py_ssize_t)
+cdef long long put_string(
+    const unsigned char[::1] source, long long start, long long end, unsigned char[::1] out, long long at
+) except -1

@@ -1,4 +1,4 @@
-"""The headers in a column of properties, as Arrow wants lists of pairs: places of the lists, names, values.
+"""The headers in a column of properties, as Arrow wants lists of pairs: places of the lists, names, values; and back.
 
 Properties have the MQTT 5 encoding. From a place on that cannot be read, a row has no headers."""
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from array import array
 
+from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
 from penstock.kernels import memory
 
@@ -113,3 +114,40 @@ def fill(
                 value_ends[count] = value_at
         lists[row + 1] = count
     return count
+
+
+def pack(
+    lists: memoryview,
+    name_places: memoryview,
+    names: Buffer,
+    value_places: memoryview,
+    values: Buffer,
+    ends: array[int],
+    out: bytearray,
+) -> int:
+    """The other way: row i has the pairs lists[i] to lists[i + 1] - 1 as user properties, which end at ends[i + 1].
+    Places are absolute and in order. `out` is as large as the pairs need: 5 bytes beside each name and value.
+    InvalidArgument for a string of over 65,535 bytes, or with a NUL in it."""
+    at = 0
+    ends[0] = 0
+    for row in range(len(lists) - 1):
+        for pair in range(lists[row], lists[row + 1]):
+            out[at] = USER_PROPERTY
+            at = put_string(names, name_places[pair], name_places[pair + 1], out, at + 1)
+            at = put_string(values, value_places[pair], value_places[pair + 1], out, at)
+        ends[row + 1] = at
+    return at
+
+
+def put_string(source: Buffer, start: int, end: int, out: bytearray, at: int) -> int:
+    """Behind it."""
+    size = end - start
+    if size < 0 or size > 65535:
+        raise InvalidArgument("a header's name or value is over 65535 bytes")
+    for i in range(start, end):
+        if source[i] == 0:
+            raise InvalidArgument("a header has a NUL character in it")
+    out[at] = size >> 8
+    out[at + 1] = size & 255
+    memory.copy_bytes(out, at + 2, source, start, size)
+    return at + 2 + size

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from typing import TypeAlias
+
+Ints: TypeAlias = "array[int] | memoryview[int]"
 
 _INT32_MAX = 2**31 - 1
 
@@ -83,7 +86,7 @@ def runs(values: array[int], out: array[int]) -> int:
     return count
 
 
-def longest(starts: array[int], ends: array[int]) -> int:
+def longest(starts: Ints, ends: Ints) -> int:
     """Bytes of the longest of the spans; 0 without any."""
     most = 0
     for i in range(len(starts)):
@@ -113,7 +116,7 @@ def mark_past(times: memoryview, now: int, out: bytearray) -> int:
     return count
 
 
-def set_where_empty(starts: array[int], ends: array[int], number: int, out: array[int]) -> int:
+def set_where_empty(starts: Ints, ends: Ints, number: int, out: array[int]) -> int:
     """out[i] = number where span i is empty. How many these are."""
     count = 0
     for i in range(len(starts)):

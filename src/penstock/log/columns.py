@@ -90,6 +90,10 @@ class Columns:
                 total += self._span_bytes(spans, self.count)
         return total
 
+    @property
+    def longest_value(self) -> int:
+        return rows.longest(self.value.starts, self.value.ends)
+
     def select(self, picked: array[int]) -> Columns:
         """The rows of the given numbers (int32), in that order, over the same source. Unused topics are dropped."""
         gathered = self.gather(picked)

@@ -32,6 +32,7 @@ from penstock.log.bounds import OFFSET_GAP, Bounds
 from penstock.log.catalogue import CatalogueChange, declared_columns, deleted_columns
 from penstock.log.columns import Columns
 from penstock.log.commit import GroupCommit, Progress
+from penstock.log.encoded import Rows, encode
 from penstock.log.frames import Entry, Frame, edit_entry, frame_bytes
 from penstock.log.keeper import Written
 from penstock.log.names import CATALOGUE_NUMBER
@@ -100,7 +101,7 @@ class Engine:
 
     def stage(
         self,
-        parts: Sequence[tuple[Log, Columns]],
+        parts: Sequence[tuple[Log, Rows]],
         done: Done,
         purpose: Purpose = Purpose.PUBLISH,
         encoded: Sequence[bytearray] | None = None,
@@ -115,7 +116,7 @@ class Engine:
         return [Offset(entry.first) for entry in entries]
 
     def _batch_entries(
-        self, parts: Sequence[tuple[Log, Columns]], encoded: Sequence[bytearray] | None = None
+        self, parts: Sequence[tuple[Log, Rows]], encoded: Sequence[bytearray] | None = None
     ) -> list[Entry]:
         now, sequence = self._clock.now_ms(), self._next_sequence
         ends: dict[LogNumber, int] = {}
@@ -127,7 +128,7 @@ class Engine:
             if encoded is not None and number < len(encoded):
                 batch = encoded[number]
             else:
-                batch = batches.encode(columns, settings.compression)
+                batch = encode(columns, settings.compression)
             first = ends.get(log.number, bounds.end)
             timestamp = max(now, log.last_timestamp)
             batches.seal(batch, first, bounds.epoch, timestamp)
@@ -193,7 +194,7 @@ class Engine:
         self._submit([edit_entry(log.number, edit, self._next_sequence)], Durability.COMMIT, done, Purpose.SETTLE)
 
     def stage_adoption(
-        self, adopted: Mapping[Log, tuple[SegmentInfo, ...]], parts: Sequence[tuple[Log, Columns]], done: Done
+        self, adopted: Mapping[Log, tuple[SegmentInfo, ...]], parts: Sequence[tuple[Log, Rows]], done: Done
     ) -> None:
         """Segments that were written and synced beside the journal become the ends of their logs, and `parts` are
         appended to others, in one frame. `done` is called once all of it is committed and readers are shown the new

@@ -21,6 +21,7 @@ from penstock.log.adopting import Adopting, Fill
 from penstock.log.columns import Columns
 from penstock.log.commit import Progress
 from penstock.log.disk import DirectoryLock, RealDisk
+from penstock.log.encoded import Rows, encode
 from penstock.log.engine import Done, Engine, Post
 from penstock.log.housekeeping import Housekeeper
 from penstock.log.opened import opened_directory
@@ -37,6 +38,7 @@ logger = logging.getLogger("penstock.log.shard")
 
 StageCall = Callable[[Done], None]
 Part = tuple[Log, Columns]
+RowsPart = tuple[Log, Rows]
 LateParts = Callable[[], Sequence[Part]]
 
 # A file that has to be written anew puts the checkpoint off; a second try finds it mended.
@@ -156,7 +158,7 @@ class Shard:
 
     async def commit(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[RowsPart],
         purpose: Purpose = Purpose.PUBLISH,
         late: Callable[[], Sequence[Part]] | None = None,
     ) -> list[Offset]:
@@ -200,7 +202,7 @@ class Shard:
         self._stage_either(late(), done, Purpose.SETTLE)
         return True
 
-    def stage_now(self, wanted: Spread | Sequence[Part], done: Done) -> Sequence[int] | None:
+    def stage_now(self, wanted: Spread | Sequence[RowsPart], done: Done) -> Sequence[int] | None:
         """As commit() of a publish, in this turn of the loop: what the parts refer to may change afterwards. `done` is
         called when it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
         if isinstance(wanted, Spread) and wanted.is_compressed:
@@ -215,7 +217,7 @@ class Shard:
         self._refuse(Purpose.PUBLISH)
         return self._stage_either(wanted, done, Purpose.PUBLISH)
 
-    def _stage_either(self, wanted: Spread | Sequence[Part], done: Done, purpose: Purpose) -> Sequence[int]:
+    def _stage_either(self, wanted: Spread | Sequence[RowsPart], done: Done, purpose: Purpose) -> Sequence[int]:
         offsets: Sequence[int]
         if isinstance(wanted, Spread):
             offsets = self._engine.stage_spread(wanted, done, purpose)
@@ -257,7 +259,9 @@ class Shard:
         if not self.is_visited:
             self._storage.bell.ring()
 
-    async def _commit_in_turn(self, parts: Sequence[Part], purpose: Purpose, late: LateParts | None) -> list[Offset]:
+    async def _commit_in_turn(
+        self, parts: Sequence[RowsPart], purpose: Purpose, late: LateParts | None
+    ) -> list[Offset]:
         """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that commits
         keep the order of calls."""
         future: asyncio.Future[None] = self._loop.create_future()
@@ -271,7 +275,7 @@ class Shard:
 
     def _stage(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[RowsPart],
         purpose: Purpose,
         late: Callable[[], Sequence[Part]] | None,
         encoded: list[bytearray] | None,
@@ -503,12 +507,12 @@ class Shard:
         self._engine.commit.fail(JournalFailed(f"{type(error).__name__}: {error}"))
 
 
-def _is_heavy(parts: Sequence[Part]) -> bool:
+def _is_heavy(parts: Sequence[RowsPart]) -> bool:
     return any(log.settings.compression and columns.bytes >= _HEAVY_BYTES for log, columns in parts)
 
 
-def _encode(parts: Sequence[Part]) -> list[bytearray]:
-    return [batches.encode(columns, log.settings.compression) for log, columns in parts]
+def _encode(parts: Sequence[RowsPart]) -> list[bytearray]:
+    return [encode(rows, log.settings.compression) for log, rows in parts]
 
 
 def resolve(future: asyncio.Future[None], error: PenstockError | None) -> None:

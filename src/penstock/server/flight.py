@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.broker.auth.access import Access
+from penstock.broker.broker import Broker
 from penstock.gateways.flight.gateway import FlightGateway
 from penstock.gateways.flight.messages import Options
 from penstock.server.config import Config
@@ -25,10 +26,12 @@ def check_flight(config: Config) -> None:
         context_of(listener.tls, "listeners.flight.tls")
 
 
-def flight_gateway(config: Config, access: Access) -> FlightGateway | None:
+def flight_gateway(config: Config, broker: Broker, access: Access) -> FlightGateway | None:
     """None where it is switched off."""
     listener = config.listeners.flight
-    return None if listener is None else FlightGateway(access, _options(config, listener), is_loopback(listener))
+    if listener is None:
+        return None
+    return FlightGateway(broker, access, _options(config, listener), is_loopback(listener))
 
 
 def _options(config: Config, listener: FlightListener) -> Options:

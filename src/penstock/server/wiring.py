@@ -107,7 +107,7 @@ async def open_works(config: Config, operations: Operations) -> ServerWorks:
         mqtt.start()
         ports = _ports(mqtt, operations)
         http = HttpGateway(ports, config.http.options(config.auth.development_mode))
-        flight = flight_gateway(config, access)
+        flight = flight_gateway(config, broker, access)
         if flight is not None:
             await flight.start()
             opened.push_async_callback(flight.close)

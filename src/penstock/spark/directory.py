@@ -11,11 +11,11 @@ import pyarrow as pa
 from penstock.core.errors import NoSuchQueue
 from penstock.log.cuts import DirectoryState
 from penstock.log.outside import OutsideLog
-from penstock.queues.names import canonical_queue, dead_letter_queue
+from penstock.spark.naming import Chosen, chosen
 from penstock.spark.offsets import OffsetRange, PartitionId
 from penstock.spark.options import SourceOptions
-from penstock.spark.places import DataLost, Seen, Visible
-from penstock.tables.errors import Trimmed
+from penstock.spark.places import DataLost, Seen, Visible, other_log, tell_losses
+from penstock.tables.errors import QueueReplaced, Trimmed
 from penstock.tables.table import QueueTable, TableDirectory
 
 _LOG = logging.getLogger("penstock.spark")
@@ -25,10 +25,10 @@ _SETTLED = (DirectoryState.LIVE, DirectoryState.CLOSED)
 class QueueDirectory:
     """One thread, one process: it is opened where it is used, and never pickled."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, path: str) -> None:
         """DirectoryFormat if the path is no data directory."""
         self._options = options
-        self._directory = TableDirectory(Path(options.path))
+        self._directory = TableDirectory(Path(path))
         self._tables: dict[str, QueueTable] = {}
         self.is_whole = True
         """False if the last seen() may have missed the newest rows, as a broker that died has not started again"""
@@ -37,11 +37,11 @@ class QueueDirectory:
         """All partitions that the query reads, as of now. NoSuchQueue for one that is named and not there; the patient
         wait for that until a broker that died has started again."""
         was_settled = self._is_settled
-        queues, missing = self._queues()
-        found = dict(self._partitions(queues))
+        queues = self._queues()
+        found = dict(self._partitions(queues.found))
         self.is_whole = was_settled and self._is_settled
-        if missing and (self.is_whole or not is_patient):
-            raise NoSuchQueue(missing[0])
+        if queues.missing and (self.is_whole or not is_patient):
+            raise NoSuchQueue(queues.missing[0])
         return found
 
     def offset_at_time(self, source: PartitionId, timestamp_ms: int) -> int:
@@ -53,9 +53,12 @@ class QueueDirectory:
         let it pass. BeyondEnd for what cannot be read until a broker that died has started again."""
         queue, partition = wanted.source
         passes = not self._options.fail_on_data_loss
-        rows = self._table(queue).read(partition, wanted.start, wanted.stop, columns, skip_trimmed=passes)
+        offsets = (partition, wanted.start, wanted.stop)
         try:
+            rows = self._table(queue).read(*offsets, columns, skip_trimmed=passes, log=wanted.log)
             yield from rows
+        except QueueReplaced:
+            return tell_losses([other_log(wanted)], not passes)
         except Trimmed as error:
             raise DataLost([str(error)]) from error
         if rows.skipped_offsets:
@@ -71,35 +74,22 @@ class QueueDirectory:
     def _partitions(self, queues: Iterable[str]) -> Iterator[tuple[PartitionId, Visible]]:
         for queue in queues:
             for number, log in self._directory.logs_of(queue, self._options.namespace).items():
-                yield PartitionId(queue, number), Visible(0, 0) if log is None else self._visible(log)
+                yield PartitionId(queue, number), Visible(0, 0) if log is None else self._visible(queue, log)
 
-    def _visible(self, log: OutsideLog) -> Visible:
-        size_bytes = self._size_bytes(log) if self._options.max_bytes is not None else 0
-        return Visible(log.start, log.end, size_bytes)
+    def _visible(self, queue: str, log: OutsideLog) -> Visible:
+        size_bytes = self._directory.size_bytes(log.number, queue) if self._options.max_bytes is not None else 0
+        return Visible(log.start, log.end, size_bytes, log.number)
 
-    def _size_bytes(self, log: OutsideLog) -> int:
-        cut = self._directory.reader.cut(log.number)
-        return sum(segment.bytes for segment in (*cut.sealed, *([cut.active] if cut.active else [])))
-
-    def _queues(self) -> tuple[list[str], list[str]]:
-        """Names of queues that are there, each once, and names that are not."""
+    def _queues(self) -> Chosen:
         known = set(self._directory.queues(self._options.namespace))
-        by_name = {written: self._matching(written, known) for written in self._options.queues}
-        found = set[str]().union(*by_name.values())
-        if self._options.include_dead_letters:
-            found |= {dead_letter_queue(queue) for queue in found} & known
-        return sorted(found), [written for written in by_name if not by_name[written] and not _is_pattern(written)]
-
-    def _matching(self, written: str, known: set[str]) -> set[str]:
-        if (name := canonical_queue(written)) in known:
-            return {name}
-        return set(self._directory.matching(written, self._options.namespace)) if _is_pattern(written) else set()
+        return chosen(
+            self._options.queues,
+            known.__contains__,
+            lambda pattern: self._directory.matching(pattern, self._options.namespace),
+            self._options.include_dead_letters,
+        )
 
     def _table(self, queue: str) -> QueueTable:
         if queue not in self._tables:
             self._tables[queue] = self._directory.table(queue, self._options.namespace)
         return self._tables[queue]
-
-
-def _is_pattern(written: str) -> bool:
-    return "*" in written or "?" in written

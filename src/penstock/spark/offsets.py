@@ -13,8 +13,12 @@ from penstock.core.errors import InvalidArgument
 EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
 """What JSON says for the two ends, as in Kafka's connector."""
 
+LOGS = "$logs"
+"""Beside the queues of a checkpoint, none of which can have this name: the numbers of the logs that offsets are of."""
+
 OffsetsJson = dict[str, dict[str, int]]
-"""`{"orders": {"0": 42}}`: by queue, then by partition, the first offset that was not read yet."""
+"""`{"orders": {"0": 42}, "$logs": {"orders/0": 7}}`: by queue, then by partition, the first offset that was not
+read yet; and the log in which it is that, by which a queue that was deleted and created anew is told from the old."""
 
 
 class PartitionId(NamedTuple):
@@ -28,13 +32,18 @@ class PartitionId(NamedTuple):
 Positions = dict[PartitionId, int]
 """The first offset that was not read, by partition."""
 
+Logs = dict[PartitionId, int]
+"""The number of the log that a partition's offsets are of, where it is known."""
+
 
 class OffsetRange(NamedTuple):
-    """Offsets start..stop of a partition, `stop` not among them. Some may have no row: those that compaction took."""
+    """Offsets start..stop of a partition, `stop` not among them. Some may have no row: those that compaction took.
+    `log`: the only one that has these rows; None if that is not known."""
 
     source: PartitionId
     start: int
     stop: int
+    log: int | None = None
 
     @property
     def offsets(self) -> int:
@@ -87,7 +96,16 @@ def positions_of(written: object, least: int = 0) -> Positions:
     """Of OffsetsJson. InvalidArgument where it is anything else, or where an offset is below `least`."""
     if not isinstance(written, Mapping):
         raise InvalidArgument(f"offsets are {type(written).__name__}, not an object with a queue each")
-    return dict(_entries(written, least))
+    return dict(_entries({queue: offsets for queue, offsets in written.items() if queue != LOGS}, least))
+
+
+def logs_of(written: Mapping[str, object]) -> Logs:
+    """Of OffsetsJson; empty for that of a version that did not write them."""
+    places = written.get(LOGS, {})
+    if not isinstance(places, Mapping):
+        raise InvalidArgument(f"{LOGS} of the offsets is not an object with a number for each partition")
+    split = [(*str(place).rpartition("/")[::2], number) for place, number in places.items()]
+    return dict(entry for queue, partition, number in split for entry in _entries({queue: {partition: number}}, 0))
 
 
 def _entries(written: Mapping[str, object], least: int) -> Iterator[tuple[PartitionId, int]]:
@@ -102,15 +120,20 @@ def _entries(written: Mapping[str, object], least: int) -> Iterator[tuple[Partit
             yield PartitionId(queue, int(number)), offset
 
 
-def json_of(positions: Mapping[PartitionId, int]) -> OffsetsJson:
+def json_of(positions: Mapping[PartitionId, int], logs: Mapping[PartitionId, int] | None = None) -> OffsetsJson:
     """Sorted, so that equal positions are equal text: Spark compares the text."""
     written: OffsetsJson = {}
     for source in sorted(positions):
         written.setdefault(source.queue, {})[str(source.partition)] = positions[source]
+    if logs:
+        written[LOGS] = {f"{source.queue}/{source.partition}": logs[source] for source in sorted(logs)}
     return written
 
 
-def ranges_between(start: Mapping[PartitionId, int], stop: Mapping[PartitionId, int]) -> list[OffsetRange]:
+def ranges_between(
+    start: Mapping[PartitionId, int], stop: Mapping[PartitionId, int], logs: Mapping[PartitionId, int] | None = None
+) -> list[OffsetRange]:
     """Those with anything in them, in order of queue and partition. What `start` does not know begins at 0."""
-    found = (OffsetRange(source, start.get(source, 0), stop[source]) for source in sorted(stop))
+    known = logs or {}
+    found = (OffsetRange(source, start.get(source, 0), stop[source], known.get(source)) for source in sorted(stop))
     return [each for each in found if each.offsets > 0]

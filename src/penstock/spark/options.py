@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import Final
 
 from penstock.core.errors import InvalidArgument
-from penstock.core.units import parse_size
 from penstock.queues.names import DEFAULT_NAMESPACE, check_group_name, check_namespace
+from penstock.spark import address, option_values
+from penstock.spark.address import ServerAddress, is_flight, parse_address
 from penstock.spark.offsets import AtTime, Bound, Edge, parse_bound
+from penstock.spark.option_values import checked, count, required, said, size, yes
 from penstock.spark.planning import USUAL_SPLIT, Split
 from penstock.spark.schema import check_columns
 
-T = TypeVar("T")
-
 NAMES: Final = (
     "path",
-    "url",
-    "token",
+    *address.NAMES,
     "namespace",
     "queue",
     "startingOffsets",
@@ -37,10 +35,10 @@ NAMES: Final = (
     "includeHeaders",
     "includeDeadLetters",
     "groupId",
+    "groupUrl",
 )
-_BY_LOWER = {name.lower(): name for name in NAMES}
 _OF_BATCHES = ("endingOffsets", "endingTimestamp")
-_OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "groupId")
+_OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "groupId", "groupUrl")
 # What Kafka's connector calls something that has another name here.
 _OTHER_NAMES = {
     "subscribe": "queue",
@@ -48,18 +46,19 @@ _OTHER_NAMES = {
     "topic": "queue",
     "groupidprefix": "groupId",
     "kafka.group.id": "groupId",
-    "kafka.bootstrap.servers": "path",
+    "kafka.bootstrap.servers": "url",
 }
-_YES_OR_NO = {"true": True, "false": False}
-_MOST = 1 << 62
+_HTTP = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """Picklable: it travels to the executors."""
 
-    path: str
     queues: tuple[str, ...]
+    path: str | None = None
+    """the data directory, or None where a server is asked"""
+    server: ServerAddress | None = None
     namespace: str = DEFAULT_NAMESPACE
     start: Bound = Edge.EARLIEST
     stop: Bound = Edge.LATEST
@@ -73,32 +72,24 @@ class SourceOptions:
     include_headers: bool = False
     include_dead_letters: bool = False
     group: str | None = None
-    url: str | None = None
+    group_url: str | None = None
     token: str | None = field(default=None, repr=False)
+
+    @property
+    def place(self) -> str:
+        """For messages: where the rows come from."""
+        return self.path or (self.server.url if self.server else "")
 
 
 def check_names(options: Mapping[str, str]) -> dict[str, str]:
     """The options by the names they have here. InvalidArgument for one that is none, with the nearest."""
-    return {_known(written): text for written, text in options.items()}
+    return option_values.check_names(options, NAMES, _OTHER_NAMES, "format penstock")
 
 
-def _known(written: str) -> str:
-    if (name := _BY_LOWER.get(written.lower())) is not None:
-        return name
-    near = _OTHER_NAMES.get(written.lower()) or _nearest(written)
-    advice = f"did you mean {near}?" if near else f"the known ones are {', '.join(NAMES)}"
-    raise InvalidArgument(f"no option {written!r} of format penstock: {advice}")
-
-
-def _nearest(written: str) -> str | None:
-    near = difflib.get_close_matches(written.lower(), _BY_LOWER, n=1)
-    return _BY_LOWER[near[0]] if near else None
-
-
-def column_options(options: Mapping[str, str]) -> tuple[tuple[str, ...] | None, bool]:
-    """`columns` and `includeHeaders`, which are asked for before it is known what is read."""
+def column_options(options: Mapping[str, str]) -> tuple[tuple[str, ...] | None, bool, bool]:
+    """`columns`, `includeHeaders` and `includeDeadLetters`, which are asked for before it is known what is read."""
     given = check_names(options)
-    return _columns(given), _yes(given, "includeHeaders", False)
+    return _columns(given), yes(given, "includeHeaders", False), yes(given, "includeDeadLetters", False)
 
 
 def parse_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions:
@@ -106,21 +97,26 @@ def parse_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions:
     given = check_names(options)
     _refuse_other_kind(given, is_stream)
     start, stop = _bound(given, "starting", Edge.EARLIEST), _bound(given, "ending", Edge.LATEST)
+    path, server = _place(given)
+    group = checked(given, "groupId", check_group_name)
     return SourceOptions(
-        path=_required(given, "path", "the data directory, where driver and executors see it"),
-        queues=_queues(_required(given, "queue", "a queue, several joined by commas, or a filter like shop/#")),
-        namespace=_checked(given, "namespace", check_namespace) or DEFAULT_NAMESPACE,
+        queues=_queues(required(given, "queue", "a queue, several joined by commas, or a pattern like shop/*")),
+        path=path,
+        server=server,
+        namespace=checked(given, "namespace", check_namespace) or DEFAULT_NAMESPACE,
         start=start,
         stop=stop,
         start_option=next((name for name in ("startingOffsets", "startingTimestamp") if name in given), None),
-        max_rows=_count(given, "maxOffsetsPerTrigger"),
-        max_bytes=_size(given, "maxBytesPerTrigger"),
+        max_rows=count(given, "maxOffsetsPerTrigger"),
+        max_bytes=size(given, "maxBytesPerTrigger"),
         split=_split(given),
-        fail_on_data_loss=_yes(given, "failOnDataLoss", True),
+        fail_on_data_loss=yes(given, "failOnDataLoss", True),
         columns=_columns(given),
-        include_headers=_yes(given, "includeHeaders", False),
-        include_dead_letters=_yes(given, "includeDeadLetters", False),
-        **_group(given),
+        include_headers=yes(given, "includeHeaders", False),
+        include_dead_letters=yes(given, "includeDeadLetters", False),
+        group=group,
+        group_url=_group_url(given, group),
+        token=given.get("token"),
     )
 
 
@@ -130,12 +126,6 @@ def _refuse_other_kind(given: Mapping[str, str], is_stream: bool) -> None:
     )
     if found := [name for name in refused if name in given]:
         raise InvalidArgument(f"option {found[0]} has no meaning in {kind}: leave it out, or use {other}")
-
-
-def _required(given: Mapping[str, str], name: str, meaning: str) -> str:
-    if not given.get(name, "").strip():
-        raise InvalidArgument(f"option {name} is missing: give {meaning}")
-    return given[name].strip()
 
 
 def _queues(text: str) -> tuple[str, ...]:
@@ -169,66 +159,42 @@ def _timestamp_ms(option: str, text: str) -> int:
     return max(-int((datetime(1970, 1, 1, tzinfo=UTC) - moment).total_seconds() * 1000), 0)
 
 
-def _count(given: Mapping[str, str], name: str) -> int | None:
-    if (text := given.get(name)) is None:
-        return None
-    plain = text.strip()
-    if not (plain.isascii() and plain.isdigit() and 0 < int(plain[:20]) < _MOST):
-        raise InvalidArgument(f"option {name}: {text!r} is not a whole number above 0")
-    return int(plain)
-
-
-def _size(given: Mapping[str, str], name: str) -> int | None:
-    if (text := given.get(name)) is None:
-        return None
-    size = _said(name, lambda: parse_size(text))
-    if size < 1:
-        raise InvalidArgument(f"option {name}: {text!r} is nothing: write a size above 0, like 64MiB")
-    return size
-
-
 def _split(given: Mapping[str, str]) -> Split:
     return Split(
-        _count(given, "minPartitions") or USUAL_SPLIT.min_tasks,
-        _count(given, "packRows") or USUAL_SPLIT.pack_rows,
-        _count(given, "splitRows") or USUAL_SPLIT.split_rows,
+        count(given, "minPartitions") or USUAL_SPLIT.min_tasks,
+        count(given, "packRows") or USUAL_SPLIT.pack_rows,
+        count(given, "splitRows") or USUAL_SPLIT.split_rows,
     )
-
-
-def _yes(given: Mapping[str, str], name: str, otherwise: bool) -> bool:
-    text = given.get(name, str(otherwise)).strip().lower()
-    if text not in _YES_OR_NO:
-        raise InvalidArgument(f"option {name}: {given[name]!r} is neither true nor false")
-    return _YES_OR_NO[text]
 
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...] | None:
     if (text := given.get("columns")) is None:
         return None
-    return _said("columns", lambda: check_columns(name.strip() for name in text.split(",")))
+    return said("columns", lambda: check_columns(name.strip() for name in text.split(",")))
 
 
-def _group(given: Mapping[str, str]) -> dict[str, str | None]:
-    group, url, token = _checked(given, "groupId", check_group_name), given.get("url"), given.get("token")
+def _place(given: Mapping[str, str]) -> tuple[str | None, ServerAddress | None]:
+    """Where rows come from: a directory, or a server."""
+    path, url = given.get("path", "").strip(), given.get("url", "").strip()
+    if path and is_flight(url):
+        raise InvalidArgument("options path and url both say where to read: leave one out")
+    if url and not path:
+        return None, parse_address(given)
+    if path:
+        return path, None
+    raise InvalidArgument(
+        "option path is missing: give the data directory, where driver and executors see it, or the url of a server"
+    )
+
+
+def _group_url(given: Mapping[str, str], group: str | None) -> str | None:
+    """Of the HTTP listener; where rows come from a directory, `url` can have no other meaning."""
+    url = given.get("groupUrl") or (given.get("url") if given.get("url", "").startswith(_HTTP) else None)
     if group is not None and url is None:
         raise InvalidArgument(
-            "option groupId needs url (and token): a group's progress is kept by the broker, which a directory "
-            "alone does not reach; give the address of its HTTP listener, or leave groupId out"
+            "option groupId needs groupUrl (and token): a group's progress is kept by the broker, which is told over "
+            "HTTP; give the address of its HTTP listener, or leave groupId out"
         )
-    if token is not None and url is None:
+    if "token" in given and url is None and "url" not in given:
         raise InvalidArgument("option token has no meaning without url: give the address that it is for")
-    return {"group": group, "url": url, "token": token}
-
-
-def _checked(given: Mapping[str, str], name: str, check: Callable[[str], None]) -> str | None:
-    if (text := given.get(name)) is not None:
-        _said(name, lambda: check(text))
-    return text
-
-
-def _said(name: str, read: Callable[[], T]) -> T:
-    """What it returns; its error, with the option's name."""
-    try:
-        return read()
-    except InvalidArgument as error:
-        raise InvalidArgument(f"option {name}: {error}") from error
+    return url

@@ -14,6 +14,7 @@ from penstock.spark.offsets import (
     AtTime,
     Bound,
     Edge,
+    Logs,
     Named,
     OffsetRange,
     PartitionId,
@@ -25,11 +26,13 @@ _SHOWN_LOSSES = 5
 
 
 class Visible(NamedTuple):
-    """Offsets start..end of a partition can be read now, and take about `size_bytes` on disk."""
+    """Offsets start..end of a partition can be read now, and take about `size_bytes` on disk. `log`: the number of the
+    log that they are in, None for a partition that nothing was put into."""
 
     start: int
     end: int
     size_bytes: int = 0
+    log: int | None = None
 
     @property
     def offset_bytes(self) -> float:
@@ -125,7 +128,26 @@ def _narrowed(whole: OffsetRange, bounds: RowBounds, at_time: OffsetAtTime) -> O
         start = max(start, at_time(source, bounds.time_from_ms))
     if bounds.time_until_ms is not None and start < stop:
         stop = min(stop, at_time(source, bounds.time_until_ms))
-    return OffsetRange(source, start, stop)
+    return whole._replace(start=start, stop=stop)
+
+
+def seen_logs(seen: Seen) -> Logs:
+    return {source: visible.log for source, visible in seen.items() if visible.log is not None}
+
+
+def is_anew(source: PartitionId, known: Logs, now: Logs) -> bool:
+    """Whether the partition is another than it was: its queue was deleted and created again."""
+    return source in known and known[source] != now.get(source)
+
+
+def still_there(start: Positions, logs: Logs, seen: Seen) -> Positions:
+    """Those positions that hold: not those of partitions that are others now. What is not seen keeps its place."""
+    now = seen_logs(seen)
+    return {
+        source: at
+        for source, at in start.items()
+        if source not in seen or (at <= seen[source].end and not is_anew(source, logs, now))
+    }
 
 
 def resumed(start: Positions, seen: Seen) -> Positions:
@@ -141,10 +163,11 @@ def readable(ranges: Iterable[OffsetRange], seen: Seen, is_whole: bool, fails: b
     newest rows may be missing from what is seen, those that read will tell."""
     kept, losses = list[OffsetRange](), list[str]()
     for each in ranges:
-        there = _there(each, seen.get(each.source))
+        visible = _same(each, seen.get(each.source))
+        there = _there(each, visible)
         if not is_whole:
-            there = OffsetRange(each.source, there.start, each.stop)
-        losses += _losses(each, there, seen.get(each.source))
+            there = each._replace(start=there.start)
+        losses += _losses(each, there, visible)
         if there.offsets > 0:
             kept.append(there)
     tell_losses(losses, fails)
@@ -159,11 +182,17 @@ def tell_losses(losses: Iterable[str], fails: bool) -> None:
         _LOG.warning("data lost, reading on without it: %s", loss)
 
 
-def vanished(start: Positions, seen: Seen) -> Iterator[str]:
+def vanished(start: Positions, logs: Logs, seen: Seen) -> Iterator[str]:
     """What a stream has read from and cannot read any more, or not from where it was."""
+    now = seen_logs(seen)
     for source, offset in sorted(start.items()):
         if source not in seen:
             yield f"{source} is not there any more; it was read to offset {offset}"
+        elif is_anew(source, logs, now):
+            yield (
+                f"{source} was deleted and created anew: what it held from offset {offset} on is gone, "
+                f"and it has offsets {seen[source].start} to {seen[source].end} of other messages"
+            )
         elif offset > seen[source].end:
             yield (
                 f"{source} ends at offset {seen[source].end} and was read to {offset}: "
@@ -171,11 +200,20 @@ def vanished(start: Positions, seen: Seen) -> Iterator[str]:
             )
 
 
+def _same(wanted: OffsetRange, visible: Visible | None) -> Visible | None:
+    """None if what is there now is another log."""
+    return None if visible is None or wanted.log not in (None, visible.log) else visible
+
+
+def other_log(wanted: OffsetRange) -> str:
+    return f"{wanted.offsets} offsets are gone: {wanted}, whose queue was deleted and created anew"
+
+
 def _there(wanted: OffsetRange, visible: Visible | None) -> OffsetRange:
     if visible is None:
-        return OffsetRange(wanted.source, wanted.start, wanted.start)
+        return wanted._replace(stop=wanted.start)
     start = min(max(wanted.start, visible.start), wanted.stop)
-    return OffsetRange(wanted.source, start, max(min(wanted.stop, visible.end), start))
+    return wanted._replace(start=start, stop=max(min(wanted.stop, visible.end), start))
 
 
 def _losses(wanted: OffsetRange, there: OffsetRange, visible: Visible | None) -> Iterator[str]:
@@ -189,5 +227,5 @@ def _losses(wanted: OffsetRange, there: OffsetRange, visible: Visible | None) ->
 
 def _what_is_left(visible: Visible | None) -> str:
     if visible is None:
-        return "the partition is not there any more"
+        return "the partition is not there any more, or its queue was created anew"
     return f"{visible.start} is the first that is kept, {visible.end} will be the next"

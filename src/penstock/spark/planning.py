@@ -44,7 +44,7 @@ def _cut(whole: OffsetRange, parts: int) -> Iterator[OffsetRange]:
     for number in range(parts):
         start = whole.start + whole.offsets * number // parts
         stop = whole.start + whole.offsets * (number + 1) // parts
-        yield OffsetRange(whole.source, start, stop)
+        yield whole._replace(start=start, stop=stop)
 
 
 def _packed(pieces: Iterable[OffsetRange], pack_rows: int) -> Iterator[Ranges]:

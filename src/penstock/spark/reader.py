@@ -9,10 +9,10 @@ from contextlib import closing
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from penstock.spark.directory import QueueDirectory
+from penstock.spark.backing import Backing, open_backing
 from penstock.spark.offsets import Edge, OffsetRange, ranges_between
 from penstock.spark.options import SourceOptions
-from penstock.spark.places import RowBounds, check_start, readable, resolve, within
+from penstock.spark.places import RowBounds, check_start, readable, resolve, seen_logs, within
 from penstock.spark.planning import Ranges, plan
 from penstock.spark.pushdown import pushed
 
@@ -44,25 +44,25 @@ class QueueReader(DataSourceReader):
         setattr(self, "pushFilters", OptionalPushdown(self))  # noqa: B010  # a method for those who read the class
 
     def partitions(self) -> Sequence[InputPartition]:
-        with closing(QueueDirectory(self._options)) as directory:
-            return [InputPartition(ranges) for ranges in plan(self._ranges(directory), self._options.split)]
+        with closing(open_backing(self._options)) as backing:
+            return [InputPartition(ranges) for ranges in plan(self._ranges(backing), self._options.split)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_ranges(self._options, self._columns, partition.value or ())
 
-    def _ranges(self, directory: QueueDirectory) -> list[OffsetRange]:
-        options, seen = self._options, directory.seen()
-        if not directory.is_whole:
-            _LOG.warning("the broker of %s was killed: its newest messages are seen once it has started", options.path)
-        start = resolve(options.start, seen, Edge.EARLIEST, directory.offset_at_time)
-        check_start(start, seen, directory.is_whole)
-        stop = resolve(options.stop, seen, Edge.LATEST, directory.offset_at_time)
-        asked = within(ranges_between(start, stop), self.bounds, directory.offset_at_time)
-        return readable(asked, seen, directory.is_whole, options.fail_on_data_loss)
+    def _ranges(self, backing: Backing) -> list[OffsetRange]:
+        options, seen = self._options, backing.seen()
+        if not backing.is_whole:
+            _LOG.warning("the broker of %s was killed: its newest messages are seen once it has started", options.place)
+        start = resolve(options.start, seen, Edge.EARLIEST, backing.offset_at_time)
+        check_start(start, seen, backing.is_whole)
+        stop = resolve(options.stop, seen, Edge.LATEST, backing.offset_at_time)
+        asked = within(ranges_between(start, stop, seen_logs(seen)), self.bounds, backing.offset_at_time)
+        return readable(asked, seen, backing.is_whole, options.fail_on_data_loss)
 
 
 def read_ranges(options: SourceOptions, columns: tuple[str, ...], ranges: Ranges) -> Iterator[pa.RecordBatch]:
     """On an executor. DataLost if a range was trimmed since it was planned, unless that was asked to be passed over."""
-    with closing(QueueDirectory(options)) as directory:
+    with closing(open_backing(options)) as backing:
         for each in ranges:
-            yield from directory.read(each, columns)
+            yield from backing.read(each, columns)

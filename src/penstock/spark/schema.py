@@ -20,6 +20,20 @@ from penstock.core.errors import InvalidArgument
 from penstock.tables.schema import DEFAULT_COLUMNS, projected
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_DEAD_LETTER = StructType(
+    [
+        StructField("queue", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("group", StringType()),
+        StructField("reason", StringType()),
+        StructField("detail", StringType()),
+        StructField("deliveryCount", LongType()),
+        StructField("failures", LongType()),
+        StructField("firstFailed", TimestampType()),
+        StructField("time", TimestampType()),
+    ]
+)
 _TYPES: dict[str, DataType] = {
     "key": BinaryType(),
     "value": BinaryType(),
@@ -30,6 +44,7 @@ _TYPES: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "timestampType": IntegerType(),
     "headers": ArrayType(_HEADER),
+    "deadLetter": _DEAD_LETTER,
 }
 """What Spark makes of each column of tables/schema.py."""
 
@@ -39,9 +54,14 @@ def check_columns(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(projected(tuple(names)).names)
 
 
-def picked_columns(columns: Sequence[str] | None, include_headers: bool) -> tuple[str, ...]:
-    """Those of the options: what `columns` says, else all, headers only when asked for."""
+def picked_columns(
+    columns: Sequence[str] | None, include_headers: bool, include_dead_letters: bool = False
+) -> tuple[str, ...]:
+    """Those of the options: what `columns` says, else all, that of dead letters if they are read, headers only when
+    asked for."""
     picked = DEFAULT_COLUMNS if columns is None else tuple(columns)
+    if include_dead_letters and columns is None:
+        picked = (*picked, "deadLetter")
     return (*picked, "headers") if include_headers and "headers" not in picked else picked
 
 

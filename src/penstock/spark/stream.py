@@ -15,10 +15,21 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.spark.directory import QueueDirectory
-from penstock.spark.offsets import Edge, OffsetsJson, Positions, json_of, positions_of, ranges_between
+from penstock.spark.backing import Backing, open_backing
+from penstock.spark.offsets import Edge, OffsetsJson, Positions, json_of, logs_of, positions_of, ranges_between
 from penstock.spark.options import SourceOptions
-from penstock.spark.places import Seen, check_start, readable, resolve, resumed, tell_losses, vanished
+from penstock.spark.places import (
+    Seen,
+    check_start,
+    is_anew,
+    readable,
+    resolve,
+    resumed,
+    seen_logs,
+    still_there,
+    tell_losses,
+    vanished,
+)
 from penstock.spark.planning import admitted, plan
 from penstock.spark.progress import GroupProgress
 from penstock.spark.reader import read_ranges
@@ -31,7 +42,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options, self._columns = options, columns
-        self._directory: QueueDirectory | None = None
+        self._backing: Backing | None = None
         self._progress: GroupProgress | None = None
         self._target: Positions | None = None
         self._has_begun = False
@@ -39,11 +50,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> OffsetsJson:
         """Spark asks where there is no checkpoint yet."""
         self._has_begun = True
-        directory = self._opened()
-        seen = directory.seen(is_patient=True)
-        start = resolve(self._options.start, seen, Edge.EARLIEST, directory.offset_at_time)
-        check_start(start, seen, directory.is_whole)
-        return json_of(start)
+        backing = self._opened()
+        seen = backing.seen(is_patient=True)
+        start = resolve(self._options.start, seen, Edge.EARLIEST, backing.offset_at_time)
+        check_start(start, seen, backing.is_whole)
+        return json_of(start, seen_logs(seen))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._options
@@ -58,28 +69,36 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the next micro-batch reads. A partition that is gone keeps its place where that is no error; one that
         was declared anew ends below its place, which partitions() takes for a new beginning. While a broker that died
         has not started again, nothing new is read."""
-        begun, directory = positions_of(start), self._opened()
-        seen = directory.seen(is_patient=True)
+        begun, logs, backing = positions_of(start), logs_of(start), self._opened()
+        seen = backing.seen(is_patient=True)
         self._say_what_the_checkpoint_overrides(begun)
         self.commit(start)
-        if losses := list(vanished(begun, seen)):
-            if not directory.is_whole:
-                return json_of(begun)
+        if losses := list(vanished(begun, logs, seen)):
+            if not backing.is_whole:
+                return json_of(begun, logs)
             tell_losses(losses, self._options.fail_on_data_loss)
-        kept = {source: at for source, at in begun.items() if source not in seen or at <= seen[source].end}
+        kept = still_there(begun, logs, seen)
         here = {source: max(at, seen[source].start) for source, at in resumed(kept, seen).items()}
         end = {source: max(at, here[source]) for source, at in self._ends(seen).items()}
-        return json_of({**kept, **self._limited(here, end, seen, limit)})
+        reached = {**kept, **self._limited(here, end, seen, limit)}
+        unseen = {source: log for source, log in logs.items() if source in kept and source not in seen}
+        return json_of(reached, {**unseen, **seen_logs(seen)})
 
     def reportLatestOffset(self) -> OffsetsJson:
-        return json_of(_ends(self._opened().seen(is_patient=True)))
+        seen = self._opened().seen(is_patient=True)
+        return json_of(_ends(seen), seen_logs(seen))
 
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
-        directory, stop = self._opened(), positions_of(end)
-        seen = directory.seen(is_patient=True)
-        begun = {source: at for source, at in positions_of(start).items() if at <= stop.get(source, at)}
-        wanted = ranges_between({**begun, **resumed(begun, seen)}, stop)
-        ranges = readable(wanted, seen, directory.is_whole, self._options.fail_on_data_loss)
+        backing, stop = self._opened(), positions_of(end)
+        seen = backing.seen(is_patient=True)
+        known, planned = logs_of(start), logs_of(end)
+        begun = {
+            source: at
+            for source, at in positions_of(start).items()
+            if at <= stop.get(source, at) and not is_anew(source, known, planned)
+        }
+        wanted = ranges_between({**begun, **resumed(begun, seen)}, stop, planned)
+        ranges = readable(wanted, seen, backing.is_whole, self._options.fail_on_data_loss)
         return [InputPartition(task) for task in plan(ranges, self._options.split)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -92,22 +111,22 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._progress.tell(positions_of(end))
 
     def stop(self) -> None:
-        if self._directory is not None:
-            self._directory.close()
+        if self._backing is not None:
+            self._backing.close()
         if self._progress is not None:
             self._progress.close()
 
-    def _opened(self) -> QueueDirectory:
-        """The directory, and the group in the broker; both as soon as the stream needs one of them."""
-        if self._directory is None:
-            self._directory = QueueDirectory(self._options)
-            self._begin_progress(self._directory.seen(is_patient=True))
-        return self._directory
+    def _opened(self) -> Backing:
+        """The backing, and the group in the broker; both as soon as the stream needs one of them."""
+        if self._backing is None:
+            self._backing = open_backing(self._options)
+            self._begin_progress(self._backing.seen(is_patient=True))
+        return self._backing
 
     def _begin_progress(self, seen: Seen) -> None:
         options = self._options
-        if options.group is not None and options.url is not None:
-            self._progress = GroupProgress(options.url, options.token, options.namespace, options.group)
+        if options.group is not None and options.group_url is not None:
+            self._progress = GroupProgress(options.group_url, options.token, options.namespace, options.group)
             self._progress.begin(source.queue for source in seen)
 
     def _say_what_the_checkpoint_overrides(self, begun: Positions) -> None:

@@ -8,7 +8,7 @@ from penstock.core.errors import ErrorCode, PenstockError
 class Trimmed(PenstockError):
     """Rows that were asked for are gone. `start` is the oldest offset there is now."""
 
-    code = ErrorCode.OFFSET_OUT_OF_RANGE
+    code = ErrorCode.TRIMMED
 
     def __init__(self, queue: str, partition: int, wanted: int, start: int) -> None:
         super().__init__(
@@ -29,3 +29,16 @@ class BeyondEnd(PenstockError):
             f"less, or, if its broker was killed, read again once that has started"
         )
         self.queue, self.partition, self.stop, self.end = queue, partition, stop, end
+
+
+class QueueReplaced(PenstockError):
+    """The queue is another one than that whose rows were asked for, under the same name. `log` was wanted."""
+
+    code = ErrorCode.QUEUE_REPLACED
+
+    def __init__(self, queue: str, partition: int, log: int) -> None:
+        super().__init__(
+            f"queue {queue!r} was deleted and created anew: partition {partition} is no longer log {log}, and its "
+            f"offsets name other messages; begin at its start"
+        )
+        self.queue, self.partition, self.log = queue, partition, log

@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 
 from penstock.kernels import headers as kernel
 from penstock.queues.names import QUEUE_PREFIX, is_dead_letter_queue
+from penstock.tables.letters import dead_letters
 from penstock.tables.schema import HEADERS, SCHEMA, projected
+from penstock.tables.text import text
 
 STORED = {
     "key": "key",
@@ -19,6 +21,7 @@ STORED = {
     "offset": "offset",
     "timestamp": "timestamp",
     "headers": "properties",
+    "deadLetter": "properties",
 }
 """Which column of log/arrow.py a column is made from; others are the same in all rows."""
 
@@ -32,7 +35,7 @@ class RowMaker:
         """InvalidArgument for unknown columns."""
         self.schema = projected(columns)
         names = self.schema.names
-        self.stored = [STORED[name] for name in names if name in STORED] or ["offset"]
+        self.stored = list(dict.fromkeys(STORED[name] for name in names if name in STORED)) or ["offset"]
         address = queue if is_dead_letter_queue(queue) else QUEUE_PREFIX + queue
         self._address = pa.scalar(address.encode(), pa.binary())
         constants = {"queue": queue, "partition": partition, "timestampType": 0}
@@ -46,6 +49,7 @@ class RowMaker:
             "topic": self._topics,
             "timestamp": lambda stored: stored.cast(_TIMESTAMP),
             "headers": headers,
+            "deadLetter": lambda stored: dead_letters(headers(stored)),
         }
 
     def rows(self, stored: pa.RecordBatch) -> pa.RecordBatch:
@@ -77,14 +81,6 @@ def null_if_empty(column: pa.Array) -> pa.Array:
         return pc.if_else(is_there, column, None)
     _, places, data = column.buffers()
     return pa.Array.from_buffers(column.type, len(column), [is_there.buffers()[1], places, data], nulls)
-
-
-def text(column: pa.Array) -> pa.Array:
-    """Bytes as text. Publishers may send any: what is not UTF-8 gets replacement characters."""
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([data.decode(errors="replace") for data in column.to_pylist()], pa.string())
 
 
 def headers(properties: pa.Array) -> pa.Array:

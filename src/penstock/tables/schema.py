@@ -14,6 +14,22 @@ except ImportError as error:
     raise ImportError("queues as tables need pyarrow: pip install 'penstock[arrow]'") from error
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+DEAD_LETTER = pa.struct(
+    [
+        pa.field("queue", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("group", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("deliveryCount", pa.int64()),
+        pa.field("failures", pa.int64()),
+        pa.field("firstFailed", pa.timestamp("us", "UTC")),
+        pa.field("time", pa.timestamp("us", "UTC")),
+    ]
+)
+"""Where a dead letter was a message, and why it is none any more. `deliveryCount`: how often a consumer had it,
+`failures`: how often one failed with it, `firstFailed`: null if none did."""
 
 SCHEMA = pa.schema(
     [
@@ -26,14 +42,16 @@ SCHEMA = pa.schema(
         pa.field("timestamp", pa.timestamp("us", "UTC")),
         pa.field("timestampType", pa.int32()),
         pa.field("headers", HEADERS),
+        pa.field("deadLetter", DEAD_LETTER),
     ]
 )
 """`key` is null without one; an empty `value` may be a tombstone. `topic`: where it was published, the queue's own
 address where it was put into the queue. `timestamp`: when the broker appended it, never decreasing in a partition; so
-`timestampType` is 0 in every row. `headers`: properties in their order, an empty list without any."""
+`timestampType` is 0 in every row. `headers`: properties in their order, an empty list without any.
+`deadLetter`: null but for messages that a group has given up on."""
 
-DEFAULT_COLUMNS = tuple(name for name in SCHEMA.names if name != "headers")
-"""without headers, which have to be parsed"""
+DEFAULT_COLUMNS = tuple(name for name in SCHEMA.names if name not in ("headers", "deadLetter"))
+"""without those for which properties have to be parsed"""
 
 
 def projected(columns: Sequence[str] | None) -> pa.Schema:

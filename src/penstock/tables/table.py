@@ -11,6 +11,7 @@ from penstock.core.errors import InvalidArgument, NoSuchLog, NoSuchQueue
 from penstock.log.outside import DirectoryReader, OutsideLog
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue, partition_of_log
 from penstock.tables.declared import DeclaredQueues
+from penstock.tables.errors import QueueReplaced
 from penstock.tables.reading import BATCH_ROWS, PartitionSource, Reading
 from penstock.tables.rows import RowMaker
 
@@ -21,12 +22,14 @@ Name = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class Partition:
     """Offsets start..end can be read; not each of them need name a row, so that `rows` may be less than their number.
-    Rows of a first batch that `start` lies inside count whole."""
+    Rows of a first batch that `start` lies inside count whole. `log` is a number that no other partition ever had: that
+    of a queue declared anew is another; None while nothing was put into it."""
 
     number: int
     start: int
     end: int
     rows: int
+    log: int | None = None
 
 
 class QueueTable:
@@ -46,6 +49,10 @@ class QueueTable:
         logs = self._directory.logs_of(self.queue, self.namespace)
         return _partitions(logs)
 
+    def size_bytes(self, partition: Partition) -> int:
+        """Of all its rows as they are stored now. NoSuchQueue once it was deleted."""
+        return 0 if partition.log is None else self._directory.size_bytes(partition.log, self.queue)
+
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int:
         """Of the first row that is not older than that (ms since 1970); the end if there is none. InvalidArgument for a
         partition that is not there."""
@@ -64,14 +71,18 @@ class QueueTable:
         batch_rows: int = BATCH_ROWS,
         *,
         skip_trimmed: bool = False,
+        log: int | None = None,
     ) -> Reading:
         """Rows at offsets start..stop, not including `stop`; None is the oldest there is, and the end as of now. All of
         them, or an error on the way: Trimmed for what is gone, unless it may be skipped, which the reading counts;
         BeyondEnd for what cannot be read yet; NoSuchQueue if the queue is deleted, LogDamaged. InvalidArgument for
-        columns or a partition that are not there."""
-        log = self._log(partition)
-        first, end = (0, 0) if log is None else (log.start, log.end)
-        source = PartitionSource(self._reader, None if log is None else log.number, self.queue, partition)
+        columns or a partition that are not there. QueueReplaced unless the partition is `log`, where that is said."""
+        found = self._log(partition)
+        number = None if found is None else found.number
+        if log is not None and log != number:
+            raise QueueReplaced(self.queue, partition, log)
+        first, end = (0, 0) if found is None else (found.start, found.end)
+        source = PartitionSource(self._reader, number, self.queue, partition)
         maker = RowMaker(self.queue, partition, columns, _checked_rows(batch_rows))
         start, stop = first if start is None else start, end if stop is None else stop
         if start < 0:
@@ -131,12 +142,17 @@ class TableDirectory:
             raise NoSuchQueue(queue)
         return found
 
-    def size_bytes(self, queue: str, namespace: str, partition: int) -> int:
+    def partition_size_bytes(self, queue: str, namespace: str, partition: int) -> int:
         """Of a partition in its files, as of now. NoSuchQueue."""
         log = self.logs_of(queue, namespace).get(partition)
-        if log is None:
-            return 0
-        cut = self.reader.cut(log.number)
+        return 0 if log is None else self.size_bytes(log.number, queue)
+
+    def size_bytes(self, log: int, queue: str) -> int:
+        """Of a log of a queue; NoSuchQueue once that was deleted."""
+        try:
+            cut = self.reader.cut(log)
+        except NoSuchLog:
+            raise NoSuchQueue(queue) from None
         return sum(segment.bytes for segment in (*cut.sealed, *([cut.active] if cut.active else [])))
 
     def close(self) -> None:
@@ -162,7 +178,7 @@ class TableDirectory:
 
 def _partitions(logs: dict[int, OutsideLog | None]) -> list[Partition]:
     return [
-        Partition(number, 0, 0, 0) if log is None else Partition(number, log.start, log.end, log.records)
+        Partition(number, 0, 0, 0) if log is None else Partition(number, log.start, log.end, log.records, log.number)
         for number, log in sorted(logs.items())
     ]
 

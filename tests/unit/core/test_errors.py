@@ -6,19 +6,21 @@ import pickle
 import pytest
 
 from penstock.client import errors as client_errors
+from penstock.client.flight.problems import FlightRefused
 from penstock.client.http.errors import HttpRefused, Problem
 from penstock.client.mqtt.errors import MqttRefused
 from penstock.codecs.mqtt import errors as mqtt_errors
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core import errors
 from penstock.core.errors import ErrorCode, PenstockError
+from penstock.tables.errors import QueueReplaced, Trimmed
 
 CLASSES = [
     kind
     for module in (errors, mqtt_errors, client_errors)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, PenstockError) and hasattr(kind, "code")
-]
+] + [Trimmed, QueueReplaced]
 
 RAISED: list[PenstockError] = [
     errors.InvalidArgument("partitions is 0: write at least 1"),
@@ -50,6 +52,7 @@ RAISED: list[PenstockError] = [
     errors.FencedProducer("till-7", 3),
     errors.StageGone("12:0", "they were collected"),
     errors.EpochForgotten("q", 3, 17),
+    errors.PipelineKnown("totals", "q-1", "q-2"),
     errors.FencedMember("billing", 8),
     errors.BadCredentials("the password is wrong"),
     errors.NotAuthorised("queue orders"),
@@ -61,8 +64,11 @@ RAISED: list[PenstockError] = [
     client_errors.Refused("the server refused the login: log in as another user"),
     mqtt_errors.MalformedPacket("the topic name is empty"),
     mqtt_errors.ProtocolError("the first packet is PUBLISH"),
+    Trimmed("orders", 3, 10, 20),
+    QueueReplaced("orders", 3, 17),
 ]
 NARROWER: list[PenstockError] = [
+    FlightRefused(ErrorCode.DISK_LOW, "publishes are refused until space is freed (trim or delete logs)"),
     MqttRefused("the login", ReasonCode.NOT_AUTHORIZED),
     HttpRefused("GET /api/v1/queues", 503, Problem(code="closed", detail="the server is stopping", instance="r1")),
 ]
@@ -74,6 +80,8 @@ ADVICE = {
     ErrorCode.NO_SUCH_LOG: "create it first",
     ErrorCode.LOG_EXISTS: "open it",
     ErrorCode.OFFSET_OUT_OF_RANGE: "oldest record kept is at 10",
+    ErrorCode.TRIMMED: "read from 20 on",
+    ErrorCode.QUEUE_REPLACED: "begin at its start",
     ErrorCode.TOO_LARGE: "smaller parts",
     ErrorCode.LOG_DAMAGED: "penstock log repair DIR --log orders/0",
     ErrorCode.LOG_POISONED: "until the directory is opened again",
@@ -94,6 +102,7 @@ ADVICE = {
     ErrorCode.FENCED_PRODUCER: "stop this one",
     ErrorCode.STAGE_GONE: "stage all rows anew",
     ErrorCode.EPOCH_FORGOTTEN: "begin a new query id",
+    ErrorCode.PIPELINE_KNOWN: "reset the pipeline",
     ErrorCode.FENCED_MEMBER: "join again",
     ErrorCode.MALFORMED_PACKET: "mend the client",
     ErrorCode.PROTOCOL_ERROR: "mend the client",

@@ -144,6 +144,20 @@ def test_dead_letters_come_along_when_asked(database: Database) -> None:
     assert _numbers(database, includeDeadLetters="true") == [1, 2]
 
 
+def test_dead_letters_tell_whence_and_why(database: Database) -> None:
+    put_numbers(database, "orders", [1], partition=2)
+    with database.consume("orders", "workers") as consumer:
+        next(iter(consumer)).dead_letter("no such customer")
+    until_seen(database, "$dlq/orders")
+    source = _source(database, includeDeadLetters="true")
+    reader = source.reader(source.schema())
+    rows = [row["deadLetter"] for batch in _batches(reader) for row in batch.to_pylist()]
+    [letter] = [row for row in rows if row is not None]
+    assert len(rows) == 2 and (letter["queue"], letter["partition"], letter["offset"]) == ("orders", 2, 0)
+    assert (letter["reason"], letter["detail"], letter["group"]) == ("rejected", "no such customer", "workers")
+    assert letter["deliveryCount"] == 1
+
+
 def test_trimmed_offsets_are_an_error_or_skipped(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     put_numbers(database, "orders", range(10), partition=0)
     purge(database, "orders")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -120,12 +121,50 @@ def test_a_switch_is_true_or_false() -> None:
 
 
 def test_a_group_needs_the_broker() -> None:
-    with pytest.raises(InvalidArgument, match="groupId needs url"):
+    with pytest.raises(InvalidArgument, match="groupId needs groupUrl"):
         _parsed(is_stream=True, groupId="spark")
     options = _parsed(is_stream=True, groupId="spark", url="http://127.0.0.1:8080", token="secret")
-    assert (options.group, options.url, options.token) == ("spark", "http://127.0.0.1:8080", "secret")
+    assert (options.group, options.group_url, options.token) == ("spark", "http://127.0.0.1:8080", "secret")
     with pytest.raises(InvalidArgument, match="option groupId: "):
         _parsed(is_stream=True, groupId="a|b", url="http://127.0.0.1:8080")
+
+
+def _served(**given: str) -> SourceOptions:
+    return parse_options({"url": "grpc://127.0.0.1:8815", "queue": "orders", **given}, is_stream=True)
+
+
+def test_rows_come_from_a_directory_or_a_server() -> None:
+    options = _served(user="ada", password="geheim", waitSeconds="7")
+    assert options.path is None and options.server is not None
+    assert (options.server.url, options.server.user, options.server.wait_s) == ("grpc://127.0.0.1:8815", "ada", 7)
+    assert "geheim" not in repr(options)
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert _served(groupId="spark", groupUrl="http://127.0.0.1:8080").group_url == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"path": "/data"}, "path and url both say where to read"),
+        ({"url": "127.0.0.1:8815"}, "not the address of an Arrow Flight listener: write it like grpc://"),
+        ({"url": "http://127.0.0.1:8080"}, "not the address of an Arrow Flight listener"),
+        ({"token": "t", "user": "u", "password": "p"}, "token and user both say who asks"),
+        ({"user": "u"}, "user and password go together"),
+        ({"tlsCa": "/ca.pem"}, "tlsCa has no meaning without TLS"),
+        ({"url": "grpc+tls://h:1", "tlsCa": "/no/such.pem"}, "tlsCa: /no/such.pem cannot be read"),
+        ({"waitSeconds": "soon"}, "option waitSeconds: 'soon' is not a whole number"),
+        ({"groupId": "spark"}, "groupId needs groupUrl"),
+    ],
+)
+def test_what_is_wrong_about_a_server_is_said(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        _served(**given)
+
+
+def test_certificates_travel_with_the_options(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(b"PEM")
+    server = _served(url="grpc+tls://h:1", tlsCa=str(tmp_path / "ca.pem")).server
+    assert server is not None and server.ca == b"PEM"
 
 
 def test_a_token_is_not_in_what_is_printed() -> None:

@@ -105,6 +105,6 @@ def test_a_new_partition_of_a_known_queue_begins_at_0_and_a_new_queue_with_what_
 
 def test_a_queue_that_was_declared_anew_is_noticed() -> None:
     gone = PartitionId("orders", 9)
-    losses = list(vanished({A: 42, B: 51, gone: 3}, SEEN))
+    losses = list(vanished({A: 42, B: 51, gone: 3}, {}, SEEN))
     assert len(losses) == 2
     assert "ends at offset 50 and was read to 51" in losses[0] and "not there any more" in losses[1]

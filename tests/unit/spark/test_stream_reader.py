@@ -16,7 +16,7 @@ import penstock
 from penstock.client.http.client import Client
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.embedded.database import Database
-from penstock.spark.offsets import OffsetsJson, PartitionId
+from penstock.spark.offsets import LOGS, OffsetsJson, PartitionId
 from penstock.spark.options import parse_options
 from penstock.spark.places import DataLost
 from penstock.spark.progress import GroupProgress
@@ -42,18 +42,31 @@ def _batch(reader: QueueStreamReader, start: OffsetsJson, end: OffsetsJson) -> l
     return sorted(numbers_of(batch for task in reader.partitions(start, end) for batch in reader.read(task)))
 
 
+def _offsets(written: OffsetsJson) -> OffsetsJson:
+    """Without the logs that they are of."""
+    return {queue: offsets for queue, offsets in written.items() if queue != LOGS}
+
+
 def _fill(database: Database, first: int = 0) -> None:
     put_numbers(database, "orders", range(first, first + 10), partition=0)
     put_numbers(database, "orders", range(first + 10, first + 40), partition=1)
+
+
+def _create_anew(database: Database) -> None:
+    """With more rows than it had, by which readers of the directory are known to see the new one."""
+    database.delete("orders")
+    database.declare("orders", partitions=2)
+    _fill(database, 100)
+    put_numbers(database, "orders", [140], partition=1)
 
 
 def test_a_stream_reads_what_is_there_and_then_what_comes(database: Database) -> None:
     _fill(database)
     reader = _reader(database)
     start = reader.initialOffset()
-    assert start == {"orders": {"0": 0, "1": 0}}
+    assert _offsets(start) == {"orders": {"0": 0, "1": 0}}
     end = reader.latestOffset(start, ALL)
-    assert end == reader.reportLatestOffset() == {"orders": {"0": 10, "1": 30}}
+    assert end == reader.reportLatestOffset() and _offsets(end) == {"orders": {"0": 10, "1": 30}}
     assert _batch(reader, start, end) == list(range(40))
     assert reader.latestOffset(end, ALL) == end and reader.partitions(end, end) == []
     put_numbers(database, "orders", [99], partition=1)
@@ -63,9 +76,10 @@ def test_a_stream_reads_what_is_there_and_then_what_comes(database: Database) ->
 
 def test_a_stream_can_start_at_the_end_or_at_named_offsets(database: Database) -> None:
     _fill(database)
-    assert _reader(database, startingOffsets="latest").initialOffset() == {"orders": {"0": 10, "1": 30}}
+    latest = _reader(database, startingOffsets="latest").initialOffset()
+    assert _offsets(latest) == {"orders": {"0": 10, "1": 30}}
     named = _reader(database, startingOffsets='{"orders": {"1": 5}}')
-    assert named.initialOffset() == {"orders": {"0": 0, "1": 5}}
+    assert _offsets(named.initialOffset()) == {"orders": {"0": 0, "1": 5}}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +135,7 @@ def test_an_added_partition_is_read_from_its_beginning(database: Database) -> No
     database.change("orders", partitions=3)
     put_numbers(database, "orders", [7, 8], partition=2)
     end = reader.latestOffset(start, ALL)
-    assert end == {"orders": {"0": 10, "1": 30, "2": 2}}
+    assert _offsets(end) == {"orders": {"0": 10, "1": 30, "2": 2}}
     assert _batch(reader, start, end) == [7, 8]
 
 
@@ -189,6 +203,43 @@ def test_a_queue_that_was_declared_anew_is_never_taken_for_the_old_one_silently(
     assert _batch(reader, end, reader.latestOffset(end, ALL)) == [6]
 
 
+def test_a_queue_that_was_created_anew_is_known_by_its_logs_even_if_it_is_longer_now(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    _fill(database)
+    start = _reader(database).initialOffset()
+    _create_anew(database)
+    with pytest.raises(DataLost, match="partition 0 of queue 'orders' was deleted and created anew"):
+        _reader(database).latestOffset(start, ALL)
+    reader = _reader(database, failOnDataLoss="false")
+    end = reader.latestOffset(start, ALL)
+    assert "was deleted and created anew" in caplog.text
+    assert _batch(reader, start, end) == list(range(100, 141))
+    assert reader.latestOffset(end, ALL) == end
+
+
+def test_what_was_planned_is_not_read_from_a_queue_created_anew(database: Database) -> None:
+    _fill(database)
+    reader = _reader(database)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    tasks = reader.partitions(start, end)
+    _create_anew(database)
+    with pytest.raises(DataLost, match="whose queue was deleted and created anew"):
+        _ = [batch for task in tasks for batch in reader.read(task)]
+    with pytest.raises(DataLost, match=r"10 offsets are not there: .* created anew"):
+        reader.partitions(start, end)
+    assert _batch(_reader(database, failOnDataLoss="false"), start, end) == []
+
+
+def test_a_checkpoint_without_logs_goes_on(database: Database) -> None:
+    _fill(database)
+    reader = _reader(database)
+    end = reader.latestOffset({"orders": {"0": 8, "1": 30}}, ALL)
+    assert LOGS in end
+    assert _batch(reader, {"orders": {"0": 8, "1": 30}}, end) == [8, 9]
+
+
 def test_a_checkpoint_of_something_else_is_refused(database: Database) -> None:
     with pytest.raises(InvalidArgument, match="not an object"):
         _reader(database).latestOffset({"orders": 5}, ALL)
@@ -238,7 +289,7 @@ def test_a_broker_that_died_makes_a_stream_wait_and_not_report_losses(tmp_path: 
     live.fill(live.create("orders"), batches=5, rows=3)
     options = parse_options({"path": str(tmp_path), "queue": "orders"}, is_stream=True)
     end = QueueStreamReader(options, ("offset",)).latestOffset({"orders": {"0": 0}}, ALL)
-    assert end == {"orders": {"0": 15}}
+    assert _offsets(end) == {"orders": {"0": 15}}
     live.die()
     waiting = QueueStreamReader(options, ("offset",))
     assert waiting.reportLatestOffset() != end

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from tests.support.live_tables import LiveTables, values, written
 from penstock.core.errors import InvalidArgument, NoSuchQueue
 from penstock.core.types import Compression, Durability
 from penstock.log.columns import Columns
+from penstock.queues.deadletter import DeadLetter, Reason, to_properties
+from penstock.queues.names import group_name, message_id_prefix, parse_message_id
 from penstock.queues.properties import Envelope, pack
-from penstock.tables.errors import BeyondEnd, Trimmed
+from penstock.tables.errors import BeyondEnd, QueueReplaced, Trimmed
 from penstock.tables.schema import DEFAULT_COLUMNS, SCHEMA
 from penstock.tables.table import Partition, QueueTable, TableDirectory
 
@@ -57,6 +60,39 @@ def test_a_row_has_the_columns_of_the_schema(tmp_path: Path) -> None:
     table.close()
 
 
+def test_a_dead_letter_says_whence_and_why(tmp_path: Path) -> None:
+    facts = DeadLetter(
+        parse_message_id(f"{message_id_prefix('orders', 7, 3)}42"),
+        group_name("workers"),
+        Reason.MAX_RETRIES,
+        moved_ms=1_700_000_000_000,
+        detail="no such customer",
+        delivery_count=4,
+        failures=3,
+    )
+    forged = pack(Envelope((("dlq-reason", "who knows"), ("dlq-offset", "many"), ("dlq-partition", str(1 << 40)))))
+    properties = [b"", to_properties(facts, b""), forged]
+    written(tmp_path, "$dlq/orders", [Columns.of([b"a", b"b", b"c"], properties=properties)])
+    table = QueueTable.open(tmp_path, "$dlq/orders")
+    plain, letter, odd = [row["deadLetter"] for row in read_rows(table, "deadLetter", "headers")]
+    assert plain is None
+    assert letter == {
+        "queue": "orders",
+        "partition": 3,
+        "offset": 42,
+        "group": "workers",
+        "reason": "max-retries",
+        "detail": "no such customer",
+        "deliveryCount": 4,
+        "failures": 3,
+        "firstFailed": None,
+        "time": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+    }
+    assert isinstance(odd, dict)
+    assert (odd["reason"], odd["offset"], odd["partition"], odd["queue"]) == ("who knows", None, None, None)
+    table.close()
+
+
 @pytest.mark.parametrize("compression", list(Compression))
 @pytest.mark.parametrize("batch_rows", [1, 7, 10_000])
 def test_batches_of_any_kind_come_back_in_order(tmp_path: Path, compression: Compression, batch_rows: int) -> None:
@@ -91,7 +127,7 @@ def test_a_live_queue_is_read_as_it_grows_and_never_beyond(live: LiveTables) -> 
     log = live.create("orders")
     live.fill(log, 20)
     table = QueueTable.open(live.root, "orders")
-    assert table.partitions() == [Partition(0, 0, 60, 60)]
+    assert table.partitions() == [Partition(0, 0, 60, 60, log.number)]
     assert read_values(table) == values(0, 60)
     live.shard.append(log, b"not in a file yet")
     live.shard.commit()
@@ -218,3 +254,15 @@ def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="batch_rows"):
         table.read(0, batch_rows=0)
     assert list(table.read(0, 1, 1)) == []
+
+
+def test_a_partition_that_is_another_log_by_now_is_refused(live: LiveTables) -> None:
+    log = live.create("orders")
+    live.fill(log, 2)
+    table = QueueTable.open(live.root, "orders")
+    [partition] = table.partitions()
+    assert partition.log == log.number
+    assert sum(batch.num_rows for batch in table.read(0, log=log.number)) == partition.rows
+    with pytest.raises(QueueReplaced, match="deleted and created anew"):
+        table.read(0, log=log.number + 1)
+    table.close()

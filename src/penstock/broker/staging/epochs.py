@@ -22,6 +22,10 @@ class Epochs:
     def find(self, key: EpochKey) -> CommitRecord | None:
         return self._queries.get(key.query, {}).get(key.epoch)
 
+    def known(self, query: str) -> list[int]:
+        """The epochs of a query that are remembered, rising."""
+        return sorted(self._queries.get(query, {}))
+
     def refuse(self, key: EpochKey) -> None:
         """EpochForgotten for an epoch of which it is no longer known whether it was committed."""
         known = self._queries.get(key.query)

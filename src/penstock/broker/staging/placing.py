@@ -16,9 +16,9 @@ from penstock.log.partition import Log
 from penstock.log.shard import Part
 from penstock.queues.settings import Unkeyed
 
-# Upper bounds: header and padding of a batch, what the book says of a stage, of an epoch, and of a partition beside the
-# names of its queue.
-_BATCH_BYTES, _STAGE_BYTES, _EPOCH_BYTES, _PLACE_BYTES = 256, 80, 1024, 100
+# Upper bounds: header and padding of a batch, what the book says of a stage, of an epoch and its pipeline, and of a
+# partition beside the names of its queue.
+_BATCH_BYTES, _STAGE_BYTES, _EPOCH_BYTES, _PLACE_BYTES = 256, 80, 2048, 100
 
 
 class Stage(NamedTuple):

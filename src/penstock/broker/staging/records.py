@@ -1,4 +1,5 @@
-"""What the book of staging says: which rows are staged, and which epochs of a query were committed, and where."""
+"""What the book of staging says: which rows are staged, which epochs of a query were committed, and where, and which
+query a pipeline's name stands for."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-_STAGE, _COMMIT = "stage", "commit"
+_STAGE, _COMMIT, _PIPELINE = "stage", "commit", "pipeline"
 
 
 class StagedRange(msgspec.Struct, frozen=True):
@@ -66,8 +67,16 @@ class EpochKey(NamedTuple):
     epoch: int
 
 
-BookKey = StagePlace | EpochKey
-BookRecord = StageRecord | CommitRecord
+class PipelineKey(NamedTuple):
+    name: str
+
+
+class PipelineRecord(msgspec.Struct, frozen=True):
+    query: str
+
+
+BookKey = StagePlace | EpochKey | PipelineKey
+BookRecord = StageRecord | CommitRecord | PipelineRecord
 Change = tuple[BookKey, BookRecord | None]
 """None: it is gone"""
 
@@ -75,11 +84,15 @@ Change = tuple[BookKey, BookRecord | None]
 def encode_key(key: BookKey) -> bytes:
     if isinstance(key, EpochKey):
         return f"{_COMMIT}:{key.epoch}:{key.query}".encode()
+    if isinstance(key, PipelineKey):
+        return f"{_PIPELINE}:0:{key.name}".encode()
     return f"{_STAGE}:{key.log}:{key.first}".encode()
 
 
 def decode_key(data: bytes) -> BookKey:
     kind, number, rest = data.decode().split(":", 2)
+    if kind == _PIPELINE:
+        return PipelineKey(rest)
     return EpochKey(rest, int(number)) if kind == _COMMIT else StagePlace(int(number), int(rest))
 
 
@@ -90,4 +103,6 @@ def encode_record(record: BookRecord | None) -> bytes:
 def decode_record(key: BookKey, data: bytes) -> BookRecord:
     if isinstance(key, EpochKey):
         return msgspec.json.decode(data, type=CommitRecord)
+    if isinstance(key, PipelineKey):
+        return msgspec.json.decode(data, type=PipelineRecord)
     return msgspec.json.decode(data, type=StageRecord)

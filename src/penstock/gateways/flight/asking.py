@@ -33,6 +33,13 @@ class Refused(Exception):
         self.code = code
 
 
+def checked_authorization(authorization: str | None) -> str | None:
+    """Refused for one that is too long to be asked about."""
+    if authorization is not None and len(authorization) > MAX_AUTHORIZATION:
+        raise Refused(ErrorCode.BAD_CREDENTIALS, f"the header authorization is over {MAX_AUTHORIZATION} bytes")
+    return authorization
+
+
 class ServerLine:
     """Any thread. `listen` runs in one of its own until the server is gone."""
 
@@ -61,8 +68,7 @@ class ServerLine:
         self, authorization: str | None, peer: str, namespace: str | None, queues: Sequence[str]
     ) -> tuple[Answer, list[str]]:
         """Who it is, and which of the queues it may read. Refused; Closed if the server does not answer."""
-        if authorization is not None and len(authorization) > MAX_AUTHORIZATION:
-            raise Refused(ErrorCode.BAD_CREDENTIALS, f"the header authorization is over {MAX_AUTHORIZATION} bytes")
+        checked_authorization(authorization)
         allowed: list[str] = []
         for at in range(0, max(1, len(queues)), QUEUES_AT_ONCE):
             some = list(queues[at : at + QUEUES_AT_ONCE])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -39,19 +39,53 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows start..stop of one partition."""
+    """Rows start..stop of one partition, which is refused if it is another log than `log`."""
 
     queue: Name
-    namespace: Name
     partition: Number
     start: Number
     stop: Number
+    namespace: Name | None = None
     columns: tuple[Name, ...] | None = None
     skip_trimmed: bool = False
+    log: Number | None = None
+
+
+class PutCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rows for a queue: messages at once, batch by batch, or staged until they are committed. `writer`: stages live as
+    long as the one who writes them. `partition`: of all rows, instead of their keys."""
+
+    queue: Name
+    namespace: Name | None = None
+    action: Literal["append", "stage"] = "append"
+    writer: str = ""
+    partition: Number | None = None
+
+
+class PlaceMetadata(msgspec.Struct, frozen=True):
+    """What an endpoint says of its partition: the range of its ticket, the rows of the whole partition, its log, and
+    in the answer to GetFlightInfo what all its rows take as they are stored."""
+
+    partition: int
+    start: int
+    end: int
+    rows: int
+    log: int | None
+    size_bytes: int | None = None
+
+
+class RowsMetadata(msgspec.Struct, frozen=True):
+    """Beside rows: ranges of offsets in front of them that were gone and passed over."""
+
+    skipped: list[tuple[int, int]]
 
 
 def parse_command(data: bytes) -> Command:
     return _parse(data, Command, 'a command looks like {"queue": "orders", "start_time": "2026-01-31T12:00:00Z"}')
+
+
+def parse_put(data: bytes) -> PutCommand:
+    return _parse(data, PutCommand, 'a command for DoPut looks like {"queue": "orders", "action": "append"}')
 
 
 def parse_ticket(data: bytes) -> Ticket:

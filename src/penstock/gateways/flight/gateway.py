@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.broker.auth.access import Access
+from penstock.broker.broker import Broker
 from penstock.core.errors import CannotListen
 from penstock.gateways.flight.login import answer
 from penstock.gateways.flight.messages import (
@@ -25,6 +26,7 @@ from penstock.gateways.flight.messages import (
     Unexpected,
     line,
 )
+from penstock.gateways.flight.writing import FlightWrites
 
 logger = logging.getLogger("penstock.flight")
 
@@ -40,14 +42,15 @@ class _Child:
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    writes: FlightWrites
     port: int = 0
 
 
 class FlightGateway:
     """Use start(), then close(). One that ends by itself is started again."""
 
-    def __init__(self, access: Access, options: Options, is_loopback: bool) -> None:
-        self._access, self._options, self._is_loopback = access, options, is_loopback
+    def __init__(self, broker: Broker, access: Access, options: Options, is_loopback: bool) -> None:
+        self._broker, self._access, self._options, self._is_loopback = broker, access, options, is_loopback
         self._child: _Child | None = None
         self._watching: asyncio.Task[None] | None = None
         self._questions: set[asyncio.Task[None]] = set()
@@ -99,23 +102,24 @@ class FlightGateway:
                 logger.error("the listener flight cannot be started again error=%s", error)
 
     async def _begin(self) -> _Child:
-        ours, theirs = socket.socketpair()
+        ours, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
+        descriptors = [end.fileno() for end in theirs]
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                _PROGRAM,
-                str(theirs.fileno()),
+                *(sys.executable, "-P", "-m", _PROGRAM, *map(str, descriptors)),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=descriptors,
             )
         except BaseException:
-            ours.close()
+            for end in ours:
+                end.close()
             raise
         finally:
-            theirs.close()
-        child = _Child(process, *await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES))
+            for end in theirs:
+                end.close()
+        writes = FlightWrites(self._broker, self._access, self._is_loopback)
+        await asyncio.get_running_loop().create_connection(lambda: writes.intake, sock=ours[1])
+        child = _Child(process, *await asyncio.open_connection(sock=ours[0], limit=MAX_LINE_BYTES), writes)
         try:
             child.port = await asyncio.wait_for(self._first_port(child), _START_S)
         except BaseException:
@@ -161,6 +165,7 @@ async def _next(child: _Child) -> Said | None:
 async def _end(child: _Child) -> None:
     """It ends when nobody listens any more; one that does not is killed."""
     child.writer.close()
+    await child.writes.close()
     try:
         await asyncio.wait_for(child.process.wait(), _STOP_S)
     except TimeoutError:

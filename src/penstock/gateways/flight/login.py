@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import Protocol
 
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.identity import Credentials, Identity
@@ -16,8 +17,8 @@ KEY_PREFIX = "psk_"
 async def answer(access: Access, question: Question, is_loopback: bool) -> Answer:
     """Never raises what a caller can bring about."""
     try:
-        identity = await _login(access, question, is_loopback)
-        namespace = _namespace(identity, question.namespace)
+        identity = await login(access, question, is_loopback)
+        namespace = namespace_of(identity, question.namespace)
     except PenstockError as error:
         return Answer(question.id, error=error.code.value, reason=str(error))
     permissions = access.permissions(identity, identity.name)
@@ -25,7 +26,18 @@ async def answer(access: Access, question: Question, is_loopback: bool) -> Answe
     return Answer(question.id, identity.name, namespace, may_read)
 
 
-def _namespace(identity: Identity, wanted: str | None) -> str:
+class Caller(Protocol):
+    """What a call says of who calls."""
+
+    @property
+    def authorization(self) -> str | None: ...
+
+    @property
+    def peer(self) -> str: ...
+
+
+def namespace_of(identity: Identity, wanted: str | None) -> str:
+    """NotAuthorised for another one than the caller's own, but for administrators."""
     if wanted is None or wanted == identity.namespace:
         return identity.namespace
     if not identity.is_admin:
@@ -33,15 +45,16 @@ def _namespace(identity: Identity, wanted: str | None) -> str:
     return wanted
 
 
-async def _login(access: Access, question: Question, is_loopback: bool) -> Identity:
-    username, password = _said(question.authorization)
+async def login(access: Access, caller: Caller, is_loopback: bool) -> Identity:
+    """BadCredentials, NotAuthorised, TooManyAttempts."""
+    username, password = _said(caller.authorization)
     if username is None and password is not None and password.startswith(KEY_PREFIX.encode()):
-        return access.login_key(password.decode("latin-1"), question.peer, is_loopback=is_loopback)
-    credentials = Credentials(username, password, client_id="", peer=question.peer, is_loopback=is_loopback)
+        return access.login_key(password.decode("latin-1"), caller.peer, is_loopback=is_loopback)
+    credentials = Credentials(username, password, client_id="", peer=caller.peer, is_loopback=is_loopback)
     try:
         return await access.login(credentials)
     except NotAuthorised:
-        if question.authorization is not None:
+        if caller.authorization is not None:
             raise
         raise BadCredentials("a call needs the header authorization, with Basic or Bearer") from None
 

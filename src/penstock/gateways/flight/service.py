@@ -1,4 +1,4 @@
-"""The calls of Flight: which tables there are, where the rows of one are, the rows."""
+"""The calls of Flight: which tables there are, where the rows of one are, the rows; rows for a queue, and actions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -13,24 +14,39 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.core.errors import ErrorCode, InvalidArgument, NotAuthorised, PenstockError
-from penstock.gateways.flight.asking import Refused, ServerLine
+from penstock.gateways.flight.asking import Refused, ServerLine, checked_authorization
+from penstock.gateways.flight.carrying import MAX_BODY_BYTES, Action, Caller, PutBegin
 from penstock.gateways.flight.commands import (
     Command,
+    PlaceMetadata,
+    PutCommand,
+    RowsMetadata,
     Ticket,
     command_of_path,
     parse_command,
+    parse_put,
     parse_ticket,
     time_ms,
 )
 from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Options, Unexpected
 from penstock.gateways.flight.problems import problem_of
+from penstock.gateways.flight.putting import Putting, opened
+from penstock.gateways.flight.sending import ServerIntake
 from penstock.gateways.flight.streams import Readers, Streams
 from penstock.queues.names import canonical_queue
+from penstock.tables.reading import Reading
 from penstock.tables.schema import projected
 from penstock.tables.table import Partition, QueueTable
 
+ACTIONS = {
+    "commit": "make staged rows messages, once for a query and epoch",
+    "abandon": "let go of staged rows",
+    "committed": "the epochs of a query that are known to be committed",
+}
+
 _AUTHORIZATION = "authorization"
 _Headers = Mapping[str, Sequence[str | bytes]]
+_Rows: TypeAlias = "pa.RecordBatch | tuple[pa.RecordBatch, bytes]"
 
 
 class Said(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow ships no types
@@ -68,8 +84,8 @@ class _NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]  # as above
 class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
     """Listens when it is made; its threads call what is below. OSError or ArrowException if it cannot."""
 
-    def __init__(self, options: Options, line: ServerLine) -> None:
-        self._line = line
+    def __init__(self, options: Options, line: ServerLine, intake: ServerIntake) -> None:
+        self._line, self._intake = line, intake
         self._readers = Readers(Path(options.directory))
         self._streams = Streams(options.max_streams, options.max_streams_per_client)
         has_tls = options.certificate is not None
@@ -93,9 +109,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             _, allowed = self._ask(context, None, names)
             schema = projected(None)
         for queue in allowed:
-            whole = [Ticket(queue, who.namespace, one.number, one.start, one.end) for one in tables.get(queue, [])]
+            whole = tables.get(queue, [])
+            tickets = [_whole(queue, who.namespace, one) for one in whole]
             descriptor = flight.FlightDescriptor.for_path(queue)
-            yield _info(schema, descriptor, whole, sum(one.rows for one in tables.get(queue, [])))
+            yield _info(schema, descriptor, whole, tickets, [None] * len(whole))
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
@@ -108,8 +125,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
                 table = directory.table(command.queue, namespace)
                 partitions = _chosen(table, command)
                 tickets = [_ticket(table, one, command) for one in partitions]
-            rows = sum(one.rows for one in partitions) if _is_whole(partitions, tickets) else -1
-            return _info(schema, descriptor, tickets, rows)
+                sizes = [table.size_bytes(one) for one in partitions]
+            return _info(schema, descriptor, partitions, tickets, sizes)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with translated(self._line):
@@ -125,19 +142,54 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             if not allowed:
                 raise _not_allowed(who, wanted.queue)
             client = f"{who.name} {_peer(context)}"
-        return flight.GeneratorStream(schema, self._batches(wanted, client))
+        return flight.GeneratorStream(schema, self._batches(wanted, who.namespace, client))
 
-    def do_put(self, *_: object) -> None:
-        raise pa.ArrowNotImplementedError(
-            "DoPut is not in this version: publish over MQTT or HTTP, or put with the Python client"
-        )
-
-    def _batches(self, wanted: Ticket, client: str) -> Iterator[pa.RecordBatch]:
-        with translated(self._line), self._streams.one(client), self._readers.one() as directory:
-            table = directory.table(wanted.queue, wanted.namespace)
-            yield from table.read(
-                wanted.partition, wanted.start, wanted.stop, wanted.columns, skip_trimmed=wanted.skip_trimmed
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        """Each record batch is answered by one message of metadata once it is durable."""
+        with translated(self._line):
+            command = _put_command(descriptor)
+            begin = PutBegin(
+                self._intake.next_id(),
+                self._caller(context, command.namespace),
+                command.queue,
+                command.action == "stage",
+                command.writer,
+                command.partition,
             )
+            with opened(self._intake, begin) as stream, self._streams.one(f"{stream.name} {_peer(context)}"):
+                Putting(self._intake, command, stream, lambda said: writer.write(pa.py_buffer(said))).run(reader)
+
+    def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
+        return [flight.ActionType(*each) for each in ACTIONS.items()]
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[flight.Result]:
+        """One result, as JSON."""
+        with translated(self._line):
+            if action.type not in ACTIONS:
+                raise InvalidArgument(f"no action {action.type[:80]!r}: there are {', '.join(ACTIONS)}")
+            body = action.body.to_pybytes()
+            if not 0 < len(body) <= MAX_BODY_BYTES:
+                raise InvalidArgument(f"the body of an action has 1 to {MAX_BODY_BYTES} bytes, this one {len(body)}")
+            asked = Action(self._intake.next_id(), self._caller(context, None), action.type, len(body))
+            reply = self._intake.ask(asked, [body])
+        yield flight.Result(pa.py_buffer(bytes(reply.result)))
+
+    def _batches(self, wanted: Ticket, namespace: str, client: str) -> Iterator[_Rows]:
+        with translated(self._line), self._streams.one(client), self._readers.one() as directory:
+            table = directory.table(wanted.queue, namespace)
+            offsets = (wanted.partition, wanted.start, wanted.stop)
+            reading = table.read(*offsets, wanted.columns, skip_trimmed=wanted.skip_trimmed, log=wanted.log)
+            yield from _said_with(reading) if wanted.skip_trimmed else reading
+
+    def _caller(self, context: flight.ServerCallContext, namespace: str | None) -> Caller:
+        said: Said = context.get_middleware(_AUTHORIZATION)
+        return Caller(checked_authorization(said.authorization), _peer(context), namespace)
 
     def _may_read(self, context: flight.ServerCallContext, queue: str, namespace: str | None) -> str:
         """The namespace that counts."""
@@ -189,6 +241,13 @@ def _command(descriptor: flight.FlightDescriptor) -> Command:
     return command_of_path(descriptor.path)
 
 
+def _put_command(descriptor: flight.FlightDescriptor) -> PutCommand:
+    if descriptor.descriptor_type == flight.DescriptorType.CMD:
+        return parse_put(descriptor.command)
+    wanted = command_of_path(descriptor.path)
+    return PutCommand(wanted.queue, partition=wanted.partition)
+
+
 def _chosen(table: QueueTable, command: Command) -> list[Partition]:
     partitions = table.partitions()
     if command.partition is None:
@@ -208,7 +267,24 @@ def _ticket(table: QueueTable, partition: Partition, command: Command) -> Ticket
         stop = table.offset_at_time(partition.number, time_ms(command.end_time))
     stop = partition.end if stop is None else min(stop, partition.end)
     start = min(partition.start if start is None else start, stop)
-    return Ticket(table.queue, table.namespace, partition.number, start, stop, command.columns, command.skip_trimmed)
+    offsets = (partition.number, start, stop)
+    return Ticket(
+        table.queue, *offsets, table.namespace, command.columns, skip_trimmed=command.skip_trimmed, log=partition.log
+    )
+
+
+def _whole(queue: str, namespace: str, partition: Partition) -> Ticket:
+    return Ticket(queue, partition.number, partition.start, partition.end, namespace, log=partition.log)
+
+
+def _said_with(reading: Reading) -> Iterator[_Rows]:
+    """Rows, with what was passed over in front of them; at the end without rows."""
+    told = 0
+    for batch in reading:
+        skipped, told = reading.skipped[told:], len(reading.skipped)
+        yield (batch, msgspec.json.encode(RowsMetadata(skipped))) if skipped else batch
+    if skipped := reading.skipped[told:]:
+        yield pa.RecordBatch.from_pylist([], schema=reading.schema), msgspec.json.encode(RowsMetadata(skipped))
 
 
 def _is_whole(partitions: list[Partition], tickets: list[Ticket]) -> bool:
@@ -217,8 +293,18 @@ def _is_whole(partitions: list[Partition], tickets: list[Ticket]) -> bool:
 
 
 def _info(
-    schema: pa.Schema, descriptor: flight.FlightDescriptor, tickets: list[Ticket], rows: int
+    schema: pa.Schema,
+    descriptor: flight.FlightDescriptor,
+    partitions: list[Partition],
+    tickets: list[Ticket],
+    sizes: Sequence[int | None],
 ) -> flight.FlightInfo:
     """An endpoint for each partition, at the server that was asked."""
-    endpoints = [flight.FlightEndpoint(msgspec.json.encode(ticket), []) for ticket in tickets]
+    endpoints = [_endpoint(*each) for each in zip(partitions, tickets, sizes, strict=True)]
+    rows = sum(one.rows for one in partitions) if _is_whole(partitions, tickets) else -1
     return flight.FlightInfo(schema, descriptor, endpoints, rows, -1)
+
+
+def _endpoint(partition: Partition, ticket: Ticket, size_bytes: int | None) -> flight.FlightEndpoint:
+    said = PlaceMetadata(partition.number, ticket.start, ticket.stop, partition.rows, partition.log, size_bytes)
+    return flight.FlightEndpoint(msgspec.json.encode(ticket), [], app_metadata=msgspec.json.encode(said))

@@ -51,7 +51,7 @@ def test_what_is_no_path_is_refused(path: list[bytes]) -> None:
 
 
 def test_a_ticket_of_bytes_is_refused() -> None:
-    assert parse_ticket(b'{"queue":"q","namespace":"d","partition":0,"start":0,"stop":1}') == Ticket("q", "d", 0, 0, 1)
+    assert parse_ticket(b'{"queue":"q","namespace":"d","partition":0,"start":0,"stop":1}') == Ticket("q", 0, 0, 1, "d")
     for wrong in (b"", b"\xff\xfe", b"{}", b" " * (65 << 10)):
         with pytest.raises(InvalidArgument, match="take tickets from GetFlightInfo"):
             parse_ticket(wrong)

@@ -1,0 +1,60 @@
+"""Rows written by Spark to a queue, staged and committed, against a Python sink that drops them and against Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import penstock
+from bench.measure import Benchmark, Comparison, Run, Series, interleaved, seconds
+from bench.process import BenchmarkFailed
+from bench.spark.null_streams import NullSink
+from bench.spark.stage import served, spark_session
+from bench.spark.yardsticks import VALUE_BYTES, NullSource
+
+_ROWS = 400_000
+_WARM_UPS = 3
+_QUEUE = "copies"
+
+
+def run(settings: Run) -> list[Comparison]:
+    rows, place = settings.size(_ROWS, 10_000), settings.directory
+    with (
+        served(place / "data", place) as server,
+        spark_session(place) as spark,
+        penstock.Client(server["http"]) as http,
+    ):
+        for source in (NullSource, NullSink):
+            spark.dataSource.register(source)
+        http.create_queue(_QUEUE, {"partitions": 2, "limits": {"max_queue_depth": 100 * rows}})
+        frame = spark.read.format("null_batches").option("rows", str(rows)).option("columns", "key,value").load()
+        writing = frame.write.mode("append")
+        to_queue = {"url": server["flight"], "queue": _QUEUE}
+        ways: dict[str, Callable[[], None]] = {
+            "queue": writing.format("penstock").options(**to_queue).save,
+            "null sink": frame.write.mode("append").format("null_sink").save,
+            "parquet": partial(frame.write.mode("append").parquet, str(place / "parquet")),
+        }
+        calls = {name: partial(seconds, call) for name, call in ways.items()}
+        interleaved(_WARM_UPS, calls)
+        samples = interleaved(settings.rounds, calls)
+        _check(http, rows * (_WARM_UPS + settings.rounds))
+    return _comparisons(samples, rows)
+
+
+def _check(http: penstock.Client, written: int) -> None:
+    held = http.queue(_QUEUE).messages
+    if held != written:
+        raise BenchmarkFailed(f"{written} rows were written, the queue has {held}")
+
+
+def _comparisons(samples: dict[str, tuple[float, ...]], rows: int) -> list[Comparison]:
+    series = {name: Series(f"write, {name}", taken, bytes=rows * VALUE_BYTES) for name, taken in samples.items()}
+    speed = f"{rows / series['queue'].spread.median:,.0f} rows/s"
+    return [
+        Comparison(series["queue"], series["null sink"], notes={"rows": speed}),
+        Comparison(series["queue"], series["parquet"]),
+    ]
+
+
+BENCHMARK = Benchmark("spark-sink", "rows written by Spark to a queue against sinks that drop or file them", run)

@@ -1,0 +1,54 @@
+"""What benchmarks of Spark stand on: a session of two cores, and a server with its Arrow Flight listener."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from bench.mqtt.servers import Server
+from penstock.spark.session import session_builder
+
+_ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def spark_session(directory: Path) -> Iterator[SparkSession]:
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
+    session = (
+        session_builder("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.local.dir", str(directory / "spark"))
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def served(data: Path, place: Path) -> Iterator[dict[str, str]]:
+    """A server on that data, as people start one: its addresses, of `http` and `flight`."""
+    ready = place / "ready.json"
+    command = [sys.executable, "-m", "penstock.cli.main", "--log-level", "error", "serve", "--dev"]
+    for listener in ("mqtt", "mqtt_ws", "http", "flight"):
+        command += ["--set", f"listeners.{listener}.port=0"]
+    server = Server("penstock", [*command, "--data", str(data), "--ready-file", str(ready)], place)
+    try:
+        server.wait(ready.exists)
+        ports = {name: facts["port"] for name, facts in json.loads(ready.read_text())["listeners"].items()}
+        yield {"http": f"http://127.0.0.1:{ports['http']}", "flight": f"grpc://127.0.0.1:{ports['flight']}"}
+    finally:
+        server.stop()

@@ -1,0 +1,178 @@
+"""`FlightClient`: queues of a server as tables."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from penstock.client.flight.problems import translated
+from penstock.client.flight.reading import Rows
+from penstock.client.flight.values import Committed, CommittedPlace, Partition, Placed, StagedRange
+from penstock.client.flight.writing import Open, Stager, append
+from penstock.core.errors import InvalidArgument
+
+_SCHEMES = ("grpc://", "grpc+tls://", "grpc+tcp://")
+
+
+class FlightClient:
+    """Talks to `listeners.flight` of a server: `grpc://host:port`, or `grpc+tls://`, with `ca` a file with certificates
+    in PEM, or their bytes, if not the machine's own count. Log in with a token or API key, or with user and password.
+    Any thread; not across a fork. Connects with the first call. What fails raises FlightRefused with the server's code,
+    or ConnectionLost."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        ca: str | Path | bytes | None = None,
+    ) -> None:
+        if not url.startswith(_SCHEMES):
+            raise InvalidArgument(f"{url!r} is no address of a Flight listener: write it like grpc://127.0.0.1:8815")
+        self._options = flight.FlightCallOptions(headers=_login(token, user, password))
+        with translated():
+            certificates = Path(ca).read_bytes() if isinstance(ca, str | Path) else ca
+            self._client = flight.FlightClient(url, tls_root_certs=certificates)
+
+    def __enter__(self) -> FlightClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+    # Reading
+
+    def queues(self, pattern: str | None = None) -> list[str]:
+        """Names of those that may be read, dead-letter queues among them; `*` is any text, `?` one character."""
+        with translated():
+            found = list(self._client.list_flights((pattern or "").encode(), self._options))
+        return [info.descriptor.path[0].decode() for info in found]
+
+    def partitions(
+        self, queue: str, namespace: str | None = None, *, start_time_ms: int | None = None
+    ) -> list[Partition]:
+        """By number, as of now; with a time, each from its first row on that is not older. What a publisher was
+        answered is seen here a moment later."""
+        descriptor = flight.FlightDescriptor.for_command(
+            _json(queue=queue, namespace=namespace, start_time=start_time_ms)
+        )
+        with translated():
+            info = self._client.get_flight_info(descriptor, self._options)
+        return [_partition(json.loads(endpoint.app_metadata)) for endpoint in info.endpoints]
+
+    def offset_at_time(self, queue: str, time_ms: int, namespace: str | None = None) -> dict[int, int]:
+        """For each partition the offset of the first row that is not older than that (ms since 1970); its end if there
+        is none."""
+        return {one.number: one.start for one in self.partitions(queue, namespace, start_time_ms=time_ms)}
+
+    def read(
+        self,
+        queue: str,
+        partition: int,
+        start: int,
+        stop: int,
+        columns: Sequence[str] | None = None,
+        *,
+        namespace: str | None = None,
+        skip_trimmed: bool = False,
+        log: int | None = None,
+    ) -> Rows:
+        """Rows at offsets start..stop, not including `stop`, which may be as far as partitions() said. All columns but
+        `headers`, unless some are named. Rows that are gone are an error, or passed over and told in `skipped`. With
+        `log` a queue that was created anew meanwhile is refused, by the code QUEUE_REPLACED."""
+        place = {"queue": queue, "namespace": namespace, "partition": partition, "start": start, "stop": stop}
+        wanted = _json(**place, columns=columns and list(columns), skip_trimmed=skip_trimmed, log=log)
+        with translated():
+            return Rows(self._client.do_get(flight.Ticket(wanted), self._options))
+
+    # Writing
+
+    def append(
+        self,
+        queue: str,
+        rows: pa.RecordBatch | pa.Table,
+        *,
+        namespace: str | None = None,
+        partition: int | None = None,
+    ) -> list[Placed]:
+        """Rows with the columns `value`, and `key`, `topic`, `headers`, `partition` where they are wanted, as messages;
+        durable when it returns. Each 8 MiB are stored whole or not at all: if it raises, some may be stored."""
+        return append(self._putting(queue, "append", namespace=namespace, partition=partition), rows)
+
+    def stager(
+        self, queue: str, *, writer: str = "", namespace: str | None = None, partition: int | None = None
+    ) -> Stager:
+        """To stage rows of a queue that become messages with commit(). Stages live for 24 h after the last rows of the
+        same writer, which is any text; without one, after their own."""
+        return Stager(self._putting(queue, "stage", writer=writer, namespace=namespace, partition=partition))
+
+    def commit(
+        self,
+        query: str,
+        epoch: int,
+        ranges: Sequence[StagedRange],
+        *,
+        pipeline: str | None = None,
+        reset: bool = False,
+    ) -> Committed:
+        """All rows become messages of their queues at once, durably, or none does. Said again for the same query and
+        epoch it changes nothing and answers as before: after ConnectionLost, say it again. A pipeline's name belongs to
+        one query: another is refused with PIPELINE_KNOWN, unless it is reset on purpose."""
+        body = {"query": query, "epoch": epoch, "ranges": [asdict(each) for each in ranges]}
+        said = self._act("commit", {**body, "pipeline": pipeline or "", "reset": reset})
+        return Committed(tuple(CommittedPlace(**each) for each in said["placed"]), said["is_repeated"])
+
+    def abandon(self, ranges: Sequence[StagedRange]) -> int:
+        """Let go of what will not be committed; how many there were still."""
+        count: int = self._act("abandon", {"ranges": [asdict(each) for each in ranges]})["count"]
+        return count
+
+    def committed(self, query: str) -> list[int]:
+        """The epochs of a query that are known to be committed: the last hundred."""
+        epochs: list[int] = self._act("committed", {"query": query})["epochs"]
+        return epochs
+
+    def _putting(self, queue: str, action: str, **wanted: object) -> Open:
+        descriptor = flight.FlightDescriptor.for_command(_json(queue=queue, action=action, **wanted))
+        return lambda schema: self._client.do_put(descriptor, schema, self._options)
+
+    def _act(self, kind: str, body: dict[str, object]) -> dict[str, Any]:
+        with translated():
+            results = list(self._client.do_action(flight.Action(kind, json.dumps(body).encode()), self._options))
+        said: dict[str, Any] = json.loads(results[0].body.to_pybytes())
+        return said
+
+
+def _login(token: str | None, user: str | None, password: str | None) -> list[tuple[bytes, bytes]]:
+    if token is not None and user is not None:
+        raise InvalidArgument("log in with a token or with user and password, not with both")
+    if (user is None) != (password is None):
+        raise InvalidArgument("user and password belong together: give both, or neither")
+    if token is not None:
+        return [(b"authorization", b"Bearer " + token.encode())]
+    if user is None or password is None:
+        return []
+    return [(b"authorization", b"Basic " + base64.b64encode(f"{user}:{password}".encode()))]
+
+
+def _json(**wanted: object) -> bytes:
+    return json.dumps({name: value for name, value in wanted.items() if value is not None}).encode()
+
+
+def _partition(said: dict[str, int]) -> Partition:
+    return Partition(
+        said["partition"], said["start"], said["end"], said["rows"], said["log"], said.get("size_bytes") or 0
+    )

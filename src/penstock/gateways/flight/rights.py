@@ -1,0 +1,36 @@
+"""Whether a caller may write: asked for every queue, on the server's loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.broker.auth.access import Access
+from penstock.broker.auth.identity import Identity
+from penstock.broker.auth.permissions import Permissions
+from penstock.core.errors import NotAuthorised
+from penstock.gateways.flight.carrying import Caller
+from penstock.gateways.flight.login import login, namespace_of
+from penstock.queues.names import QUEUE_PREFIX, is_dead_letter_queue
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Somebody who has logged in."""
+
+    identity: Identity
+    permissions: Permissions
+    namespace: str
+
+    @classmethod
+    async def of(cls, access: Access, caller: Caller, is_loopback: bool) -> Writer:
+        """BadCredentials, NotAuthorised, TooManyAttempts."""
+        identity = await login(access, caller, is_loopback)
+        namespace = namespace_of(identity, caller.namespace)
+        return cls(identity, access.permissions(identity, identity.name), namespace)
+
+    def require_publish(self, queue: str, namespace: str) -> None:
+        """NotAuthorised, as rules are now."""
+        namespace_of(self.identity, namespace)
+        address = queue if is_dead_letter_queue(queue) else QUEUE_PREFIX + queue
+        if not self.permissions.may_publish(address.encode()):
+            raise NotAuthorised(f"{self.identity.name} may not publish to {address!r}")

@@ -1,0 +1,175 @@
+"""What the listener gives the server to write: streams of rows for queues, and actions. On the server's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+
+from penstock.broker.auth.access import Access
+from penstock.broker.batch_publishing import PlacedBatch
+from penstock.broker.broker import Broker
+from penstock.broker.publisher import Publisher
+from penstock.broker.queue import Placed, Queue
+from penstock.broker.staging.records import StagedRange
+from penstock.core.errors import Closed, NoSuchQueue, PenstockError
+from penstock.gateways.flight.carrying import (
+    Action,
+    Head,
+    PutBatches,
+    PutBegin,
+    PutEnd,
+    PutStream,
+    refusal_bytes,
+    reply_bytes,
+)
+from penstock.gateways.flight.committing import ACTIONS
+from penstock.gateways.flight.intake import Intake
+from penstock.gateways.flight.rights import Writer
+from penstock.log.encoded import Encoded
+from penstock.queues.names import canonical_queue
+from penstock.queues.settings import Unkeyed
+
+logger = logging.getLogger("penstock.flight")
+
+# What a frame holds beside its batches, at most: some bytes for each of them, which are no more than partitions.
+_FRAME_BYTES, _ENTRY_BYTES = 64 << 10, 256
+
+
+@dataclass(slots=True)
+class _Stream:
+    wanted: PutBegin
+    writer: Writer
+    queue: Queue
+    publisher: Publisher
+    order: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """held until rows have their offsets, so that those of a stream keep their order"""
+    refusal: PenstockError | None = None
+    """of a batch: those behind it are refused too, so that there is no hole"""
+
+
+class FlightWrites:
+    """Of one process of the listener: streams end with it, what was begun is finished."""
+
+    def __init__(self, broker: Broker, access: Access, is_loopback: bool) -> None:
+        self._broker, self._access, self._is_loopback = broker, access, is_loopback
+        self._streams: dict[int, _Stream] = {}
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.intake = Intake(self.handle, self._ended)
+
+    def handle(self, head: Head, bodies: Sequence[bytearray]) -> None:
+        if isinstance(head, PutEnd):
+            self._streams.pop(head.stream, None)
+            return
+        size = sum(map(len, bodies))
+        self.intake.open(size)
+        task = asyncio.get_running_loop().create_task(self._answer(head.id, self._work(head, bodies), size))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Returns when everything that was received whole is done."""
+        self.intake.close()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    def _ended(self, error: Exception | None) -> None:
+        self._streams.clear()
+        if error is not None:
+            logger.error("the listener flight sent what cannot be read error=%s", error)
+
+    def _work(self, head: PutBegin | PutBatches | Action, bodies: Sequence[bytearray]) -> Coroutine[None, None, object]:
+        if isinstance(head, PutBegin):
+            return self._begin(head)
+        if isinstance(head, PutBatches):
+            return self._put(head, bodies)
+        return self._act(head, bytes(bodies[0]))
+
+    async def _answer(self, id: int, work: Coroutine[None, None, object], size_bytes: int) -> None:
+        """What nobody foresaw is told too: somebody waits for it."""
+        try:
+            said = reply_bytes(id, await work)
+        except PenstockError as error:
+            said = refusal_bytes(id, error.code.value, str(error))
+        except Exception:
+            logger.exception("unexpected while writing for the listener flight")
+            said = refusal_bytes(id, "refused", "something went wrong in the server; its log says where")
+        finally:
+            self.intake.done(size_bytes)
+        self.intake.say(said)
+
+    async def _begin(self, head: PutBegin) -> PutStream:
+        writer = await Writer.of(self._access, head.caller, self._is_loopback)
+        name = canonical_queue(head.queue)
+        writer.require_publish(name, writer.namespace)
+        queue = await self._queue(name, writer.namespace)
+        if head.partition is not None:
+            queue.existing(head.partition)
+        number, publisher = next(self._numbers), self._broker.publisher()
+        self._streams[number] = _Stream(head, writer, queue, publisher)
+        count = queue.settings.partitions
+        unkeyed = None if queue.settings.unkeyed is Unkeyed.SPREAD else publisher.partition(queue)
+        limit = self._broker.shard.max_frame_bytes
+        room = limit - limit // 256 - _FRAME_BYTES - _ENTRY_BYTES * count
+        return PutStream(number, writer.identity.name, count, unkeyed, max(room, limit // 2))
+
+    async def _queue(self, name: str, namespace: str) -> Queue:
+        """Made if it is not there and may be."""
+        try:
+            return self._broker.queue(name, namespace)
+        except NoSuchQueue:
+            if not self._broker.options.auto_create:
+                raise
+        return await self._broker.declaring.ensure(name, namespace)
+
+    async def _put(self, head: PutBatches, bodies: Sequence[bytearray]) -> Sequence[Placed | StagedRange]:
+        stream = self._streams.get(head.stream)
+        if stream is None:
+            raise Closed("the stream has ended")
+        try:
+            stream.writer.require_publish(stream.queue.name, stream.queue.namespace)
+            batches = [
+                PlacedBatch(Encoded.checked(body), each.partition, each.is_by_key)
+                for each, body in zip(head.batches, bodies, strict=True)
+            ]
+            if stream.wanted.is_staged:
+                return await self._stage(stream, batches)
+            return await self._append(stream, batches, head.partitions)
+        except PenstockError as error:
+            stream.refusal = stream.refusal or error
+            raise
+
+    async def _append(self, stream: _Stream, batches: Sequence[PlacedBatch], partitions: int) -> list[Placed]:
+        publishing, wanted = self._broker.batch_publishing, stream.wanted.partition
+        if wanted is not None:
+            batches = [each._replace(partition=wanted, is_by_key=False) for each in batches]
+        async with stream.order:
+            if stream.refusal is not None:
+                raise stream.refusal
+            staged = publishing.put_now(stream.queue, batches, partitions, stream.publisher)
+            if staged is None:
+                return await publishing.put(stream.queue, batches, partitions, stream.publisher)
+        placed, committed = staged
+        await committed
+        return placed
+
+    async def _stage(self, stream: _Stream, batches: Sequence[PlacedBatch]) -> list[StagedRange]:
+        staging, wanted = self._broker.staging, stream.wanted
+        return await asyncio.gather(
+            *(
+                staging.stage(
+                    stream.queue,
+                    each.rows,
+                    writer=wanted.writer,
+                    partition=each.partition if wanted.partition is None else wanted.partition,
+                )
+                for each in batches
+            )
+        )
+
+    async def _act(self, head: Action, body: bytes) -> object:
+        writer = await Writer.of(self._access, head.caller, self._is_loopback)
+        return await ACTIONS[head.kind](self._broker.staging, writer, body)

@@ -1,0 +1,63 @@
+"""A batch that another process encoded, on its way into a log: looked at once as a whole, then stored as it is."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.core.errors import CorruptBatch
+from penstock.core.types import Compression
+from penstock.kernels import rows as kernel
+from penstock.log import batch as batches
+from penstock.log.batch import NATIVE, OFFSET_DELTA, TIMESTAMP_DELTA, VALUE, Batch
+from penstock.log.columns import Columns
+
+# What only logs and gateways that keep more of a message write.
+_NOT_TAKEN = TIMESTAMP_DELTA | OFFSET_DELTA | NATIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """In a commit it takes the place of Columns, once: its bytes are the log's from then on."""
+
+    data: bytearray
+    batch: Batch
+
+    @classmethod
+    def checked(cls, data: bytearray) -> Encoded:
+        """CorruptBatch unless it is what log.batch.encode() makes of columns: whole, uncompressed, with rows. The
+        checksum is not looked at, as it is written with the offsets."""
+        batch = Batch.parse(data, verify=False)
+        header = batch.header
+        is_plain = not (header.compression or header.producer_id or header.flags & _NOT_TAKEN)
+        if not is_plain or not header.count or not header.flags & VALUE:
+            raise CorruptBatch("it is not as columns are encoded")
+        return cls(data, batch)
+
+    @property
+    def count(self) -> int:
+        return self.batch.header.count
+
+    @property
+    def bytes(self) -> int:
+        return len(self.data)
+
+    @property
+    def longest_value(self) -> int:
+        column = self.batch.var_column(VALUE)
+        places = memoryview(b"\0\0\0\0" if column is None else column[1]).cast("i")
+        return kernel.longest(places[:-1], places[1:])
+
+    def columns(self) -> Columns:
+        return self.batch.columns(array("i", range(self.count)))
+
+
+Rows: TypeAlias = Columns | Encoded
+
+
+def encode(rows: Rows, compression: Compression = Compression.NONE) -> bytearray:
+    """As log.batch.encode()."""
+    if isinstance(rows, Columns):
+        return batches.encode(rows, compression)
+    return batches.encode(rows.columns(), compression) if compression else rows.data

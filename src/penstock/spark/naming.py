@@ -1,0 +1,38 @@
+"""Which queues a query reads: those that it names, those that its patterns match, and their dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from penstock.queues.names import canonical_queue, dead_letter_queue
+
+
+class Chosen(NamedTuple):
+    found: list[str]
+    """each once, sorted"""
+    missing: list[str]
+    """names, not patterns, of which there is no queue"""
+
+
+def chosen(
+    written: Iterable[str],
+    is_there: Callable[[str], bool],
+    matching: Callable[[str], Iterable[str]],
+    with_dead_letters: bool,
+) -> Chosen:
+    by_name = {name: _matching(name, is_there, matching) for name in written}
+    found = set[str]().union(*by_name.values())
+    if with_dead_letters:
+        found |= {letters for letters in map(dead_letter_queue, found) if is_there(letters)}
+    return Chosen(sorted(found), [name for name in by_name if not by_name[name] and not _is_pattern(name)])
+
+
+def _matching(written: str, is_there: Callable[[str], bool], matching: Callable[[str], Iterable[str]]) -> set[str]:
+    if is_there(name := canonical_queue(written)):
+        return {name}
+    return set(matching(written)) if _is_pattern(written) else set()
+
+
+def _is_pattern(written: str) -> bool:
+    return "*" in written or "?" in written

@@ -1,0 +1,114 @@
+"""The columns that a queue is written from, and Spark's batches as the server takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from penstock.core.errors import InvalidArgument
+from penstock.tables.schema import HEADERS
+
+_TEXT_OR_BYTES = (BinaryType, StringType)
+# Large rows are staged fewer at a time: a frame of the server holds 16 MiB.
+_STAGE_BYTES = 8 << 20
+
+
+def _is_text_or_bytes(kind: DataType) -> bool:
+    return isinstance(kind, _TEXT_OR_BYTES)
+
+
+def _is_number(kind: DataType) -> bool:
+    return isinstance(kind, ByteType | ShortType | IntegerType | LongType)
+
+
+def _is_headers(kind: DataType) -> bool:
+    """A map of names to values, or pairs of them, of which a name may be there twice."""
+    if isinstance(kind, MapType):
+        return isinstance(kind.keyType, StringType) and _is_text_or_bytes(kind.valueType)
+    pair = kind.elementType if isinstance(kind, ArrayType) else None
+    if not isinstance(pair, StructType) or pair.fieldNames() != ["key", "value"]:
+        return False
+    return isinstance(pair["key"].dataType, StringType) and _is_text_or_bytes(pair["value"].dataType)
+
+
+_COLUMNS: dict[str, tuple[Callable[[DataType], bool], str]] = {
+    "key": (_is_text_or_bytes, "binary or string"),
+    "value": (_is_text_or_bytes, "binary or string"),
+    "topic": (lambda kind: isinstance(kind, StringType), "string"),
+    "headers": (_is_headers, "map<string,binary> or array<struct<key:string,value:binary>>"),
+    "partition": (_is_number, "int"),
+}
+
+
+def check_sink_schema(schema: StructType) -> None:
+    """InvalidArgument for a column that is none of a message, is there twice or has a type that none can be made of;
+    and without `value`."""
+    names = schema.fieldNames()
+    for field in schema.fields:
+        if field.name not in _COLUMNS:
+            raise InvalidArgument(
+                f"column {field.name!r} is none of a message, which has {', '.join(_COLUMNS)}: leave it out, or put it "
+                f"into the value, as in df.select(to_json(struct('*')).alias('value'))"
+            )
+        accepts, wanted = _COLUMNS[field.name]
+        if not accepts(field.dataType):
+            raise InvalidArgument(
+                f"column {field.name!r} is {field.dataType.simpleString()}, and has to be {wanted}: cast it"
+            )
+    if twice := [name for name in _COLUMNS if names.count(name) > 1]:
+        raise InvalidArgument(f"column {twice[0]!r} is there twice: leave one out")
+    if "value" not in names:
+        raise InvalidArgument(
+            "there is no column 'value', which a message consists of: name one so, with alias('value')"
+        )
+
+
+def stageable(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, in batches of about so many, fewer where they are large."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        for piece in _pieces(_with_headers(batch), rows):
+            if waiting and not _fit([*waiting, piece], rows):
+                yield _joined(waiting)
+                waiting = []
+            waiting.append(piece)
+    if waiting:
+        yield _joined(waiting)
+
+
+def _pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """None for an empty one."""
+    step = min(rows, max(1, batch.num_rows * _STAGE_BYTES // max(batch.nbytes, 1)))
+    for at in range(0, batch.num_rows, step):
+        yield batch.slice(at, step)
+
+
+def _fit(batches: list[pa.RecordBatch], rows: int) -> bool:
+    size_bytes: int = sum(batch.nbytes for batch in batches)
+    return sum(batch.num_rows for batch in batches) <= rows and size_bytes <= _STAGE_BYTES
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _with_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Headers as the server takes them, whether they were a map or pairs, of text or of bytes."""
+    if (at := batch.schema.get_field_index("headers")) < 0:
+        return batch
+    column = batch.column(at)
+    kind = pa.map_(pa.string(), pa.binary()) if pa.types.is_map(column.type) else HEADERS
+    return batch.set_column(at, pa.field("headers", kind), column.cast(kind))
