@@ -12,6 +12,7 @@ import click
 from bench import noise
 from bench.against import embedded
 from bench.http.suite import BENCHMARKS as HTTP
+from bench.jobs import jobs
 from bench.kernels import checksum, loops, mqtt, topics, window
 from bench.measure import Benchmark, Comparison, Run
 from bench.mqtt.suite import BENCHMARKS as MQTT
@@ -58,6 +59,7 @@ BENCHMARKS = {
         topics,
         mqtt,
         spark_batch,
+        jobs,
         tables,
     )
 }

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
 from penstock.cli.arguments import EXISTING_DIRECTORY
+from penstock.cli.failures import NotThere
 from penstock.core.errors import UnsupportedPlatform
 from penstock.jobs.job import Runner
 from penstock.jobs.local import runner_for
+from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
+from penstock.tables.table import TableDirectory
 
 data_option = click.option(
     "--data",
@@ -23,6 +27,27 @@ data_option = click.option(
     type=EXISTING_DIRECTORY,
     help="The data directory, of a running server or of none.",
 )
+
+namespace_option = click.option(
+    "--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, show_default=True, help="Of the queues."
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+
+
+def queues_of(directory: Path, patterns: Sequence[str], namespace: str) -> list[str]:
+    """Queues by names and patterns, each once. NotThere for what matches none."""
+    opened = TableDirectory(directory)
+    with closing(opened):
+        known = opened.queues(namespace)
+        found: dict[str, None] = {}
+        for pattern in patterns:
+            name = canonical_queue(pattern)
+            matching = [name] if name in known else opened.matching(pattern, namespace)
+            if not matching:
+                listed = ", ".join(known[:10]) or "none"
+                raise NotThere(f"no queue {pattern!r} in {directory}, namespace {namespace!r}; there are {listed}")
+            found |= dict.fromkeys(matching)
+        return list(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-UNFINISHED = ".unfinished"
-"""how the name of a file ends that is being written; one that a crash left may be removed"""
+from penstock.core.errors import InvalidArgument
+
+_PREFIX, _SUFFIX = "_", ".unfinished"
+# Readers leave it alone: Spark and Arrow pass over names that begin so, DuckDB goes by their ends.
 
 
 @contextmanager
@@ -16,7 +19,7 @@ def appearing(path: Path) -> Iterator[Path]:
     """Where to write a file that takes its name when all of it is on disk; nothing is left if that fails. Directories
     above it are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + UNFINISHED)
+    unfinished = path.with_name(_PREFIX + path.name + _SUFFIX)
     try:
         yield unfinished
         _sync(unfinished, os.O_RDWR)
@@ -25,6 +28,25 @@ def appearing(path: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def is_unfinished(path: Path) -> bool:
+    """One that a crash left: it may be removed."""
+    return path.name.startswith(_PREFIX) and path.name.endswith(_SUFFIX)
+
+
+@contextmanager
+def exclusive(directory: Path) -> Iterator[None]:
+    """No other job writes to the directory meanwhile, which is made if it is not there. InvalidArgument if one does."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "_lock").open("a+b") as file:
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InvalidArgument(
+                f"another job writes to {directory}: wait for its end, or give another directory"
+            ) from None
+        yield
 
 
 def sync_directory(path: Path) -> None:

@@ -12,6 +12,7 @@ from penstock.broker.publishing import ProducerCall
 from penstock.broker.unit import Unit
 from penstock.kernels.window import PendingEntry
 from penstock.log.columns import Columns
+from penstock.queues import snapshot
 
 
 def state(group: Group, unit: Unit) -> tuple[int, int, int, list[PendingEntry]]:
@@ -130,7 +131,7 @@ def test_a_snapshot_that_was_not_finished_is_passed_over(tmp_path: Path) -> None
             unit = queue.units[0]
             await snapshots.write(s.broker.shard, queue, unit, s.clock.now_ms())
             before = s.group_of().cursor(unit).window.offsets()
-            pieces = list(snapshots._pieces([b"x" * (2 << 20)], unit.state.end, s.clock.now_ms()))
+            pieces = list(snapshot.pieces([b"x" * (2 << 20)], unit.state.end, s.clock.now_ms()))
             assert unit.snapshots is not None and len(pieces) == 3
             await s.broker.shard.append(unit.snapshots, Columns.of([pieces[0][:100]]))
             await s.restart()
