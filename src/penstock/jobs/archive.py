@@ -166,7 +166,7 @@ def _plan_partition(
         return
     wanted = _wanted(table, partition, request.span)
     coverage = plan.manifest.coverage(table.queue, partition.number, log.number)
-    size_bytes = opened.size_bytes(table.queue, table.namespace, partition.number)
+    size_bytes = opened.partition_size_bytes(table.queue, table.namespace, partition.number)
     place = str(request.directory.resolve()), table.namespace, table.queue, partition.number
 
     def piece(part: Range, rows: int) -> ArchivePiece:
