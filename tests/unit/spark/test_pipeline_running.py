@@ -201,6 +201,7 @@ def test_a_stop_waits_no_longer_than_it_may() -> None:
         ("penstock.spark.patience.GaveUp: nothing moved for 60 s", "unavailable"),
         ("ExecutorLostFailure (executor 3 exited)", "executor"),
         ("Python worker exited unexpectedly (crashed)", "executor"),
+        ("SparkException: Python worker failed to connect back.\\n java.net.SocketTimeoutException", "executor"),
         ("java.io.IOException: No space left on device", "storage"),
         ("[USER_RAISED_EXCEPTION] rule a of b does not hold for a row; java.io.IOException", "user"),
         ("[CAST_INVALID_INPUT] The value 'x' of the type", "user"),

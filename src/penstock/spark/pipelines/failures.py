@@ -18,6 +18,8 @@ _SIGNS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
             r"|DataLost|\b(?:pipeline-known|not-authorised|bad-credentials|no-such-queue|invalid-\w+|too-large): "
         ),
     ),
+    # Before what follows, since a worker that does not come up "timed out" too.
+    ("executor", re.compile(r"ExecutorLost|Python worker (?:exited|crashed|failed)|OutOfMemoryError|FetchFailed")),
     (
         "unavailable",
         re.compile(
@@ -27,7 +29,6 @@ _SIGNS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
             r"|[Tt]imed out|StatusCode\.UNAVAILABLE"
         ),
     ),
-    ("executor", re.compile(r"ExecutorLost|Python worker (?:exited|crashed)|OutOfMemoryError|FetchFailed")),
     ("storage", re.compile(r"java\.io\.|java\.nio\.file|FileSystemException|\bOSError\b|No space left|S3Exception")),
 )
 _PYTHON_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|[a-z])): (.+)$", re.MULTILINE)
