@@ -106,6 +106,5 @@ def test_the_declared_example_writes_table_alerts_and_dead_letters_once(
 
 
 def test_the_script_writes_the_same(spark: SparkSession, scene: Scene) -> None:
-    for query in devices.start(spark, scene.data, scene.flight, scene.out, is_once=True):
-        query.awaitTermination()
+    devices.run_once(devices.writers(spark, scene.data, scene.flight, scene.out))
     check_what_was_written(spark, scene)
