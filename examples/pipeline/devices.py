@@ -90,7 +90,10 @@ def main() -> None:
     given = parser.parse_args()
     spark = session_builder().config("spark.sql.shuffle.partitions", "4").getOrCreate()
     sinks = writers(spark, given.data.resolve(), given.flight, given.out.resolve())
-    run_once(sinks) if given.once else run_on(spark, sinks)
+    if given.once:
+        run_once(sinks)
+    else:
+        run_on(spark, sinks)
 
 
 if __name__ == "__main__":
