@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.spark.session import session_builder
@@ -57,19 +56,29 @@ def to_queue(frame: DataFrame, queue: str, flight: str) -> DataStreamWriter:
     return frame.writeStream.format("penstock").options(**options)
 
 
-def start(spark: SparkSession, data: Path, flight: str, out: Path, is_once: bool) -> list[StreamingQuery]:
+def writers(spark: SparkSession, data: Path, flight: str, out: Path) -> list[DataStreamWriter]:
+    """One for each sink, with its checkpoint; to be triggered and started."""
     readings = read(spark, data)
     minutes = per_minute(readings)
-    writers = {
+    found = {
         "alerts": to_queue(alerts(minutes), "alerts", flight),
         "table": minutes.writeStream.format("parquet").option("path", str(out / "per_minute")),
         "rejects": to_queue(rejects(readings), "rejects", flight),
     }
-    trigger = {"availableNow": True} if is_once else {"processingTime": "1 second"}
-    return [
-        writer.option("checkpointLocation", str(out / "checkpoints" / name)).trigger(**trigger).start()
-        for name, writer in writers.items()
-    ]
+    return [writer.option("checkpointLocation", str(out / "checkpoints" / name)) for name, writer in found.items()]
+
+
+def run_once(sinks: list[DataStreamWriter]) -> None:
+    """What is there now, one after the other."""
+    for writer in sinks:
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def run_on(spark: SparkSession, sinks: list[DataStreamWriter]) -> None:
+    """All together, until one fails."""
+    for writer in sinks:
+        writer.trigger(processingTime="1 second").start()
+    spark.streams.awaitAnyTermination()
 
 
 def main() -> None:
@@ -80,8 +89,11 @@ def main() -> None:
     parser.add_argument("--once", action="store_true")
     given = parser.parse_args()
     spark = session_builder().config("spark.sql.shuffle.partitions", "4").getOrCreate()
-    for query in start(spark, given.data.resolve(), given.flight, given.out.resolve(), given.once):
-        query.awaitTermination()
+    sinks = writers(spark, given.data.resolve(), given.flight, given.out.resolve())
+    if given.once:
+        run_once(sinks)
+    else:
+        run_on(spark, sinks)
 
 
 if __name__ == "__main__":

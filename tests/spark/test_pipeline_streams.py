@@ -105,8 +105,7 @@ class Recorder:
 def run_once(spark: SparkSession, place: Path, text: str) -> Recorder:
     document, board = loaded(place, text), Recorder()
     check(document)
-    check_in_session(spark, document)
-    running_of(compile_pipeline(spark, document), ONCE, board).run()
+    running_of(check_in_session(spark, document), ONCE, board).run()
     return board
 
 

@@ -34,7 +34,7 @@ COMMANDS = {
     "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
     "backup": LazyCommand("backup", "backup", "Copy a data directory while its broker goes on."),
     "restore": LazyCommand("backup", "restore", "Make a data directory from a backup, and check all of it."),
-    "pipeline": LazyCommand("pipeline", "pipeline", "Audit a data directory, archive queues, write them as tables."),
+    "pipeline": LazyCommand("pipeline", "pipeline", "Run declared pipelines; audit, archive and snapshot queues."),
     "top": LazyCommand("top", "top", "Watch a server: queues, rates, lag, clients."),
     "bench": LazyCommand("bench", "bench", "Load a server, and say how fast it was."),
     "demo": LazyCommand("scene", "demo", "Watch a server at work: orders, devices, workers, a dead letter."),

@@ -64,8 +64,8 @@ def _elsewhere(document: Document, master: str | None, remote: str | None) -> Do
 
 
 def _run(document: Document, is_once: bool, reset: bool) -> None:
-    from penstock.spark.pipelines.compiling import compile_pipeline
     from penstock.spark.pipelines.session import pipeline_session
+    from penstock.spark.pipelines.session_check import check_in_session
     from penstock.spark.pipelines.sinks import SinkOptions, running_of
 
     with (
@@ -75,7 +75,7 @@ def _run(document: Document, is_once: bool, reset: bool) -> None:
         _stopped_by_signals() as (stopping, hurrying),
         board_of(document.pipeline.name) as board,
     ):
-        running = running_of(compile_pipeline(session, document), SinkOptions(is_once, reset), board)
+        running = running_of(check_in_session(session, document), SinkOptions(is_once, reset), board)
         running.stopping, running.hurrying = stopping, hurrying
         running.run()
 

@@ -14,9 +14,9 @@ from penstock.spark.option_values import check_names, checked, count, required, 
 
 NAMES: Final = (*address.NAMES, "namespace", "queue", "pipeline", "resetPipeline", "batchRows")
 # What Kafka's connector calls something that has another name here.
-_OTHER_NAMES = {"topic": "queue", "kafka.bootstrap.servers": "url", "path": "url", "queryname": "pipeline"}
+_OTHER_NAMES = {"topic": "queue", "kafka.bootstrap.servers": "url", "path": "url"}
 # Those that Spark itself reads, and hands on.
-_OF_SPARK = frozenset({"checkpointlocation"})
+_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 # Each stage is a record that the broker keeps until the commit; rows of a few hundred bytes make one of some megabytes.
 USUAL_BATCH_ROWS = 20_000
 _MOST_BATCH_ROWS = 1_000_000

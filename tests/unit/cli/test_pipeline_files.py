@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 from rich.live import Live
+from tests.support.cli import ENVIRONMENT
 from tests.support.pipelines import GOOD, written
 
 from penstock.cli.main import run
@@ -73,3 +76,20 @@ def test_a_terminal_shows_each_sink_with_its_state_and_speed() -> None:
     assert "12,345" in last
     assert "42" in last
     assert "failed (unavailable), again in 2 s: nobody listens" in last
+
+
+_WITHOUT_EXTRAS = """
+import sys
+for name in ("pyarrow", "pyspark", "pandas", "py4j"):
+    sys.modules[name] = None
+from penstock.cli.main import run
+print([run(["pipeline", *command, sys.argv[1]]) for command in (["check"], ["plan"], ["run"], ["check", "--spark"])])
+"""
+
+
+def test_check_and_plan_need_no_extra_and_run_says_which(tmp_path: Path) -> None:
+    file = written(tmp_path, GOOD)
+    command = [sys.executable, "-c", _WITHOUT_EXTRAS, str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=120, check=True)
+    assert ran.stdout.splitlines()[-1] == "[0, 0, 1, 1]"
+    assert ran.stderr.count("pip install 'penstock[spark]'") == 2

@@ -8,9 +8,11 @@ import pytest
 from tests.support.pipelines import GOOD, loaded, refusals, refusals_of_change, written
 
 from penstock.spark.pipelines.checking import check
+from penstock.spark.pipelines.checking_parts import MESSAGE_COLUMNS
 from penstock.spark.pipelines.declaration import Pipeline
 from penstock.spark.pipelines.problems import BadPipeline
 from penstock.spark.pipelines.reading import load
+from penstock.tables.schema import SCHEMA
 
 
 def test_a_declaration_is_what_was_written(tmp_path: Path) -> None:
@@ -121,6 +123,14 @@ def test_a_function_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "there is no module no_such_module_here" in refusals(tmp_path, text)[0]
     text = GOOD.replace("rules:\n", "  extra: {python: 'steps.py:f', from: readings}\nrules:\n")
     assert "there is no file steps.py" in refusals(tmp_path, text)[0]
+
+
+def test_columns_of_a_message_that_can_be_kept_are_those_of_tables(tmp_path: Path) -> None:
+    assert {*MESSAGE_COLUMNS, "value"} == set(SCHEMA.names)
+    lines = refusals_of_change(tmp_path, "    malformed:", "    keep: [topik, at]\n    malformed:")
+    assert lines[0].endswith("no column 'topik' of a message; did you mean topic?")
+    lines = refusals_of_change(tmp_path, "celsius double,", "topic double,\n    keep: topic\n    #")
+    assert lines[0].endswith("sources.readings.keep: topic is a column of schema too: rename it there")
 
 
 PYTHON = """\

@@ -15,7 +15,7 @@ def _parsed(is_stream: bool = True, **given: str) -> SinkOptions:
 
 
 def test_url_and_queue_are_all_that_is_needed() -> None:
-    options = _parsed(checkpointLocation="/checkpoint")
+    options = _parsed(checkpointLocation="/checkpoint", queryName="named by writeStream.queryName()")
     assert (options.server.url, options.queue, options.namespace) == ("grpc://127.0.0.1:8815", "alerts", None)
     assert (options.pipeline, options.reset_pipeline, options.batch_rows) == (None, False, USUAL_BATCH_ROWS)
 

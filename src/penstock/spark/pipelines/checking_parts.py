@@ -14,8 +14,19 @@ from penstock.spark.pipelines.packages import missing_package
 from penstock.spark.pipelines.problems import Problems
 from penstock.spark.pipelines.reading import Document
 from penstock.spark.pipelines.schemas import column_names
-from penstock.tables.schema import DEFAULT_COLUMNS
 
+MESSAGE_COLUMNS = (
+    "key",
+    "topic",
+    "queue",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+    "deadLetter",
+)
+"""what can be kept of a message beside its JSON; tables/schema.py has them, and needs pyarrow"""
 SINK_KINDS = ("queue", "parquet", "delta", "iceberg", "console")
 _SCHEMES = ("grpc://", "grpc+tls://")
 # What Spark's sinks can do: those in Python, as that of queues, only append.
@@ -112,8 +123,8 @@ def _check_queue_source(checks: Checks, source: Source) -> None:
         checks.bad(source, "format", "json needs schema: its columns, as in `device string, at timestamp`")
     taken = {column.lower() for column in column_names(source.schema or "")}
     for column in source.keep:
-        if column not in (*DEFAULT_COLUMNS, "headers"):
-            checks.bad(source, "keep", f"no column {column!r} of a message", nearest_of(column, DEFAULT_COLUMNS))
+        if column not in MESSAGE_COLUMNS:
+            checks.bad(source, "keep", f"no column {column!r} of a message", nearest_of(column, MESSAGE_COLUMNS))
         elif column.lower() in taken:
             checks.bad(source, "keep", f"{column} is a column of schema too: rename it there")
 

@@ -15,17 +15,20 @@ _SIGNS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
             r"USER_RAISED_EXCEPTION|rule \w+ of \w+ does not hold|AnalysisException|ParseException|CAST_INVALID_INPUT"
             r"|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW|INVALID_ARRAY_INDEX|SCHEMA_NOT_COMPATIBLE"
             r"|\b(?:InvalidArgument|InvalidSetting|NoSuchQueue|NotAuthorised|BadCredentials|PipelineKnown|Trimmed)\b"
-            r"|PIPELINE_KNOWN|NOT_AUTHORISED|BAD_CREDENTIALS|NO_SUCH_QUEUE|INVALID_ARGUMENT"
+            r"|DataLost|\b(?:pipeline-known|not-authorised|bad-credentials|no-such-queue|invalid-\w+|too-large): "
         ),
     ),
+    # Before what follows, since a worker that does not come up "timed out" too.
+    ("executor", re.compile(r"ExecutorLost|Python worker (?:exited|crashed|failed)|OutOfMemoryError|FetchFailed")),
     (
         "unavailable",
         re.compile(
-            r"FlightUnavailable|FlightTimedOut|QueueFull|QUEUE_FULL|DiskLow|DISK_LOW|ConnectionLost|CONNECTION_LOST"
-            r"|Connection(?:Refused|Reset|Aborted)?Error|java\.net\.|UnknownHost|[Tt]imed out|StatusCode\.UNAVAILABLE"
+            r"\b(?:ConnectionLost|GaveUp|QueueFull|DiskLow|StageGone|BeyondEnd)\b"
+            r"|\b(?:queue-full|disk-low|paused|closed|stage-gone|too-many-attempts): "
+            r"|FlightUnavailable|FlightTimedOut|Connection(?:Refused|Reset|Aborted)?Error|java\.net\.|UnknownHost"
+            r"|[Tt]imed out|StatusCode\.UNAVAILABLE"
         ),
     ),
-    ("executor", re.compile(r"ExecutorLost|Python worker (?:exited|crashed)|OutOfMemoryError|FetchFailed")),
     ("storage", re.compile(r"java\.io\.|java\.nio\.file|FileSystemException|\bOSError\b|No space left|S3Exception")),
 )
 _PYTHON_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|[a-z])): (.+)$", re.MULTILINE)

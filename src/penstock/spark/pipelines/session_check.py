@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
 
 from penstock.spark.pipelines.analysis import placed
-from penstock.spark.pipelines.compiling import compile_pipeline
+from penstock.spark.pipelines.compiling import Compiled, compile_pipeline
 from penstock.spark.pipelines.declaration import Mode
 from penstock.spark.pipelines.session import pipeline_session
 from penstock.spark.pipelines.sinks import rows_of
@@ -25,23 +26,20 @@ def check_with_spark(document: Document) -> None:
         check_in_session(session, document)
 
 
-def check_in_session(session: SparkSession, document: Document) -> None:
+def check_in_session(session: SparkSession, document: Document) -> Compiled:
+    """All of it compiled, as it can be started."""
     compiled = compile_pipeline(session, document)
     for name, sink in document.pipeline.sinks.items():
         rows = rows_of(compiled, name)
         with placed(document, sink, "mode"):
             _check_operations(session, rows, sink.mode)
+    return compiled
 
 
 def _check_operations(session: SparkSession, rows: DataFrame, mode: Mode) -> None:
     """What Spark itself looks at when a query starts. A server of Spark Connect does so only then."""
-    jvm = getattr(session, "_jvm", None) if _has_jvm(session) else None
-    if jvm is None:
+    if is_remote():
         return
+    jvm = session._jvm
     output = getattr(getattr(jvm, "org.apache.spark.sql.streaming.OutputMode"), _MODES[mode])()
     getattr(jvm, _CHECKER).checkForStreaming(rows._jdf.queryExecution().analyzed(), output)
-
-
-def _has_jvm(session: SparkSession) -> bool:
-    """Whether the JVM is one that this process talks to."""
-    return type(session).__module__.startswith("pyspark.sql.session") or "classic" in type(session).__module__

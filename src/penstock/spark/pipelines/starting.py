@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.pipelines.board import LogBoard
 from penstock.spark.pipelines.checking import check
-from penstock.spark.pipelines.compiling import compile_pipeline
 from penstock.spark.pipelines.reading import load
 from penstock.spark.pipelines.running import Board, Running
+from penstock.spark.pipelines.session_check import check_in_session
 from penstock.spark.pipelines.sinks import SinkOptions, running_of
 
 
@@ -22,4 +22,4 @@ def pipeline_in(
     document = load(file)
     check(document)
     shown = board or LogBoard(document.pipeline.name)
-    return running_of(compile_pipeline(session, document), SinkOptions(once, reset), shown)
+    return running_of(check_in_session(session, document), SinkOptions(once, reset), shown)
