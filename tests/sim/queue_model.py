@@ -172,6 +172,16 @@ class GroupModel:
             if not other.is_settled and (self.policy.is_strict or other.key == message.key):
                 yield other
 
+    def of_its_key(self, message: Message) -> list[Message]:
+        """What is held with it, itself included."""
+        is_alone = not message.key and not self.policy.is_strict
+        return [
+            other
+            for other in self.messages[message.partition].values()
+            if other.holder is not None
+            and (other is message or (not is_alone and (self.policy.is_strict or other.key == message.key)))
+        ]
+
     def is_next(self, message: Message, now: int) -> bool:
         """Whether it must be given to whoever asks."""
         if not message.waits or message.until > now or self.is_over(message, now) or any(self.earlier(message)):

@@ -60,6 +60,7 @@ class QueueWalk:
             (25, self._transact),
             (250, consuming.receive),
             (80, consuming.pull),
+            (20, consuming.claim),
             (240, consuming.ack),
             (80, consuming.fail),
             (20, consuming.reject),

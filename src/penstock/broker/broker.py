@@ -12,6 +12,7 @@ from pathlib import Path
 
 from penstock.broker import opening, snapshots
 from penstock.broker.alarms import Alarms
+from penstock.broker.claiming import Claiming
 from penstock.broker.configuration import Configuration
 from penstock.broker.consumer import Consumer
 from penstock.broker.dead_letters import DeadLetters
@@ -187,6 +188,15 @@ class Broker:
         """Messages of any partition, each leased for a time of its own (default: the queue's delivery_timeout)."""
         timeout = group.queue.settings.performance.delivery_timeout_ms
         return await group.pull(session, limit, wait_s, timeout if lease_ms is None else lease_ms)
+
+    async def claim(
+        self, group: Group, session: int, limit: int, idle_ms: int, lease_ms: int | None = None, *, spared: int = -1
+    ) -> list[Delivery]:
+        """Messages that members other than `spared` were handed so long ago and have not settled, taken over by one who
+        pulls: leased as in pull(). Of a key all that is in flight goes, or nothing: no more than `limit` in all."""
+        timeout = group.queue.settings.performance.delivery_timeout_ms
+        claiming = Claiming(group, self.settling, session, idle_ms, timeout if lease_ms is None else lease_ms, spared)
+        return await claiming.claim(limit)
 
     # Settling
 

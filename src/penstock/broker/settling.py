@@ -209,6 +209,13 @@ class Settling:
         self._after_all(group, unit, group.cursor(unit))
         self._ledger.flush_soon(unit)
 
+    async def after_claim(self, group: Group, unit: Unit) -> None:
+        """Messages went to another than had them, who keeps them for a time of their own; that is durable now."""
+        cursor = group.cursor(unit)
+        self._after_all(group, unit, cursor)
+        group.watch_due(unit, cursor)
+        await self._ledger.flush_soon(unit)
+
     def note(self, unit: Unit) -> None:
         """Something changed that nobody waits for: it rides in the next commit, within a turn of the loop."""
         self._ledger.flush_soon(unit)

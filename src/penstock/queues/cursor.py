@@ -277,6 +277,17 @@ class Cursor:
         self._touched.update(offsets)
         return count
 
+    def claim(self, offsets: array[int], consumer: int, now: int, deadline: int) -> tuple[array[int], array[int]]:
+        """Hand what others hold to a consumer, which counts as a delivery and as nothing else: those that went, and how
+        often each was handed out. Of a key all that is held goes, or nothing."""
+        if self.leaving:
+            offsets = array("q", [offset for offset in offsets if offset not in self.leaving])
+        out = array("q", bytes(8 * len(offsets)))
+        claimed = out[: self.window.claim(offsets, ANY_CONSUMER, consumer, now, deadline, out)]
+        self.tally.redelivered += len(claimed)
+        self._touched.update(claimed)
+        return claimed, array("i", [entry.deliveries for entry in filter(None, map(self.window.entry, claimed))])
+
     def due(self, now: int) -> array[int]:
         """Let what waited long enough be handed out again; the leases that ran out, still held."""
         out = array("q", bytes(8 * self.window.held))

@@ -384,6 +384,17 @@ def test_a_key_is_claimed_whole_or_not_at_all(kernel: Kernel) -> None:
 
 
 @kernels
+def test_what_is_in_flight_for_long_is_found_but_for_one_consumers(kernel: Kernel) -> None:
+    window = kernel.Window(0)
+    deliver(window, range(3), consumer=1, now=10)
+    deliver(window, range(3, 5), consumer=8, now=20)
+    assert list(window.in_flight_since(9)) == []
+    assert list(window.in_flight_since(20)) == [0, 1, 2, 3, 4]
+    assert list(window.in_flight_since(20, 8)) == [0, 1, 2]
+    assert list(window.in_flight_since(10, -1, 2)) == [0, 1]
+
+
+@kernels
 def test_a_straggler_costs_one_entry_however_many_pass(kernel: Kernel) -> None:
     window = kernel.Window(0)
     total, step = (1_000_000, 500) if penstock.kernels.compiled() and kernel.Window is Window else (20_000, 100)
