@@ -245,7 +245,7 @@ class Broker:
     async def _keep_up_queue(self, queue: Queue, now: int) -> None:
         queue.note_upkeep(now)
         for group in list(queue.groups.values()):
-            if group.is_expired(now):
+            if (ends_ms := group.ends_ms) is not None and now >= ends_ms:
                 logger.info("group deleted, nobody used it queue=%s group=%s", queue.name, group.name)
                 await self.declaring.delete_group(group)
         for unit in list(queue.units.values()):
@@ -257,8 +257,10 @@ class Broker:
         if queue.record.is_auto and queue.is_unused(now, _AUTO_QUEUE_MS):
             logger.info("queue deleted, it was made by itself and nobody used it queue=%s", queue.name)
             await self.declaring.delete(queue)
-        elif now - queue.retained_ms >= queue.settings.retention.time_check_interval_ms:
+            return
+        if queue.is_retention_due(now):
             queue.retain(now)
+        queue.plan_upkeep()
 
 
 def _named(delivery: Delivery, places: array[int] | None) -> tuple[array[int], array[int] | None]:

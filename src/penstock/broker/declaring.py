@@ -305,6 +305,7 @@ class Declaring:
             await self._configuration.write((group_key(queue.incarnation, record.number), record), self._numbers())
             group = self.adopt_group(queue, record)
             group.look_at_switch(self._now())
+            queue.used_ms = self._now()
             return group
 
     def adopt_group(self, queue: Queue, record: GroupRecord) -> Group:

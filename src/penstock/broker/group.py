@@ -74,13 +74,15 @@ class Group:
         """Whether somebody waits for messages."""
         return bool(self.consumers or self._pullers)
 
-    def is_expired(self, now: int) -> bool:
-        """Whether nobody has used it for as long as the queue keeps such groups."""
-        if self.record.is_permanent:
-            return False
+    @property
+    def ends_ms(self) -> int | None:
+        """When it goes, because nobody has used it for as long as the queue keeps such groups; None while it is in use,
+        and for one that stays."""
+        if self.record.is_permanent or self.is_active:
+            return None
         settings = self.queue.settings
         after = settings.derived_group_expiry_ms if self.record.is_derived else settings.group_expiry_ms
-        return after is not None and not self.is_active and now - self.last_used_ms >= after
+        return None if after is None else self.last_used_ms + after
 
     def cursor(self, unit: Unit) -> Cursor:
         cursor = unit.cursors.get(self.number)
@@ -113,7 +115,7 @@ class Group:
         for partition in list(consumer.holds):
             self._free(consumer, partition, counted)
         self._act(self.members.leave(consumer.number, self.now()))
-        self.last_used_ms = self.now()
+        self.last_used_ms = self.queue.used_ms = self.now()
         self._stop_listening()
 
     def forget_holds(self, partition: int) -> None:
