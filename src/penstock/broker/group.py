@@ -70,6 +70,11 @@ class Group:
         return self.record.is_paused or self.queue.is_paused
 
     @property
+    def is_deleted(self) -> bool:
+        """Whoever still has it in hand must not bring it back."""
+        return self.queue.groups.get(self.key) is not self
+
+    @property
     def is_active(self) -> bool:
         """Whether somebody waits for messages."""
         return bool(self.consumers or self._pullers)
@@ -88,7 +93,9 @@ class Group:
         cursor = unit.cursors.get(self.number)
         if cursor is None:
             start, history_end = self.record.starts.get(unit.partition, (0, 0))
-            cursor = unit.cursors[self.number] = Cursor(self.number, max(start, unit.start), history_end)
+            cursor = Cursor(self.number, max(start, unit.start), history_end)
+            if not self.is_deleted:
+                unit.cursors[self.number] = cursor
         return cursor
 
     def configure(self, settings: QueueSettings) -> None:
@@ -226,7 +233,7 @@ class Group:
             self.queue.listening.pop(self, None)
 
     async def _pull_once(self, number: int, limit: int, lease_ms: int) -> list[Delivery]:
-        if self.queue.groups.get(self.key) is not self:
+        if self.is_deleted:
             raise NoSuchGroup(self.queue.name, self.name)
         found: list[Delivery] = []
         self.last_used_ms = now = self.now()
