@@ -26,6 +26,8 @@ class Message:
     published_ms: int = 0
     expiry_ms: int = 0
     """its own; 0: none"""
+    only_for: str | None = None
+    """the group that it was redriven to"""
     is_settled: bool = False
     is_passed_over: bool = False
     """settled because the group does not want it, or because it was too old when its turn came"""
@@ -112,6 +114,7 @@ def matches(topic_filter: str | None, routing_key: bytes) -> bool:
 
 @dataclass
 class GroupModel:
+    name: str
     policy: Policy
     topic_filter: str | None = None
     starts: dict[int, int] = field(default_factory=dict)
@@ -143,6 +146,9 @@ class GroupModel:
 
     # What may be given to whom
 
+    def wants(self, message: Message) -> bool:
+        return message.only_for in (None, self.name) and matches(self.topic_filter, message.routing_key)
+
     def is_over(self, message: Message, now: int) -> bool:
         """Whether it is too old to be given to anybody."""
         ttl_ms = self.policy.ttl_ms
@@ -156,7 +162,7 @@ class GroupModel:
             if message.offset >= upto or message.offset in pending:
                 continue
             is_new = message.offset >= before
-            is_unwanted = is_new and not matches(self.topic_filter, message.routing_key)
+            is_unwanted = is_new and not self.wants(message)
             is_over = message.waits and message.until <= now and self.is_over(message, now)
             assert is_unwanted or is_over, f"{message} vanished"
             message.is_settled = message.is_passed_over = True
@@ -193,14 +199,14 @@ class GroupModel:
         looked_at = self.looked_at.get(message.partition, 0)
         pending = sum(other.offset < looked_at for other in self.unsettled(message.partition))
         is_open = not self.switches or message.offset < self.switches[0].stop(message.partition)
-        return is_open and pending < self.policy.window and matches(self.topic_filter, message.routing_key)
+        return is_open and pending < self.policy.window and self.wants(message)
 
     def given(self, message: Message, holder: int, count: int, now: int, lease: int | None) -> None:
         assert not message.is_settled, f"{message} was delivered after it was settled"
         assert message.holder is None, f"{message} was given to {holder} too"
         assert message.until <= now, f"{message} came before its time"
         assert not self.is_over(message, now), f"{message} came when it was too old"
-        assert matches(self.topic_filter, message.routing_key), f"{message} is not what was asked for"
+        assert self.wants(message), f"{message} is not what was asked for"
         for switch in self.switches:
             is_behind = message.offset >= switch.stop(message.partition)
             assert not is_behind or self.is_past(switch, now), f"{message} came before what was there earlier"
