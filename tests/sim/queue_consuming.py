@@ -178,6 +178,21 @@ class Consuming:
             model.settled_by(holder, chosen[0].message.partition, now)
         return done, len(chosen) - done
 
+    async def release(self) -> None:
+        """Not looked at: anybody's at once, and nothing counts."""
+        world, chosen = self.world, self.chosen()
+        if not chosen:
+            return
+        group, offsets, counts, holder, partition = self._named(chosen)
+        world.say(f"release {group.name} {partition}:{list(offsets)} counts {list(counts)} by {holder}")
+        unit, model = world.queue.units[partition], world.groups[chosen[0].group]
+        current = [seen.message for seen in chosen if self._is_current(seen, holder)]
+        result = world.stage.broker.settling.release(group, unit, offsets, counts, holder)
+        assert result == (len(current), len(chosen) - len(current))
+        model.release(current)
+        if current and holder != ANYBODY:
+            model.settled_by(holder, partition, world.now)
+
     async def extend(self) -> None:
         world = self.world
         chosen = self.chosen(lambda seen: seen.is_lease)

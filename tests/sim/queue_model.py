@@ -244,13 +244,19 @@ class GroupModel:
             self.bury(message, Reason.MAX_RETRIES if is_spent else Reason.TOTAL_TIMEOUT)
             return
         wait = policy.backoff_ms if delay_ms is None else delay_ms
-        holder = message.holder
         message.free(now + wait if wait else 0)
+        self._take_back_behind(message)
+
+    def _take_back_behind(self, message: Message) -> None:
         for later in self.messages[message.partition].values():
             is_behind = later.offset > message.offset and later.holder is not None
             if is_behind and any(other is message for other in self.earlier(later)):
-                assert later.holder == holder
                 later.free()
+
+    def release(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            message.free()
+            self._take_back_behind(message)
 
     def bury(self, message: Message, reason: Reason) -> None:
         self.ack(message)

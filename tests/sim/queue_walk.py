@@ -66,6 +66,7 @@ class QueueWalk:
             (80, consuming.fail),
             (20, consuming.reject),
             (30, consuming.extend),
+            (20, consuming.release),
             (60, consuming.join),
             (30, consuming.leave),
             (10, consuming.commit),

@@ -269,7 +269,12 @@ class Cursor:
     def give_back_some(self, offsets: array[int], consumer: int, now: int) -> None:
         """Messages that never reached the consumer they were taken for: nothing counts."""
         returned, exhausted = array("q", bytes(8 * len(offsets))), array("q", bytes(8 * len(offsets)))
-        self.window.give_back_some(offsets, consumer, False, 0, now, returned, exhausted)
+        window, held = self.window, self.window.held
+        count = window.give_back_some(offsets, consumer, False, 0, now, returned, exhausted)
+        # The state log may know of their leases.
+        self._touched.update(returned[:count])
+        if held - window.held > count:
+            self._touched.update(window.offsets(EntryState.PARKED))
 
     def extend(self, offsets: array[int], deliveries: array[int] | None, consumer: int, deadline: int) -> int:
         offsets, deliveries = self._staying(offsets, deliveries)
