@@ -61,12 +61,13 @@ class Policy:
     max_depth: int = 0
     drops_oldest: bool = False
     window: int = 100_000
+    is_unordered: bool = False
 
     def settings(self) -> dict[str, object]:
         """Of a queue that follows it, without bounds that are not in the model."""
         backoff = f"{self.backoff_ms}ms"
         return {
-            "ordering": "strict" if self.is_strict else "partition",
+            "ordering": "strict" if self.is_strict else "none" if self.is_unordered else "partition",
             "retry_policy": {
                 "max_retries": self.max_retries,
                 "initial_backoff": backoff,
@@ -168,9 +169,13 @@ class GroupModel:
             message.is_settled = message.is_passed_over = True
         self.looked_at[partition] = upto
 
+    def is_free(self, message: Message) -> bool:
+        """Whether it holds back nothing, and nothing holds it back."""
+        return self.policy.is_unordered or (not message.key and not self.policy.is_strict)
+
     def earlier(self, message: Message) -> Iterator[Message]:
         """What must not wait when this one is given out."""
-        if not message.key and not self.policy.is_strict:
+        if self.is_free(message):
             return
         for other in self.messages[message.partition].values():
             if other.offset >= message.offset:
@@ -180,7 +185,7 @@ class GroupModel:
 
     def of_its_key(self, message: Message) -> list[Message]:
         """What is held with it, itself included."""
-        is_alone = not message.key and not self.policy.is_strict
+        is_alone = self.is_free(message)
         return [
             other
             for other in self.messages[message.partition].values()

@@ -83,6 +83,7 @@ class World:
             draw.choice([0, 0, 12, 60]),
             draw.random() < 0.5,
             draw.choice([100_000, 100_000, 5]),
+            not is_strict and draw.random() < 0.2,
         )
         return (
             policy,
