@@ -173,12 +173,14 @@ class Settling:
     def release(
         self, group: Group, unit: Unit, offsets: array[int], deliveries: array[int] | None, consumer: int
     ) -> Settled:
-        """Not looked at: anybody's again at once, and nothing counts against them."""
+        """Not looked at: anybody's again at once, and nothing counts against them. Committed with the next frame,
+        within a turn of the loop."""
         cursor = group.cursor(unit)
         held = cursor.held(offsets, deliveries, consumer)
         if held:
             cursor.give_back_some(held, consumer, group.now())
             self._after(group, unit, cursor, consumer)
+            self._ledger.flush_soon(unit)
             group.notify(unit.partition)
         return Settled(len(held), len(offsets) - len(held))
 

@@ -436,3 +436,18 @@ def test_what_was_released_is_free_after_a_restart_too(tmp_path: Path) -> None:
             assert [m.times for m in got(await s.broker.pull(s.group_of(), s.broker.session(), 1))] == [2]
 
     run(main())
+
+
+def test_what_was_released_is_free_after_a_crash_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path / "0") as s:
+            group = await s.broker.group(await s.queue(partitions=1), "g")
+            await s.put(group.queue, b"1")
+            [taken] = await s.broker.pull(group, s.broker.session(), 1)
+            await s.broker.ledger.flush([taken.unit])
+            s.broker.settling.release(group, taken.unit, taken.offsets, taken.counts, taken.consumer)
+            await s.quiet()
+            await s.crash(tmp_path / "1")
+            assert [m.times for m in got(await s.broker.pull(s.group_of(), s.broker.session(), 1))] == [2]
+
+    run(main())
