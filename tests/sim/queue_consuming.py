@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-from tests.sim.queue_model import GroupModel
+from tests.sim.queue_model import GroupModel, Message
 from tests.sim.queue_world import Seen, World
 from tests.support.broker import got
 
@@ -74,6 +74,35 @@ class Consuming:
         if taken < limit and not world.is_still(name):
             for partition in range(world.partitions):
                 self._nothing_left(world.groups[name], partition)
+
+    async def claim(self) -> None:
+        """What members were handed a while ago. Of a key all that is held goes, or nothing."""
+        world = self.world
+        if not world.groups:
+            return
+        name = world.random.choice(list(world.groups))
+        model, session = world.groups[name], world.stage.broker.session()
+        idle_ms, limit = world.random.choice([0, 1_000, 10_000]), world.random.choice([1, 5, 100])
+        found = await world.stage.broker.claim(world.group(name), session, limit, idle_ms, 7_000)
+        world.say(f"claim {name} {session} idle {idle_ms}: {got(found)}")
+        idle = [
+            m for m in model.all() if m.holder is not None and m.lease is None and m.given_ms <= world.now - idle_ms
+        ]
+        claimed = [model.messages[m.partition][m.offset] for m in got(found)]
+        assert all(any(m is other for other in idle) for m in claimed)
+        for message in claimed:
+            assert all(any(m is other for other in claimed) for m in model.of_its_key(message))
+        if limit == 100 and not world.is_still(name):
+            left = [m for m in idle if not any(m is other for other in claimed)]
+            for message in left:
+                is_whole = all(any(m is other for other in idle) for m in model.of_its_key(message))
+                assert not is_whole or self._is_over_in_part(model, message), f"{message} was not claimed"
+        for message in claimed:
+            message.free()
+        world.take(name, found, session, world.now + 7_000)
+
+    def _is_over_in_part(self, model: GroupModel, message: Message) -> bool:
+        return any(model.is_over(m, self.world.now) for m in model.of_its_key(message))
 
     # Settling
 
@@ -148,6 +177,21 @@ class Consuming:
         if done and holder != ANYBODY:
             model.settled_by(holder, chosen[0].message.partition, now)
         return done, len(chosen) - done
+
+    async def release(self) -> None:
+        """Not looked at: anybody's at once, and nothing counts."""
+        world, chosen = self.world, self.chosen()
+        if not chosen:
+            return
+        group, offsets, counts, holder, partition = self._named(chosen)
+        world.say(f"release {group.name} {partition}:{list(offsets)} counts {list(counts)} by {holder}")
+        unit, model = world.queue.units[partition], world.groups[chosen[0].group]
+        current = [seen.message for seen in chosen if self._is_current(seen, holder)]
+        result = world.stage.broker.settling.release(group, unit, offsets, counts, holder)
+        assert result == (len(current), len(chosen) - len(current))
+        model.release(current)
+        if current and holder != ANYBODY:
+            model.settled_by(holder, partition, world.now)
 
     async def extend(self) -> None:
         world = self.world

@@ -26,6 +26,8 @@ class Message:
     published_ms: int = 0
     expiry_ms: int = 0
     """its own; 0: none"""
+    only_for: str | None = None
+    """the group that it was redriven to"""
     is_settled: bool = False
     is_passed_over: bool = False
     """settled because the group does not want it, or because it was too old when its turn came"""
@@ -59,12 +61,13 @@ class Policy:
     max_depth: int = 0
     drops_oldest: bool = False
     window: int = 100_000
+    is_unordered: bool = False
 
     def settings(self) -> dict[str, object]:
         """Of a queue that follows it, without bounds that are not in the model."""
         backoff = f"{self.backoff_ms}ms"
         return {
-            "ordering": "strict" if self.is_strict else "partition",
+            "ordering": "strict" if self.is_strict else "none" if self.is_unordered else "partition",
             "retry_policy": {
                 "max_retries": self.max_retries,
                 "initial_backoff": backoff,
@@ -112,6 +115,7 @@ def matches(topic_filter: str | None, routing_key: bytes) -> bool:
 
 @dataclass
 class GroupModel:
+    name: str
     policy: Policy
     topic_filter: str | None = None
     starts: dict[int, int] = field(default_factory=dict)
@@ -143,6 +147,9 @@ class GroupModel:
 
     # What may be given to whom
 
+    def wants(self, message: Message) -> bool:
+        return message.only_for in (None, self.name) and matches(self.topic_filter, message.routing_key)
+
     def is_over(self, message: Message, now: int) -> bool:
         """Whether it is too old to be given to anybody."""
         ttl_ms = self.policy.ttl_ms
@@ -156,21 +163,35 @@ class GroupModel:
             if message.offset >= upto or message.offset in pending:
                 continue
             is_new = message.offset >= before
-            is_unwanted = is_new and not matches(self.topic_filter, message.routing_key)
+            is_unwanted = is_new and not self.wants(message)
             is_over = message.waits and message.until <= now and self.is_over(message, now)
             assert is_unwanted or is_over, f"{message} vanished"
             message.is_settled = message.is_passed_over = True
         self.looked_at[partition] = upto
 
+    def is_free(self, message: Message) -> bool:
+        """Whether it holds back nothing, and nothing holds it back."""
+        return self.policy.is_unordered or (not message.key and not self.policy.is_strict)
+
     def earlier(self, message: Message) -> Iterator[Message]:
         """What must not wait when this one is given out."""
-        if not message.key and not self.policy.is_strict:
+        if self.is_free(message):
             return
         for other in self.messages[message.partition].values():
             if other.offset >= message.offset:
                 return
             if not other.is_settled and (self.policy.is_strict or other.key == message.key):
                 yield other
+
+    def of_its_key(self, message: Message) -> list[Message]:
+        """What is held with it, itself included."""
+        is_alone = self.is_free(message)
+        return [
+            other
+            for other in self.messages[message.partition].values()
+            if other.holder is not None
+            and (other is message or (not is_alone and (self.policy.is_strict or other.key == message.key)))
+        ]
 
     def is_next(self, message: Message, now: int) -> bool:
         """Whether it must be given to whoever asks."""
@@ -183,14 +204,14 @@ class GroupModel:
         looked_at = self.looked_at.get(message.partition, 0)
         pending = sum(other.offset < looked_at for other in self.unsettled(message.partition))
         is_open = not self.switches or message.offset < self.switches[0].stop(message.partition)
-        return is_open and pending < self.policy.window and matches(self.topic_filter, message.routing_key)
+        return is_open and pending < self.policy.window and self.wants(message)
 
     def given(self, message: Message, holder: int, count: int, now: int, lease: int | None) -> None:
         assert not message.is_settled, f"{message} was delivered after it was settled"
         assert message.holder is None, f"{message} was given to {holder} too"
         assert message.until <= now, f"{message} came before its time"
         assert not self.is_over(message, now), f"{message} came when it was too old"
-        assert matches(self.topic_filter, message.routing_key), f"{message} is not what was asked for"
+        assert self.wants(message), f"{message} is not what was asked for"
         for switch in self.switches:
             is_behind = message.offset >= switch.stop(message.partition)
             assert not is_behind or self.is_past(switch, now), f"{message} came before what was there earlier"
@@ -228,13 +249,19 @@ class GroupModel:
             self.bury(message, Reason.MAX_RETRIES if is_spent else Reason.TOTAL_TIMEOUT)
             return
         wait = policy.backoff_ms if delay_ms is None else delay_ms
-        holder = message.holder
         message.free(now + wait if wait else 0)
+        self._take_back_behind(message)
+
+    def _take_back_behind(self, message: Message) -> None:
         for later in self.messages[message.partition].values():
             is_behind = later.offset > message.offset and later.holder is not None
             if is_behind and any(other is message for other in self.earlier(later)):
-                assert later.holder == holder
                 later.free()
+
+    def release(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            message.free()
+            self._take_back_behind(message)
 
     def bury(self, message: Message, reason: Reason) -> None:
         self.ack(message)

@@ -10,12 +10,12 @@ from tests.sim.queue_accidents import Accidents
 from tests.sim.queue_administration import Administration
 from tests.sim.queue_consuming import Consuming
 from tests.sim.queue_publishing import Publishing
+from tests.sim.queue_redriving import DEAD_LETTERS, Redriving
 from tests.sim.queue_world import NAME, World
 
 from penstock.broker.browsing import browse
 from penstock.queues.deadletter import from_properties
 
-DEAD_LETTERS = f"$dlq/{NAME}"
 _DAY_MS = 86_400_000
 # The broker collects stages after a day.
 _STAGES_KEPT_MS = _DAY_MS - 4 * 3_600_000
@@ -26,6 +26,7 @@ class QueueWalk:
         self.steps, self.world = steps, World(seed, directory)
         self.publishing, self.consuming = Publishing(self.world), Consuming(self.world)
         self.administration, self.accidents = Administration(self.world), Accidents(self.world)
+        self.redriving = Redriving(self.world)
 
     @property
     def trace(self) -> list[str]:
@@ -60,10 +61,12 @@ class QueueWalk:
             (25, self._transact),
             (250, consuming.receive),
             (80, consuming.pull),
+            (20, consuming.claim),
             (240, consuming.ack),
             (80, consuming.fail),
             (20, consuming.reject),
             (30, consuming.extend),
+            (20, consuming.release),
             (60, consuming.join),
             (30, consuming.leave),
             (10, consuming.commit),
@@ -74,6 +77,7 @@ class QueueWalk:
             (5, administration.grow),
             (8, administration.change),
             (2, administration.purge),
+            (10, self.redriving.redrive),
             (100, accidents.advance),
             (10, accidents.restart),
             (10, accidents.crash),

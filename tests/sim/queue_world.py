@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.sim.queue_model import GroupModel, Message, Policy, Switch
@@ -83,6 +83,7 @@ class World:
             draw.choice([0, 0, 12, 60]),
             draw.random() < 0.5,
             draw.choice([100_000, 100_000, 5]),
+            not is_strict and draw.random() < 0.2,
         )
         return (
             policy,
@@ -123,7 +124,7 @@ class World:
         group = await self.stage.broker.group(self.queue, key, LATEST if is_late else Start.parse("earliest"))
         ends = {partition: unit.data.end for partition, unit in self.queue.units.items()}
         starts = ends if is_late else {partition: unit.start for partition, unit in self.queue.units.items()}
-        model = GroupModel(self.policy, key.filter, dict(starts), dict(ends), looked_at=dict(starts))
+        model = GroupModel(name, self.policy, key.filter, dict(starts), dict(ends), looked_at=dict(starts))
         model.switches = list(self.switches)
         for message in self.history:
             model.add(_anew(message))
@@ -141,8 +142,8 @@ class World:
 
     # Messages
 
-    def published(self, partition: int, offset: int, row: Row) -> None:
-        message = Message(partition, offset, row.key, row.value, row.routing_key, self.now, row.expiry_ms)
+    def published(self, partition: int, offset: int, row: Row, only_for: str | None = None) -> None:
+        message = Message(partition, offset, row.key, row.value, row.routing_key, self.now, row.expiry_ms, only_for)
         self.history.append(message)
         for model in self.groups.values():
             model.add(_anew(message))
@@ -205,15 +206,8 @@ class World:
 
 
 def _anew(message: Message) -> Message:
-    return Message(
-        message.partition,
-        message.offset,
-        message.key,
-        message.value,
-        message.routing_key,
-        message.published_ms,
-        message.expiry_ms,
-    )
+    """As nobody has seen it."""
+    return replace(message)
 
 
 def _lowest(model: GroupModel) -> Iterable[Message]:

@@ -113,7 +113,7 @@ class Fates:
                 fate = self._fates[event.partition, offset] = self._begin(event.partition, offset, self._key(message))
             else:
                 self._check_again(fate, count, event.time_ms)
-            self._check_order(fate, event.consumer)
+            self._check_order(fate, event.consumer, event.time_ms)
             fate.state, fate.how, fate.consumer = State.HELD, How.NOT, event.consumer
             fate.deliveries, fate.lease_end_ms = count, event.lease_end_ms
             self._active[fate.place] = fate
@@ -136,7 +136,7 @@ class Fates:
         if fate.state is State.HELD:
             self._take_back(fate, State.WAITING)
 
-    def _check_order(self, fate: Fate, consumer: int) -> None:
+    def _check_order(self, fate: Fate, consumer: int, now: int) -> None:
         """Earlier ones of the key are settled, or the same consumer has them; none behind it is in flight."""
         if not fate.key:
             return
@@ -144,7 +144,7 @@ class Fates:
         for other_offset, other in list(mine.items()):
             if other_offset > offset:
                 ahead = f"{self._name} gave {fate.name} while {other.name} of its key was in flight"
-                require(other.state is not State.HELD, ahead)
+                require(other.state is not State.HELD or other.is_over(now), ahead)
             elif other_offset < offset and other.state is State.UNSURE and other.how is not How.NOT:
                 self._finish(other)
             elif other_offset < offset and other.state is not State.SETTLING:

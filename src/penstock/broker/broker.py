@@ -13,6 +13,7 @@ from pathlib import Path
 from penstock.broker import opening, snapshots
 from penstock.broker.alarms import Alarms
 from penstock.broker.batch_publishing import BatchPublishing
+from penstock.broker.claiming import Claiming
 from penstock.broker.configuration import Configuration
 from penstock.broker.consumer import Consumer
 from penstock.broker.dead_letters import DeadLetters
@@ -190,6 +191,15 @@ class Broker:
         timeout = group.queue.settings.performance.delivery_timeout_ms
         return await group.pull(session, limit, wait_s, timeout if lease_ms is None else lease_ms)
 
+    async def claim(
+        self, group: Group, session: int, limit: int, idle_ms: int, lease_ms: int | None = None, *, spared: int = -1
+    ) -> list[Delivery]:
+        """Messages that members other than `spared` were handed so long ago and have not settled, taken over by one who
+        pulls: leased as in pull(). Of a key all that is in flight goes, or nothing: no more than `limit` in all."""
+        timeout = group.queue.settings.performance.delivery_timeout_ms
+        claiming = Claiming(group, self.settling, session, idle_ms, timeout if lease_ms is None else lease_ms, spared)
+        return await claiming.claim(limit)
+
     # Settling
 
     async def ack(self, delivery: Delivery, rows: array[int] | None = None) -> Settled:
@@ -237,7 +247,7 @@ class Broker:
     async def _keep_up_queue(self, queue: Queue, now: int) -> None:
         queue.note_upkeep(now)
         for group in list(queue.groups.values()):
-            if group.is_expired(now):
+            if (ends_ms := group.ends_ms) is not None and now >= ends_ms:
                 logger.info("group deleted, nobody used it queue=%s group=%s", queue.name, group.name)
                 await self.declaring.delete_group(group)
         for unit in list(queue.units.values()):
@@ -249,8 +259,10 @@ class Broker:
         if queue.record.is_auto and queue.is_unused(now, _AUTO_QUEUE_MS):
             logger.info("queue deleted, it was made by itself and nobody used it queue=%s", queue.name)
             await self.declaring.delete(queue)
-        elif now - queue.retained_ms >= queue.settings.retention.time_check_interval_ms:
+            return
+        if queue.is_retention_due(now):
             queue.retain(now)
+        queue.plan_upkeep()
 
 
 def _named(delivery: Delivery, places: array[int] | None) -> tuple[array[int], array[int] | None]:

@@ -305,6 +305,7 @@ class Declaring:
             await self._configuration.write((group_key(queue.incarnation, record.number), record), self._numbers())
             group = self.adopt_group(queue, record)
             group.look_at_switch(self._now())
+            queue.used_ms = self._now()
             return group
 
     def adopt_group(self, queue: Queue, record: GroupRecord) -> Group:
@@ -312,7 +313,9 @@ class Declaring:
         queue.groups[group.key] = group
         self._next_group = max(self._next_group, record.number + 1)
         for switch in queue.record.switches:
-            group.begin_switch(switch)
+            # One that was over before the group was made is no reason for a log line.
+            if switch.deadline_ms > record.created_ms:
+                group.begin_switch(switch)
         return group
 
     async def delete_group(self, group: Group) -> None:
@@ -382,7 +385,7 @@ def _refuse_deleted(queue: Queue) -> None:
 
 
 def _refuse_deleted_group(group: Group) -> None:
-    if group.queue.groups.get(group.key) is not group:
+    if group.is_deleted:
         raise NoSuchGroup(group.queue.name, group.name)
 
 

@@ -40,7 +40,7 @@ async def drop_oldest(queue: Queue, count: int, settling: Settling) -> None:
 async def _oldest(queue: Queue, unit: Unit) -> _Oldest | None:
     """None where every group has settled everything."""
     floor = min([group.cursor(unit).window.floor for group in queue.groups.values()], default=unit.data.end)
-    if floor >= unit.data.end:
+    if not unit.has_between(floor, unit.data.end):
         return None
     try:
         stored = await unit.stored(floor)
@@ -48,7 +48,7 @@ async def _oldest(queue: Queue, unit: Unit) -> _Oldest | None:
         return _Oldest(0, unit.partition, floor, unit.start)
     if stored is None:
         # Not committed yet: the youngest of all.
-        return _Oldest(1 << 62, unit.partition, floor, unit.data.end)
+        return _Oldest(1 << 62, unit.partition, max(floor, unit.end), unit.data.end)
     row = min(stored.row_from(floor), len(stored) - 1)
     # Offsets may be missing before it, very many after a crash.
     offset = max(floor, stored.offsets[row])

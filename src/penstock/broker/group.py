@@ -70,23 +70,32 @@ class Group:
         return self.record.is_paused or self.queue.is_paused
 
     @property
+    def is_deleted(self) -> bool:
+        """Whoever still has it in hand must not bring it back."""
+        return self.queue.groups.get(self.key) is not self
+
+    @property
     def is_active(self) -> bool:
         """Whether somebody waits for messages."""
         return bool(self.consumers or self._pullers)
 
-    def is_expired(self, now: int) -> bool:
-        """Whether nobody has used it for as long as the queue keeps such groups."""
-        if self.record.is_permanent:
-            return False
+    @property
+    def ends_ms(self) -> int | None:
+        """When it goes, because nobody has used it for as long as the queue keeps such groups; None while it is in use,
+        and for one that stays."""
+        if self.record.is_permanent or self.is_active:
+            return None
         settings = self.queue.settings
         after = settings.derived_group_expiry_ms if self.record.is_derived else settings.group_expiry_ms
-        return after is not None and not self.is_active and now - self.last_used_ms >= after
+        return None if after is None else self.last_used_ms + after
 
     def cursor(self, unit: Unit) -> Cursor:
         cursor = unit.cursors.get(self.number)
         if cursor is None:
             start, history_end = self.record.starts.get(unit.partition, (0, 0))
-            cursor = unit.cursors[self.number] = Cursor(self.number, max(start, unit.start), history_end)
+            cursor = Cursor(self.number, max(start, unit.start), history_end)
+            if not self.is_deleted:
+                unit.cursors[self.number] = cursor
         return cursor
 
     def configure(self, settings: QueueSettings) -> None:
@@ -113,7 +122,7 @@ class Group:
         for partition in list(consumer.holds):
             self._free(consumer, partition, counted)
         self._act(self.members.leave(consumer.number, self.now()))
-        self.last_used_ms = self.now()
+        self.last_used_ms = self.queue.used_ms = self.now()
         self._stop_listening()
 
     def forget_holds(self, partition: int) -> None:
@@ -224,7 +233,7 @@ class Group:
             self.queue.listening.pop(self, None)
 
     async def _pull_once(self, number: int, limit: int, lease_ms: int) -> list[Delivery]:
-        if self.queue.groups.get(self.key) is not self:
+        if self.is_deleted:
             raise NoSuchGroup(self.queue.name, self.name)
         found: list[Delivery] = []
         self.last_used_ms = now = self.now()

@@ -30,7 +30,7 @@ from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, 
 if TYPE_CHECKING:
     from penstock.broker.publisher import Publisher
 
-# A snapshot, memory given back or a group forgotten may come so much later where nothing happens.
+# A snapshot, memory given back or producers forgotten may come so much later where nothing happens.
 _IDLE_UPKEEP_MS = 60_000
 
 
@@ -69,7 +69,7 @@ class Queue:
         """from the commit of a message to its first delivery to a group"""
         self.used_ms = 0
         """when messages were last published to it, or handed out"""
-        self.retained_ms = self.kept_up_ms = 0
+        self.retained_ms = self.kept_up_ms = self._upkeep_due_ms = 0
         self._shard = shard
         self.expected = 0
         """messages that were admitted and are not staged yet"""
@@ -165,7 +165,7 @@ class Queue:
 
     def retain(self, now: int) -> None:
         """Let go of what the settings do not keep."""
-        self.retained_ms = now
+        self.retained_ms = now if self.retained_ms else now - self._early_ms(self._retention_ms)
         for unit in self.units.values():
             self._shard.retain(unit.data)
 
@@ -287,14 +287,28 @@ class Queue:
         return max([group.depth() for group in self.groups.values()], default=0)
 
     def is_upkeep_due(self, now: int) -> bool:
-        """Whether it was used since the last upkeep, or that was long ago: thousands of idle queues cost nothing."""
-        idle_ms = min(_IDLE_UPKEEP_MS, self.settings.retention.time_check_interval_ms)
-        return self.used_ms >= self.kept_up_ms or now - self.kept_up_ms >= idle_ms
+        """Whether it was used since the last upkeep, or something is due: thousands of idle queues cost nothing."""
+        return self.used_ms >= self.kept_up_ms or now >= self._upkeep_due_ms
 
     def note_upkeep(self, now: int) -> None:
         """It is looked at now. After the first time, which all have together, each idle one has its own times."""
-        early_ms = 0 if self.kept_up_ms else self.incarnation * 1000 % _IDLE_UPKEEP_MS
-        self.kept_up_ms = now - early_ms
+        self.kept_up_ms = now if self.kept_up_ms else now - self._early_ms(_IDLE_UPKEEP_MS)
+        self._upkeep_due_ms = self.kept_up_ms + _IDLE_UPKEEP_MS
+
+    def plan_upkeep(self) -> None:
+        """It was looked at: the next time is no later than what is due then by a setting."""
+        ends = [ends_ms for group in self.groups.values() if (ends_ms := group.ends_ms) is not None]
+        self._upkeep_due_ms = min([self._upkeep_due_ms, self.retained_ms + self._retention_ms, *ends])
+
+    def is_retention_due(self, now: int) -> bool:
+        return now - self.retained_ms >= self._retention_ms
+
+    @property
+    def _retention_ms(self) -> int:
+        return self.settings.retention.time_check_interval_ms
+
+    def _early_ms(self, interval_ms: int) -> int:
+        return self.incarnation * 1000 % interval_ms
 
     def is_unused(self, now: int, after_ms: int) -> bool:
         """Neither messages nor groups, and none of late."""
@@ -302,7 +316,7 @@ class Queue:
         return is_empty and not self.groups and now - max(self.used_ms, self.record.created_ms) >= after_ms
 
     def configure(self, settings: QueueSettings, record: QueueRecord) -> None:
-        self.settings, self.record, self._allowance = settings, record, 0
+        self.settings, self.record, self._allowance, self._upkeep_due_ms = settings, record, 0, 0
         self.is_paused = record.is_paused
         for group in self.groups.values():
             group.configure(settings)

@@ -181,12 +181,14 @@ class Settling:
     def release(
         self, group: Group, unit: Unit, offsets: array[int], deliveries: array[int] | None, consumer: int
     ) -> Settled:
-        """Not looked at: anybody's again at once, and nothing counts against them."""
+        """Not looked at: anybody's again at once, and nothing counts against them. Committed with the next frame,
+        within a turn of the loop."""
         cursor = group.cursor(unit)
         held = cursor.held(offsets, deliveries, consumer)
         if held:
             cursor.give_back_some(held, consumer, group.now())
             self._after(group, unit, cursor, consumer)
+            self._ledger.flush_soon(unit)
             group.notify(unit.partition)
         return Settled(len(held), len(offsets) - len(held))
 
@@ -216,6 +218,13 @@ class Settling:
         """Messages were settled over the heads of those who held them."""
         self._after_all(group, unit, group.cursor(unit))
         self._ledger.flush_soon(unit)
+
+    async def after_claim(self, group: Group, unit: Unit) -> None:
+        """Messages went to another than had them, who keeps them for a time of their own; that is durable now."""
+        cursor = group.cursor(unit)
+        self._after_all(group, unit, cursor)
+        group.watch_due(unit, cursor)
+        await self._ledger.flush_soon(unit)
 
     def note(self, unit: Unit) -> None:
         """Something changed that nobody waits for: it rides in the next commit, within a turn of the loop."""

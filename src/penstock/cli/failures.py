@@ -36,6 +36,7 @@ _ADVICE = {
 }
 # Packages that only some commands need, and the extra that brings them.
 
+
 class NotThere(InvalidArgument):
     """What was asked for is not there; the command ends with NOT_FOUND."""
 

@@ -78,6 +78,13 @@ class Consumer:
             taken = self._feed.take_many(limit)
         return MessageBatch(self._feed, Message, taken)
 
+    def claim(self, limit: int = 100, idle: float = 30.0) -> MessageBatch[Message]:
+        """Take over up to so many messages that other consumers of the group were handed `idle` seconds ago or earlier
+        and have not settled: each is this one's for the queue's delivery_timeout, and what its holder says of it is
+        stale. Of a key all that is in flight goes, or nothing. Consumers that were closed, or died with their process,
+        need no claim: what they held is free at once."""
+        return MessageBatch(self._feed, Message, self._feed.runtime.run(self._feed.claim(limit, idle)))
+
     def ack_many(self, messages: Iterable[Message]) -> Settled:
         """How many are done with, and how many were stale: taken back, or settled before. Durable when it returns."""
         return self._feed.ack_many_and_wait(deliveries_of(messages))
@@ -175,6 +182,10 @@ class AsyncConsumer:
         while not taken and await self._fetch(feed, limit, until):
             taken = feed.take_many(limit)
         return MessageBatch(feed, AsyncMessage, taken)
+
+    async def claim(self, limit: int = 100, idle: float = 30.0) -> MessageBatch[AsyncMessage]:
+        feed = self._feed or await self._opened()
+        return MessageBatch(feed, AsyncMessage, await self._runtime.wait(feed.claim(limit, idle)))
 
     async def ack_many(self, messages: Iterable[AsyncMessage]) -> Settled:
         feed = self._feed or await self._opened()

@@ -39,6 +39,9 @@ class Feed:
         self._lock = threading.Lock()
         self._acks = Gatherer[Ack](runtime, self._ack_together)
         self._sleeper: asyncio.Task[object] | None = None
+        self._session = runtime.broker.session()
+        """who holds what was claimed: a member's own time is that of all it holds"""
+        self._claimed: list[Delivery] = []
 
     @classmethod
     async def open(
@@ -159,6 +162,20 @@ class Feed:
             self._deliveries.clear()
             self._place = 0
         self.group.leave(self._member, self._member.held > unseen if counted is None else counted)
+        self.group.take_back(self._still_claimed())
+        self._claimed = []
+
+    # Claiming
+
+    async def claim(self, limit: int, idle_s: float) -> list[Delivery]:
+        """What other consumers were handed so long ago and have not settled."""
+        broker, member = self.runtime.broker, self._member.number
+        found = await broker.claim(self.group, self._session, limit, int(idle_s * 1000), spared=member)
+        self._claimed = [*self._still_claimed(), *found]
+        return found
+
+    def _still_claimed(self) -> list[Delivery]:
+        return [held for delivery in self._claimed if len(held := self._still_held(delivery))]
 
     # Settling
 
@@ -182,7 +199,7 @@ class Feed:
         """StaleSettlement at once; the commit of what changed otherwise."""
         settling, unit = self.runtime.broker.settling, message.unit
         offsets, counts = array("q", [message.offset]), array("i", [message.delivery_count])
-        settled = settling.ack_now(self.group, unit, offsets, counts, self._member.number)
+        settled = settling.ack_now(self.group, unit, offsets, counts, message.holder)
         message.is_settled = True
         if settled.stale:
             raise _stale(message)
@@ -199,10 +216,10 @@ class Feed:
 
     async def _ack_alone(self, ack: Ack) -> None:
         """As _ack_in_partition(), without the lists."""
-        message, member = ack.message, self._member
+        message = ack.message
         offsets, counts = array("q", [message.offset]), array("i", [message.delivery_count])
         try:
-            settled = await self.runtime.broker.settling.ack(self.group, message.unit, offsets, counts, member.number)
+            settled = await self.runtime.broker.settling.ack(self.group, message.unit, offsets, counts, message.holder)
         except BaseException as error:
             _fail([ack], error)
             return
@@ -253,7 +270,12 @@ class Feed:
     async def extend(self, message: DeliveredMessage) -> None:
         if not self.is_held(message):
             raise StaleSettlement(message.id, "it was taken back")
-        self.runtime.broker.settling.restart_clock(self.group, message.unit, message.delivery.consumer)
+        delivery, settling = message.delivery, self.runtime.broker.settling
+        if delivery.deadline < 0:
+            settling.restart_clock(self.group, message.unit, delivery.consumer)
+            return
+        until = self.runtime.broker.now() + self.queue.settings.performance.delivery_timeout_ms
+        await settling.extend(self.group, delivery.unit, delivery.offsets, delivery.counts, delivery.consumer, until)
 
     async def reject(self, message: DeliveredMessage, reason: str) -> None:
         delivery = message.delivery

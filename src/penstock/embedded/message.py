@@ -125,6 +125,11 @@ class DeliveredMessage(StoredMessage):
         return self._delivery.unit
 
     @property
+    def holder(self) -> int:
+        """The broker's number of who was handed it."""
+        return self._delivery.consumer
+
+    @property
     def delivery(self) -> Delivery:
         """This message alone, as the broker hands it out."""
         return self._delivery.part(self._place, self._place + 1)
@@ -161,7 +166,7 @@ class Message(DeliveredMessage):
 
     def extend(self) -> None:
         """Still at work: the time of what this consumer holds of the partition begins anew, up to ten times the queue's
-        delivery_timeout in all."""
+        delivery_timeout in all. That of a claimed message is its own."""
         self._run(self._feed.extend(self))
 
     def reply(self, value: Value, headers: Headers | None = None) -> None:

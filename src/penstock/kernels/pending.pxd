@@ -22,6 +22,9 @@ cdef class Pending(Entries):
     @cython.locals(i=Py_ssize_t)
     cpdef offsets(self, int state=*, int64_t limit=*)
 
+    @cython.locals(i=Py_ssize_t)
+    cpdef in_flight_since(self, int64_t time, int spared=*, int64_t limit=*)
+
     @cython.locals(i=Py_ssize_t, run_first=int64_t, run_stop=int64_t)
     cpdef ranges(self, int64_t first, int64_t stop)
 

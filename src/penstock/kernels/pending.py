@@ -146,6 +146,19 @@ class Pending(Entries):
                 found.append(self.offset[i])
         return found
 
+    def in_flight_since(self, time: int, spared: int = -1, limit: int = NEVER_MS) -> array[int]:
+        """Of the entries in flight that were delivered then or before, but for those of one consumer (-1: none); the
+        lowest first."""
+        found = array("q")
+        if self.tally[_INFLIGHT] == 0:
+            return found
+        for i in range(self.head, self.count):
+            if len(found) >= limit:
+                break
+            if self.state[i] == _INFLIGHT and self.time[i] <= time and self.consumer[i] != spared:
+                found.append(self.offset[i])
+        return found
+
     def ranges(self, first: int, stop: int) -> array[int]:
         """First and end of each run of consecutive offsets in first..stop - 1 that are not settled."""
         found = array("q")

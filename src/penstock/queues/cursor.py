@@ -269,13 +269,29 @@ class Cursor:
     def give_back_some(self, offsets: array[int], consumer: int, now: int) -> None:
         """Messages that never reached the consumer they were taken for: nothing counts."""
         returned, exhausted = array("q", bytes(8 * len(offsets))), array("q", bytes(8 * len(offsets)))
-        self.window.give_back_some(offsets, consumer, False, 0, now, returned, exhausted)
+        window, held = self.window, self.window.held
+        count = window.give_back_some(offsets, consumer, False, 0, now, returned, exhausted)
+        # The state log may know of their leases.
+        self._touched.update(returned[:count])
+        if held - window.held > count:
+            self._touched.update(window.offsets(EntryState.PARKED))
 
     def extend(self, offsets: array[int], deliveries: array[int] | None, consumer: int, deadline: int) -> int:
         offsets, deliveries = self._staying(offsets, deliveries)
         count = self.window.extend(offsets, deliveries, consumer, deadline)
         self._touched.update(offsets)
         return count
+
+    def claim(self, offsets: array[int], consumer: int, now: int, deadline: int) -> tuple[array[int], array[int]]:
+        """Hand what others hold to a consumer, which counts as a delivery and as nothing else: those that went, and how
+        often each was handed out. Of a key all that is held goes, or nothing."""
+        if self.leaving:
+            offsets = array("q", [offset for offset in offsets if offset not in self.leaving])
+        out = array("q", bytes(8 * len(offsets)))
+        claimed = out[: self.window.claim(offsets, ANY_CONSUMER, consumer, now, deadline, out)]
+        self.tally.redelivered += len(claimed)
+        self._touched.update(claimed)
+        return claimed, array("i", [entry.deliveries for entry in filter(None, map(self.window.entry, claimed))])
 
     def due(self, now: int) -> array[int]:
         """Let what waited long enough be handed out again; the leases that ran out, still held."""

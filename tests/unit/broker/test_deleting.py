@@ -130,3 +130,17 @@ def test_who_still_has_a_deleted_group_in_hand_cannot_bring_it_back(
             assert on.broker.queue("q").groups == {}
 
     run(main())
+
+
+def test_a_settlement_that_comes_after_its_group_was_deleted_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1)
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"1")
+            found = await consumer.receive()
+            await s.broker.declaring.delete_group(consumer.group)
+            assert (await s.broker.ack_all(found)).stale == 1
+            assert not queue.units[0].cursors
+
+    run(main())

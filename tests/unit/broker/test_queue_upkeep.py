@@ -74,3 +74,51 @@ def test_idle_queues_are_not_all_looked_at_together(tmp_path: Path) -> None:
             assert all(s.broker.now() - queue.kept_up_ms <= 10_000 for queue in queues)
 
     run(main())
+
+
+async def kept_up_for(s: Stage, seconds: int) -> None:
+    """As the broker does it, once in five seconds."""
+    for _ in range(seconds // 5):
+        s.clock.advance(5)
+        await s.broker.keep_up(s.broker.now())
+
+
+def test_retention_of_an_idle_queue_comes_as_often_as_its_setting_says(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(retention={"time_check_interval": "100s"})
+            await looked_at_twice(s)
+            await kept_up_for(s, 100)
+            looked_ms = queue.retained_ms
+            await kept_up_for(s, 100)
+            assert queue.retained_ms - looked_ms == 100_000
+
+    run(main())
+
+
+def test_groups_of_idle_queues_end_in_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(group_expiry="20s")
+            await looked_at_twice(s)
+            await s.broker.leave(await s.consumer(queue, "left"))
+            await s.broker.group(queue, "never joined")
+            await kept_up_for(s, 15)
+            assert len(queue.groups) == 2
+            await kept_up_for(s, 5)
+            assert not queue.groups
+
+    run(main())
+
+
+def test_a_setting_that_is_changed_counts_from_then_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            await looked_at_twice(s)
+            await kept_up_for(s, 15)
+            await s.broker.declaring.change(queue, {"retention": {"time_check_interval": "10s"}})
+            await kept_up_for(s, 10)
+            assert s.broker.now() - queue.retained_ms < 10_000
+
+    run(main())

@@ -421,3 +421,33 @@ def test_a_message_on_its_way_to_the_dead_letters_is_handed_out_no_more(tmp_path
             assert (s.dead_letters(), first.times, second.times) == (2, 1, 1)
 
     run(main())
+
+
+def test_what_was_released_is_free_after_a_restart_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1)
+            group = await s.broker.group(queue, "g")
+            await s.put(queue, b"1")
+            [taken] = await s.broker.pull(group, s.broker.session(), 1)
+            await s.broker.ledger.flush([taken.unit])
+            assert s.broker.settling.release(group, taken.unit, taken.offsets, taken.counts, taken.consumer).done == 1
+            await s.restart()
+            assert [m.times for m in got(await s.broker.pull(s.group_of(), s.broker.session(), 1))] == [2]
+
+    run(main())
+
+
+def test_what_was_released_is_free_after_a_crash_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path / "0") as s:
+            group = await s.broker.group(await s.queue(partitions=1), "g")
+            await s.put(group.queue, b"1")
+            [taken] = await s.broker.pull(group, s.broker.session(), 1)
+            await s.broker.ledger.flush([taken.unit])
+            s.broker.settling.release(group, taken.unit, taken.offsets, taken.counts, taken.consumer)
+            await s.quiet()
+            await s.crash(tmp_path / "1")
+            assert [m.times for m in got(await s.broker.pull(s.group_of(), s.broker.session(), 1))] == [2]
+
+    run(main())

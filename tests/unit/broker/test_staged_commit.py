@@ -344,3 +344,19 @@ def test_a_commit_is_not_refused_by_a_limit_that_was_lowered_since(tmp_path: Pat
             assert [m.value for m in await s.receive(consumer)] == [b"1", b"2", b"3"]
 
     run(main())
+
+
+def test_a_commit_finds_nothing_to_drop_where_a_crash_left_offsets_out(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path / "0") as s:
+            queue = await s.queue(partitions=1, overflow="drop-oldest", limits={"max_queue_depth": 3})
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"0")
+            await s.ack(consumer, *await s.receive(consumer))
+            place = await staged(s, queue, b"1", b"2", b"3")
+            await s.crash(tmp_path / "1")
+            await s.broker.declaring.change(s.broker.queue("q"), {"limits": {"max_queue_depth": 2}})
+            await s.broker.staging.commit(QUERY, 0, [place])
+            assert await stored(s) == [b"0", b"1", b"2", b"3"]
+
+    run(main())

@@ -209,3 +209,20 @@ def test_a_switch_among_offsets_that_a_crash_left_out_holds_nobody_up(tmp_path: 
             assert sorted(values) == [b"new", b"same partition"]
 
     run(main())
+
+
+def test_a_group_that_is_made_long_after_a_switch_says_nothing_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=1)
+            await s.put(queue, b"old")
+            await s.broker.declaring.change(queue, {"partitions": 2})
+            await s.put(queue, b"new", partition=1)
+            await s.advance(60)
+            consumer = await s.consumer(queue)
+            assert sorted([m.value for m in await s.receive(consumer)]) == [b"new", b"old"]
+            assert "past a change of partitions" not in caplog.text
+
+    run(main())

@@ -162,3 +162,11 @@ def test_what_a_failure_takes_back_is_stale_and_comes_again() -> None:
 def test_what_a_consumer_held_that_left_comes_again() -> None:
     events = [*TWO, took(0, 1, ids="ab"), Left("q", "g", 1), took(0, 1, ids="ab", count=2, consumer=2)]
     assert checked(*events, *settle("s", "ack", 0, 1, consumer=2)).redelivered == 2
+
+
+def test_a_message_behind_is_not_in_flight_any_more_once_its_lease_is_over() -> None:
+    def leased(count: int, now: int) -> Took:
+        return Took("q", "g", 1, 0, [0, 1], ["a", "b"], [count, count], now, now + 10)
+
+    late = Settling("late", "q", "g", 1, "ack", [(0, 0)], 20)
+    checked(*put(1, "a", "b", base=0), leased(1, 0), late, Settled("late", 0), leased(2, 20), *settle("s", "ack", 0, 1))

@@ -23,7 +23,7 @@ _MOST = 1000
 # Large messages are what memory is about: a thousand of 1 MiB would be one answer of 1.4 GiB.
 _STEP_BYTES = 64 << 20
 _LONGEST_WAIT_S = 30.0
-_LONGEST_LEASE_S = 12 * 3600.0
+LONGEST_LEASE_S = 12 * 3600.0
 _OCTETS = b"application/octet-stream"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -54,11 +54,11 @@ async def receive(exchange: Exchange) -> Reply:
         raise Refusal(400, "invalid-argument", "one message at a time as application/octet-stream: max is 1", "max")
     lease_ms = None
     if body.visibility is not None:
-        lease_ms = round(1000 * seconds_of(body.visibility, "visibility", _LONGEST_LEASE_S))
+        lease_ms = round(1000 * seconds_of(body.visibility, "visibility", LONGEST_LEASE_S))
     broker, queue = exchange.ports.broker, exchange.queue()
     start = EARLIEST if body.start == "earliest" else Start.parse(body.start)
     group = await broker.group(queue, body.group, start)
-    session, step = exchange.state.receipts.session, _step(queue)
+    session, step = exchange.state.receipts.session, step_of(queue)
     asked = min(body.max, step)
     pulling = broker.pull(group, session, asked, wait_s, lease_ms)
     found = await (pulling if not wait_s else exchange.while_connected(pulling, group.take_back))
@@ -80,7 +80,7 @@ async def receive(exchange: Exchange) -> Reply:
     return json_reply(Received(messages))
 
 
-def _step(queue: Queue) -> int:
+def step_of(queue: Queue) -> int:
     """How many messages are taken at once, before their size is looked at."""
     return max(1, _STEP_BYTES // queue.settings.limits.max_message_size_bytes)
 

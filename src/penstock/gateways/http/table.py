@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.gateways.http import (
     browse,
+    claim,
     clients,
     dead_letters,
     description,
@@ -27,6 +28,7 @@ from penstock.gateways.http.routes import Route
 ROUTES: tuple[Route, ...] = (
     *publish.ROUTES,
     *receive.ROUTES,
+    *claim.ROUTES,
     *settle.ROUTES,
     *browse.ROUTES,
     *queue_events.ROUTES,

@@ -36,6 +36,7 @@ BY_RULES = {
     "WEBSOCKET /queues/{queue}/stream": CONSUME,
     "GET /topics/events": CONSUME,
     "POST /queues/{queue}/receive": CONSUME,
+    "POST /queues/{queue}/claim": CONSUME,
     **{f"POST /{place}/{verb}": CONSUME for place in ("messages", "queues/{queue}") for verb in VERBS},
     "POST /topics/{topic}/messages": PUBLISH,
     "POST /publish": PUBLISH,

@@ -1,0 +1,60 @@
+"""Taking over messages that a consumer of a group was handed and does not settle."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from penstock.gateways.http.durations import Span, seconds_of
+from penstock.gateways.http.exchange import Exchange
+from penstock.gateways.http.receive import LONGEST_LEASE_S, Received, messages_of, step_of
+from penstock.gateways.http.reply import Reply, json_reply
+from penstock.gateways.http.rights import Right
+from penstock.gateways.http.routes import API, Route
+from penstock.queues.names import parse_group_name
+
+_MOST = 1000
+
+
+class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    group: str = "default"
+    max: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 10
+    idle: Span = 30
+    """so long ago at least they were handed out"""
+    visibility: Span | None = None
+    """so long the messages are the caller's; without it the queue's delivery_timeout"""
+    encoding: Literal["auto", "base64"] = "auto"
+
+
+async def claim(exchange: Exchange) -> Reply:
+    exchange.require_consume(exchange.queue_name)
+    body = await exchange.read(ClaimBody)
+    idle_ms = round(1000 * seconds_of(body.idle, "idle", LONGEST_LEASE_S))
+    lease_ms = None
+    if body.visibility is not None:
+        lease_ms = round(1000 * seconds_of(body.visibility, "visibility", LONGEST_LEASE_S))
+    broker, queue, receipts = exchange.ports.broker, exchange.queue(), exchange.state.receipts
+    group = queue.group(parse_group_name(body.group))
+    found = await broker.claim(group, receipts.session, min(body.max, step_of(queue)), idle_ms, lease_ms)
+    suffix, is_base64 = receipts.suffix(group), body.encoding == "base64"
+    messages = [each for delivery in found for each in messages_of(queue, delivery, suffix, is_base64)]
+    exchange.state.counters.sent += len(messages)
+    return json_reply(Received(messages))
+
+
+ROUTES = (
+    Route(
+        "POST",
+        f"{API}/queues/{{queue}}/claim",
+        claim,
+        Right.LOGIN,
+        "Messages",
+        "Take over messages that a consumer does not settle",
+        "Those that streams of the group were handed `idle` ago or earlier. They are the caller's for `visibility`, "
+        "and what their holders say of them is stale. Of a key all that is in flight goes, or nothing. What was "
+        "received over HTTP is left alone: it comes again by itself.",
+        body=ClaimBody,
+        answers={200: Received},
+    ),
+)
