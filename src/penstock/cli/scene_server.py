@@ -24,6 +24,7 @@ _USUAL_PORTS = {"mqtt": PORT, "mqtt_ws": WEBSOCKET_PORT, "http": _HTTP_PORT}
 FLIGHT_PORT = {"flight": 8815}
 # The board shows what $SYS and $admin say. A demonstration need not leave the room that a server keeps free.
 _SETTINGS = ("mqtt.sys_interval=1s", "storage.disk_reserve=64MiB")
+_PORT_TAKEN = "cannot listen on"
 _LOOK_S = 0.05
 _LINES_SHOWN = 3
 
@@ -79,13 +80,30 @@ async def serving(
     afterwards, the data stays."""
     with tempfile.TemporaryDirectory(prefix="penstock-scene-") as place:
         lines, ready_file = Path(place, "server.log"), Path(place, "ready.json")
-        settings = [*_SETTINGS, *_port_settings(_USUAL_PORTS | dict(more_ports or {})), f"queues={json.dumps(queues)}"]
-        server = SceneServer(await _started(data, settings, lines, ready_file), lines)
+        ports = _USUAL_PORTS | dict(more_ports or {})
+        settings = [*_SETTINGS, f"queues={json.dumps(queues)}"]
+        server = await _ready(data, [*settings, *_port_settings(ports)], lines, ready_file)
+        if server is None:
+            server = await _ready(data, [*settings, *_port_settings(dict.fromkeys(ports, 0))], lines, ready_file)
+        if server is None:
+            raise ServerFailed("the server could not listen on any port of this machine: look for who takes them all")
         try:
-            await server.ready(ready_file)
             yield server
         finally:
             await server.end()
+
+
+async def _ready(data: Path, settings: Sequence[str], lines: Path, ready_file: Path) -> SceneServer | None:
+    """None if somebody took a port that was free a moment ago."""
+    server = SceneServer(await _started(data, settings, lines, ready_file), lines)
+    try:
+        await server.ready(ready_file)
+    except BaseException as error:
+        await server.end()
+        if isinstance(error, ServerFailed) and _PORT_TAKEN in str(error):
+            return None
+        raise
+    return server
 
 
 async def _started(data: Path, settings: Sequence[str], lines: Path, ready_file: Path) -> Process:
