@@ -72,6 +72,30 @@ def test_a_repeated_key_is_answered_as_the_first_time_and_its_new_stages_go(tmp_
     run(main())
 
 
+def test_a_commit_lets_go_of_what_its_epochs_writer_staged_beside_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path / "0") as s:
+            queue = await s.queue()
+            writer = f"{QUERY}/0"
+            lost, won = await staged(s, queue, b"a", writer=writer), await staged(s, queue, b"a", writer=writer)
+            other = await staged(s, queue, b"b", writer=f"{QUERY}/1")
+            await s.broker.staging.commit(QUERY, 0, [won])
+            assert s.broker.staging.stage_count == 1
+            with pytest.raises(StageGone):
+                await s.broker.staging.commit("another", 0, [lost])
+            late = await staged(s, queue, b"a", writer=writer)
+            assert (await s.broker.staging.commit(QUERY, 0, [])).is_repeated
+            with pytest.raises(StageGone):
+                await s.broker.staging.commit("another", 0, [late])
+            await s.broker.keep_up(s.broker.now())
+            await s.crash(tmp_path / "1")
+            await s.broker.staging.commit(QUERY, 1, [other])
+            assert s.broker.staging.stage_count == 0
+            assert await stored(s) == [b"a", b"b"]
+
+    run(main())
+
+
 def test_two_commits_of_one_key_at_once_store_its_rows_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:

@@ -132,6 +132,10 @@ class Stages:
         """Those of them that no commit is about to take."""
         return [staged.place for staged in ranges if staged.place not in self._taken]
 
+    def of_writer(self, writer: str) -> list[StagePlace]:
+        """Those that no commit is about to take."""
+        return [place for place, each in self.living.items() if each.writer == writer and place not in self._taken]
+
     def side_log(self, place: StagePlace) -> Log:
         return self._sides[place.log].log
 

@@ -190,7 +190,8 @@ class Staging:
         """All rows become messages, in all their partitions at once, durably; or none does. A key that was committed
         before is answered as it was then, and what is staged for it now is let go. StageGone if a range was collected
         or committed otherwise, EpochForgotten for an epoch too old to be known. A pipeline's name belongs to the query
-        that first committed under it: PipelineKnown for another one, unless `reset` gives it the name."""
+        that first committed under it: PipelineKnown for another one, unless `reset` gives it the name. What the writer
+        `<query>/<epoch>` has staged beside these ranges, such as tasks that were tried again, is let go with it."""
         _check_name("a query id", query)
         _check_name("a pipeline's name", pipeline, is_optional=True)
         if not 0 <= epoch < _MAX_EPOCH:
@@ -208,6 +209,7 @@ class Staging:
             if (known := self._epochs.find(key)) is not None:
                 await self._shard.drain()
                 await self.abandon(ranges)
+                self._let_go(key)
                 self.repeated_commits += 1
                 return Committed(known.placed, is_repeated=True)
             self._epochs.refuse(key)
@@ -215,9 +217,15 @@ class Staging:
                 self._pipelines.refuse(wanted.pipeline, key.query, wanted.is_reset)
             taken = self._stages.take(ranges)
             try:
-                return await self._commit_stages(wanted, [self._stage_of(*each) for each in taken.items()])
+                committed = await self._commit_stages(wanted, [self._stage_of(*each) for each in taken.items()])
             finally:
                 self._stages.give_back(taken)
+            self._let_go(key)
+            return committed
+
+    def _let_go(self, key: EpochKey) -> None:
+        """Of what was staged for an epoch and is not in it; the book says so with the next upkeep."""
+        self._stale += self._stages.drop(self._stages.of_writer(f"{key.query}/{key.epoch}"))
 
     def _stage_of(self, place: StagePlace, record: StageRecord) -> Stage:
         queue = self._stages.queue(record)
