@@ -24,6 +24,7 @@ SHOWN_TO_PEOPLE = {
     ("scene",): "a show on a terminal",
     ("tour",): "a show on a terminal",
     ("completion",): "prints a program for a shell",
+    ("pipeline", "run"): "goes on until it is stopped; its progress is shown on a terminal, or as log lines",
 }
 """commands without -o, and why"""
 
@@ -112,6 +113,17 @@ log repair {place}/log --log numbers --method skip
 backup {place}/log {place}/copy
 restore {place}/copy {place}/again
 doctor {place}/log
+queue create things --partitions 1 --data {place}/data
+queue create again --partitions 1 --data {place}/data
+queue put things --data {place}/data
+sql 'select count(*) as rows from things' --data {place}/data
+pipeline audit --data {place}/data
+pipeline archive things --data {place}/data --to {place}/archive
+pipeline snapshot things --data {place}/data --to {place}/snapshot
+pipeline replay --from things --to again --data {place}/data
+pipeline report --data {place}/data --to {place}/report.html
+pipeline check {pipeline} --no-spark
+pipeline plan {pipeline}
 """
 _MAY_FAIL = {("doctor",)}
 """ends with 1 on a machine where Penstock cannot run well"""
@@ -227,7 +239,14 @@ def test_every_command_that_destroys_can_be_tried_first() -> None:
 def test_what_a_command_says_can_be_read_by_programs_and_a_dry_run_changes_nothing(
     secured: SecureServer, tmp_path: Path, output: str
 ) -> None:
-    known = {"url": secured.url, "mqtt": secured.mqtt, "ca": str(secured.ca_file), "place": str(tmp_path)}
+    example = Path(__file__).parents[2] / "examples" / "pipeline" / "devices.yaml"
+    known = {
+        "pipeline": str(example),
+        "url": secured.url,
+        "mqtt": secured.mqtt,
+        "ca": str(secured.ca_file),
+        "place": str(tmp_path),
+    }
     script = Script(tmp_path, output, {**known, "token": secured.token("admin")})
     with connected_client(secured, tmp_path):
         for line in SCRIPT.strip().splitlines():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.arguments import time_option
-from penstock.cli.output import output_option, print_data, print_table, progress_bar
+from penstock.cli.output import output_option, print_data, print_done, print_table, progress_bar
 from penstock.cli.pipeline_running import Running, data_option, running_options
 from penstock.queues.names import DEFAULT_NAMESPACE
 
@@ -66,8 +66,9 @@ def report(
 
     job = plan_report(directory, queues, namespace, TimeSpan(since_ms, until_ms))
     if dry_run:
-        rows = sum(map(job.size, job.pieces))
-        click.echo(f"would read about {rows:,} rows in {len(job.pieces)} pieces, and write {file}", err=True)
+        rows, pieces = sum(map(job.size, job.pieces)), len(job.pieces)
+        text = f"would read about {rows:,} rows in {pieces} pieces, and write {file}"
+        print_done(output, text, rows=rows, pieces=pieces, file=str(file), dry_run=True)
         return
     size_bytes = sum(piece.rows.size_bytes for piece in job.pieces if hasattr(piece, "rows"))
     with running.runner(size_bytes, len(job.pieces)) as runner, progress_bar("report") as tell:
@@ -95,4 +96,4 @@ def _print(reports: list[QueueReport], output: str) -> None:
         names = list(found[0])
         print_table(names, [list(each.values()) for each in found], numbers=names[1:])
     else:
-        print_data(found, output)
+        print_data({"queues": found}, output)
