@@ -75,7 +75,8 @@ class _UnitCheck(UnitFold):
             return
         reached, words = self.state.cursors[record.group].window.next, record.words
         if record.kind is RecordKind.DELIVERED:
-            if words[0] < reached and offset >= 0:
+            # A fold begins where the log does: what was trimmed since was handed out below that.
+            if words[0] < reached and reached > self._data.start and offset >= 0:
                 self._found(record, f"has handed out up to {words[0]}, and before that up to {reached}")
             self._reaches(record, max([words[0], *[stop for _, stop in ranges_of(words, 1)]]))
         elif record.kind is RecordKind.PLACED:
