@@ -61,10 +61,10 @@ def exit_code_of(run: Callable[[], int]) -> int:
     except OSError as error:
         return _fail(describe(error))
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
             raise
-        return _fail(f"this command needs {error.name}, which is not installed: pip install 'penstock[{extra}]'")
+        return _fail(f"this command needs {package}: pip install 'penstock[{_EXTRAS[package]}]'")
 
 
 def describe(error: OSError) -> str:
