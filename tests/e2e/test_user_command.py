@@ -148,7 +148,7 @@ def server(data: Path, configuration: str) -> Iterator[tuple[subprocess.Popen[by
     file, ready, output = place / "penstock.yaml", place / "ready.json", place / "output"
     file.write_text(configuration)
     command = [*COMMAND, "serve", "-c", str(file), "--data", str(data), "--ready-file", str(ready)]
-    command += ["--set", "listeners.mqtt.port=0", "--set", "listeners.mqtt_ws=null"]
+    command += ["--set", "listeners.mqtt.port=0", "--set", "listeners.mqtt_ws=null", "--set", "listeners.http.port=0"]
     with output.open("wb") as said, subprocess.Popen(command, stdout=said, stderr=said, env=ENVIRONMENT) as process:
         try:
             deadline = time.monotonic() + 60

@@ -33,7 +33,7 @@ def _free_port() -> int:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Its Flight listener keeps its port when it starts again."""
-    listeners = {"mqtt": {"port": 0}, "http": {"port": 0}, "flight": {"port": _free_port()}}
+    listeners = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0}, "http": {"port": 0}, "flight": {"port": _free_port()}}
     with running_server(tmp_path_factory.mktemp("served"), listeners=listeners) as running:
         yield running
 

@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    listeners = {"mqtt": {"port": 0}, "http": {"port": 0}, "flight": {"port": port}}
+    listeners = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0}, "http": {"port": 0}, "flight": {"port": port}}
     with running_server(tmp_path_factory.mktemp("sink"), listeners=listeners) as running:
         yield running
 
