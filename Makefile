@@ -9,6 +9,9 @@ COMPILED := $(wildcard src/penstock/kernels/*.pyx) $(patsubst %.pxd,%.py,$(wildc
 QUICK_TESTS := $(wildcard tests/unit tests/property)
 PURE_TESTS := $(wildcard tests/unit/kernels tests/unit/batch tests/unit/log)
 
+# A file is run by one of them, and all of Spark: tests/conftest.py.
+WORKERS := -n 2 --dist loadgroup
+
 # Two stamps, so that a changed kernel is compiled without asking pip about every dependency again.
 TOOLS_STAMP := $(VENV)/.tools-installed
 DEV_STAMP := $(VENV)/.package-installed
@@ -49,16 +52,16 @@ lint: $(DEV_STAMP)  ## ruff (rules and format), mypy, layering
 	$(VENV)/bin/lint-imports --no-logo
 
 check: lint  ## lint, unit and property tests: under 3 minutes, before every commit
-	$(PY) -m pytest -m 'not faults' $(QUICK_TESTS)
+	$(PY) -m pytest $(WORKERS) -m 'not faults' $(QUICK_TESTS)
 
 test: lint test-pure peers  ## everything: lint, uncompiled kernels, then all tests with faults and installation
-	$(PY) -m pytest -n 2 --dist loadgroup
+	$(PY) -m pytest $(WORKERS)
 
 peers: $(TOOLS_STAMP)  ## programs that tests hold Penstock against, from Debian's packages; tests say which are absent
 	-$(PY) scripts/install_peers.py mosquitto promtool chromium node
 
 test-pure: $(DEV_STAMP)  ## the tests of kernels, batches and log on uncompiled kernels
-	PENSTOCK_PURE=1 $(PY) -m pytest -m 'not faults' $(PURE_TESTS)
+	PENSTOCK_PURE=1 $(PY) -m pytest $(WORKERS) -m 'not faults' $(PURE_TESTS)
 
 sim: $(DEV_STAMP)  ## one walk of the crash model again: make sim SEED=n
 	$(PY) -m tests.sim.soak_crash --seed $(SEED)
