@@ -1,8 +1,8 @@
 """Penstock: a durable message broker for Python teams.
 
 `penstock.open()` and `penstock.open_async()` are the broker inside a process; `penstock.Client` and
-`penstock.aio.Client` talk to a server over HTTP, `penstock.MqttClient` and `penstock.AsyncMqttClient` over MQTT. What
-they need is imported when they are first asked for."""
+`penstock.aio.Client` talk to a server over HTTP, `penstock.MqttClient` and `penstock.AsyncMqttClient` over MQTT,
+`penstock.FlightClient` over Arrow Flight. What they need is imported when they are first asked for."""
 
 import sys
 from importlib import import_module
@@ -13,6 +13,7 @@ from penstock.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from penstock.broker.broker import BrokerOptions
+    from penstock.client.flight.client import FlightClient
     from penstock.client.http.client import Client
     from penstock.client.mqtt.async_client import AsyncMqttClient
     from penstock.client.mqtt.client import MqttClient
@@ -38,6 +39,7 @@ __all__ = [
     "Columns",
     "Consumer",
     "Database",
+    "FlightClient",
     "Message",
     "MessageBatch",
     "MqttClient",
@@ -61,6 +63,7 @@ _HOME = {
     "Columns": "log.columns",
     "Consumer": "embedded.consumer",
     "Database": "embedded.database",
+    "FlightClient": "client.flight.client",
     "Message": "embedded.message",
     "MessageBatch": "embedded.message",
     "MqttClient": "client.mqtt.client",
