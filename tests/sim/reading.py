@@ -97,7 +97,8 @@ def check_no_strays(disk: SimDisk, engine: Engine) -> None:
     logs = engine.keeper.logs.values()
     known = {path for log in logs for path in log.paths()}
     outlived = {path for log in logs for path in (*log.outlived, *log.dropped)}
-    outlived |= {path for log in engine.keeper.going for path in (*log.paths(), *log.outlived, *log.dropped)}
+    going = tuple(f"{log.directory}/" for log in engine.keeper.going)
     coming = imported_version(engine.keeper.taken_sequence)
-    found = {path for path in files_below(disk, "logs") if path.endswith(".seg") and _version(path) < coming}
+    files = {path for path in files_below(disk, "logs") if path.endswith(".seg") and not path.startswith(going)}
+    found = {path for path in files if _version(path) < coming}
     assert known <= found <= known | outlived, f"strays {found - known - outlived}, missing {known - found}"
