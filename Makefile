@@ -9,8 +9,8 @@ COMPILED := $(wildcard src/penstock/kernels/*.pyx) $(patsubst %.pxd,%.py,$(wildc
 QUICK_TESTS := $(wildcard tests/unit tests/property)
 PURE_TESTS := $(wildcard tests/unit/kernels tests/unit/batch tests/unit/log)
 
-# A file is run by one of them, and all of Spark: tests/conftest.py.
-WORKERS := -n 2 --dist loadgroup
+# A file is run by one of them, as its fixtures are.
+WORKERS := -n 2 --dist loadfile
 
 # Two stamps, so that a changed kernel is compiled without asking pip about every dependency again.
 TOOLS_STAMP := $(VENV)/.tools-installed

@@ -16,14 +16,6 @@ settings.register_profile("nightly", max_examples=20_000, deadline=None, print_b
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers (`-n`): a file is run by one of them, as its fixtures are, and all of Spark by one."""
-    for item in items:
-        group = "spark" if item.path.parent.name == "spark" else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(autouse=True)
 def loop_errors() -> Iterator[LoopErrors]:
     """Fails the test on an unhandled loop exception. Threads and finalizers need nothing here: pytest warns of
