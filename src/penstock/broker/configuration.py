@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -13,85 +12,11 @@ from penstock.log.columns import Columns
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings
 from penstock.log.shard import Shard
+from penstock.queues.declared import Record, apply
 from penstock.queues.names import CONFIGURATION_LOG
 
 NAME: LogName = CONFIGURATION_LOG
 _SETTINGS = LogSettings(segment_bytes=4 << 20, compaction=Compaction(lag_s=60.0, tombstone_s=3600.0))
-
-
-class Switch(msgspec.Struct, frozen=True):
-    """The number of partitions grew: messages at or behind `ends` were placed among more partitions than those
-    before."""
-
-    ends: dict[int, int]
-    deadline_ms: int
-
-
-class QueueRecord(msgspec.Struct, frozen=True):
-    """`settings` as people write them; `first_partitions`: how many the queue had when it was declared."""
-
-    incarnation: int
-    settings: dict[str, Any]
-    created_ms: int
-    first_partitions: int
-    is_auto: bool = False
-    is_paused: bool = False
-    switches: tuple[Switch, ...] = ()
-    """those that a group may still have before it, oldest first"""
-    is_deleted: bool = False
-    """its logs are going; the record goes behind them"""
-
-
-class GroupRecord(msgspec.Struct, frozen=True):
-    """`starts`: of each partition that existed, where the group begins and where history ends for it."""
-
-    incarnation: int
-    number: int
-    name: str
-    filter: str | None
-    created_ms: int
-    starts: dict[int, tuple[int, int]]
-    is_derived: bool = False
-    is_paused: bool = False
-    is_permanent: bool = False
-    """stays though nobody uses it"""
-
-
-class TemplateRecord(msgspec.Struct, frozen=True):
-    match: str
-    settings: dict[str, Any]
-
-
-class NumbersRecord(msgspec.Struct, frozen=True):
-    """The next ones to be given away. Those of deleted queues and groups are never used again: ids of messages and
-    records of state logs carry them."""
-
-    incarnation: int
-    group: int
-
-
-Record = QueueRecord | GroupRecord | TemplateRecord | NumbersRecord
-_KINDS: dict[str, type[QueueRecord] | type[GroupRecord] | type[TemplateRecord] | type[NumbersRecord]] = {
-    "numbers": NumbersRecord,
-    "queue": QueueRecord,
-    "group": GroupRecord,
-    "template": TemplateRecord,
-}
-
-
-NUMBERS_KEY = "numbers:"
-
-
-def queue_key(incarnation: int) -> str:
-    return f"queue:{incarnation}"
-
-
-def group_key(incarnation: int, number: int) -> str:
-    return f"group:{incarnation}:{number}"
-
-
-def template_key(match: str) -> str:
-    return f"template:{match}"
 
 
 class Configuration:
@@ -108,11 +33,7 @@ class Configuration:
     def read(self) -> dict[str, Record]:
         """Everything that stands, by key, in the order in which the keys came."""
         found: dict[str, Record] = {}
-        for key, value in self._values():
-            if value:
-                found[key] = msgspec.json.decode(value, type=_KINDS[key.partition(":")[0]])
-            else:
-                found.pop(key, None)
+        apply(found, self._values())
         return found
 
     async def write(self, *changes: tuple[str, Record | None]) -> None:

@@ -10,9 +10,18 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from penstock.broker.alarms import Alarms
-from penstock.broker.configuration import (
+from penstock.broker.configuration import Configuration
+from penstock.broker.group import Failures, Group
+from penstock.broker.ledger import Ledger
+from penstock.broker.queue import Queue, state_settings
+from penstock.broker.start import Start
+from penstock.broker.stored import StoredCache
+from penstock.broker.unit import Unit
+from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
+from penstock.log.shard import Shard
+from penstock.queues.bindings import Bindings
+from penstock.queues.declared import (
     NUMBERS_KEY,
-    Configuration,
     GroupRecord,
     NumbersRecord,
     QueueRecord,
@@ -23,15 +32,6 @@ from penstock.broker.configuration import (
     queue_key,
     template_key,
 )
-from penstock.broker.group import Failures, Group
-from penstock.broker.ledger import Ledger
-from penstock.broker.queue import Queue, state_settings
-from penstock.broker.start import Start
-from penstock.broker.stored import StoredCache
-from penstock.broker.unit import Unit
-from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
-from penstock.log.shard import Shard
-from penstock.queues.bindings import Bindings
 from penstock.queues.names import (
     GroupName,
     SubscriptionAddress,

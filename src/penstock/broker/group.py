@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.broker.alarms import Alarms
-from penstock.broker.configuration import GroupRecord, Switch
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery, Taking
 from penstock.broker.hold import Hold
@@ -19,8 +18,8 @@ from penstock.core.errors import NoSuchGroup
 from penstock.queues.bindings import filter_mask
 from penstock.queues.cursor import Cursor, Limits
 from penstock.queues.deadletter import Reason
+from penstock.queues.declared import GroupRecord, Switch
 from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
-from penstock.queues.names import GroupName
 from penstock.queues.retry import backoff_table
 from penstock.queues.settings import Ordering, QueueSettings
 
@@ -51,7 +50,7 @@ class Group:
     ) -> None:
         self.queue, self.record, self.now = queue, record, now
         self.number = record.number
-        self.key = GroupName(record.name, record.filter)
+        self.key = record.key
         self.consumers: dict[int, Consumer] = {}
         self.last_used_ms = now()
         self.members = Members(self.name, queue.settings.partitions)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from array import array
 
 from penstock.broker import snapshots
-from penstock.broker.configuration import (
-    Configuration,
-    GroupRecord,
-    NumbersRecord,
-    QueueRecord,
-    TemplateRecord,
-    queue_key,
-)
+from penstock.broker.configuration import Configuration
 from penstock.broker.declaring import Declaring
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue, state_settings
@@ -20,6 +13,7 @@ from penstock.broker.unit import Unit
 from penstock.core.types import LogName
 from penstock.log.partition import Log
 from penstock.log.shard import Shard
+from penstock.queues.declared import GroupRecord, NumbersRecord, QueueRecord, TemplateRecord, queue_key
 from penstock.queues.names import data_log, snapshots_log, state_log
 from penstock.queues.settings import Ordering, log_settings, parse_queue
 from penstock.queues.templates import Template

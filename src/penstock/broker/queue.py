@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from penstock.broker.configuration import QueueRecord
 from penstock.broker.gate import Gate
 from penstock.broker.group import Group
 from penstock.broker.stored import StoredCache
@@ -24,6 +23,7 @@ from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.cursor import Tally
 from penstock.queues.deadletter import Reason
+from penstock.queues.declared import QueueRecord
 from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
 from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, log_settings
 

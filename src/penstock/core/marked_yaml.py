@@ -32,11 +32,16 @@ class Marked:
 
     def plain(self) -> object:
         """Without the marks."""
-        if isinstance(self.value, dict):
-            return {key: below.plain() for key, below in self.value.items()}
-        if isinstance(self.value, list):
-            return [item.plain() for item in self.value]
-        return self.value
+        return plain(self.value)
+
+
+def plain(value: object) -> object:
+    """A tree without what its nodes say beside their `value`."""
+    if isinstance(value, dict):
+        return {key: plain(below.value) for key, below in value.items()}
+    if isinstance(value, list):
+        return [plain(item.value) for item in value]
+    return value
 
 
 class BadYaml(InvalidArgument):

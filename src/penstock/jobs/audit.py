@@ -150,7 +150,7 @@ class _Plan:
 
     def _units_of(self, namespace: str, name: str) -> dict[int, UnitLogs]:
         queue = self._declared.queues[namespace, name]
-        found = ((n, UnitLogs.of(self._facts, namespace, name, n)) for n in range(queue.settings.partitions))
+        found = ((n, UnitLogs.of(self._facts, namespace, name, n)) for n in range(queue.partitions))
         return {number: unit for number, unit in found if unit is not None}
 
 

@@ -6,20 +6,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.core.errors import InvalidArgument, LogDamaged
-from penstock.jobs.declared import DeclaredGroup, DeclaredQueue
 from penstock.jobs.directory import LogFacts, Place
 from penstock.jobs.findings import Checked, Finding, Kind
 from penstock.jobs.unit_state import UnitFold, UnitLogs, UnitState
 from penstock.log.batch import Batch
 from penstock.queues.deadletter import DeadLetter, from_properties
+from penstock.queues.declared import GroupRecord, QueueRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     """A queue that letters may have come from."""
 
-    queue: DeclaredQueue
-    groups: tuple[DeclaredGroup, ...]
+    queue: QueueRecord
+    groups: tuple[GroupRecord, ...]
     units: dict[int, UnitLogs]
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.core.errors import InvalidArgument, LogDamaged
-from penstock.jobs.declared import DeclaredGroup
 from penstock.jobs.directory import LogFacts, Place
 from penstock.jobs.findings import Checked, Finding, Kind
 from penstock.jobs.unit_state import UnitFold, UnitLogs, UnitState
 from penstock.log.bounds import OFFSET_GAP
+from penstock.queues.declared import GroupRecord
 from penstock.queues.dedup import FORGOTTEN_AFTER_MS, Call
 from penstock.queues.records import Kind as RecordKind
 from penstock.queues.records import StateRecord, entries_of, ranges_of
@@ -25,7 +25,7 @@ class UnitPiece:
 
     place: Place
     unit: UnitLogs
-    groups: tuple[DeclaredGroup, ...]
+    groups: tuple[GroupRecord, ...]
     messages: dict[int, LogFacts]
 
     @property

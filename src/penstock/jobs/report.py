@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.errors import InvalidArgument, NoSuchQueue
-from penstock.jobs.declared import Declared, DeclaredGroup, read_declared
+from penstock.jobs.declared import Declared, read_declared
 from penstock.jobs.directory import DirectoryFacts, Place
 from penstock.jobs.job import Job
 from penstock.jobs.ranges import QueueRange, TimeSpan, plan_queue
@@ -20,6 +20,7 @@ from penstock.jobs.report_counts import RowCounts, counted
 from penstock.jobs.report_groups import GroupCounts, count_groups
 from penstock.jobs.unit_state import UnitLogs
 from penstock.queues import deadletter
+from penstock.queues.declared import GroupRecord
 from penstock.queues.names import CONFIGURATION_LOG, dead_letter_queue, is_dead_letter_queue
 from penstock.tables.table import TableDirectory
 from penstock.tables.text import text
@@ -40,7 +41,7 @@ class UnitPiece:
     queue: str
     place: Place
     unit: UnitLogs
-    groups: tuple[DeclaredGroup, ...]
+    groups: tuple[GroupRecord, ...]
     span: TimeSpan
 
 
@@ -128,7 +129,7 @@ def _unit_pieces(directory: Path, queues: Sequence[str], namespace: str, span: T
         record = declared.queues.get((namespace, queue))
         if record is None or not (groups := tuple(declared.groups_of(record))):
             continue
-        units = [UnitLogs.of(facts, namespace, queue, number) for number in range(record.settings.partitions)]
+        units = [UnitLogs.of(facts, namespace, queue, number) for number in range(record.partitions)]
         pieces += [UnitPiece(queue, facts.place, unit, groups, span) for unit in units if unit is not None]
     return pieces
 

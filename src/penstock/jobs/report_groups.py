@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.jobs.declared import DeclaredGroup
 from penstock.jobs.directory import Place
 from penstock.jobs.ranges import TimeSpan
 from penstock.jobs.report_counts import counted
@@ -19,6 +18,7 @@ from penstock.jobs.unit_state import UnitFold, UnitLogs
 from penstock.log.batch import Batch
 from penstock.queues import snapshot
 from penstock.queues.cursor import Cursor
+from penstock.queues.declared import GroupRecord
 from penstock.queues.records import Kind, StateRecord, decode, entries_of, ranges_of
 
 # Latencies are kept to an eighth of a power of two: a quantile is right to 9 %.
@@ -55,9 +55,7 @@ class GroupCounts:
         self.redeliveries += other.redeliveries
 
 
-def count_groups(
-    place: Place, unit: UnitLogs, groups: Sequence[DeclaredGroup], span: TimeSpan
-) -> dict[str, GroupCounts]:
+def count_groups(place: Place, unit: UnitLogs, groups: Sequence[GroupRecord], span: TimeSpan) -> dict[str, GroupCounts]:
     """By the group's text. Settlements and failures are those of a time; lag is that of now."""
     cursors = UnitFold(place, unit, groups).run().cursors
     found = {group.number: _lag(place, unit, cursors[group.number]) for group in groups}
@@ -103,7 +101,7 @@ def _state_records(place: Place, unit: UnitLogs) -> Iterator[tuple[StateRecord, 
                 yield decode(row.value), row.timestamp
 
 
-def _first_known(place: Place, unit: UnitLogs, groups: Sequence[DeclaredGroup]) -> dict[int, int | None]:
+def _first_known(place: Place, unit: UnitLogs, groups: Sequence[GroupRecord]) -> dict[int, int | None]:
     """By group: where it was when the state log begins, None if nobody knows that any more."""
     if unit.state is None or unit.state.start == 0:
         return {group.number: group.starts.get(unit.partition, (0, 0))[0] for group in groups}

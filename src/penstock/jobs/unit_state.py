@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from penstock.jobs.declared import DeclaredGroup
 from penstock.jobs.directory import DirectoryFacts, LogFacts, Place
 from penstock.log.batch import Batch
 from penstock.queues import dedup, records, snapshot
 from penstock.queues.cursor import Cursor
+from penstock.queues.declared import GroupRecord
 from penstock.queues.dedup import Call
 from penstock.queues.names import data_log, snapshots_log, state_log
 from penstock.queues.records import Kind, StateRecord
@@ -57,7 +57,7 @@ class UnitState:
 class UnitFold:
     """Folds one partition. What looks at the records as they go by overrides seen()."""
 
-    def __init__(self, place: Place, unit: UnitLogs, groups: Iterable[DeclaredGroup]) -> None:
+    def __init__(self, place: Place, unit: UnitLogs, groups: Iterable[GroupRecord]) -> None:
         self._place, self.unit = place, unit
         self.state = UnitState({group.number: _begun(unit, group) for group in groups})
 
@@ -94,6 +94,6 @@ class UnitFold:
                 self.state.placed_ms[record.group] = time_ms
 
 
-def _begun(unit: UnitLogs, group: DeclaredGroup) -> Cursor:
+def _begun(unit: UnitLogs, group: GroupRecord) -> Cursor:
     start, history_end = group.starts.get(unit.partition, (0, 0))
     return Cursor(group.number, max(start, unit.data.start), history_end)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.core.errors import ErrorCode, InvalidSetting, PenstockError
-from penstock.core.marked_yaml import BadYaml, Marked, read_marked
+from penstock.core.marked_yaml import BadYaml, Marked, plain, read_marked
 from penstock.queues.settings_text import shown
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
@@ -34,11 +34,7 @@ class Written:
 
     def plain(self) -> object:
         """Without the places."""
-        if isinstance(self.value, dict):
-            return {key: below.plain() for key, below in self.value.items()}
-        if isinstance(self.value, list):
-            return [item.plain() for item in self.value]
-        return self.value
+        return plain(self.value)
 
 
 class BadConfiguration(InvalidSetting):

@@ -163,7 +163,7 @@ class TableDirectory:
             if record.is_deleted:
                 deleted.add(name)
             else:
-                found[name] = dict.fromkeys(range(record.settings.partitions))
+                found[name] = dict.fromkeys(range(record.partitions))
         for log in logs:
             place = partition_of_log(log.name)
             if place is not None and place[:2] not in deleted:
