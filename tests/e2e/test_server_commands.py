@@ -16,7 +16,7 @@ from tests.support.operators import Operator
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with live_server(tmp_path_factory.mktemp("server")) as running:
+    with live_server(tmp_path_factory.mktemp("server"), ["listeners.flight.port=0"]) as running:
         yield running
 
 
@@ -146,17 +146,31 @@ def test_top_shows_a_frame_with_every_queue(operator: Operator) -> None:
     assert "ready" in frame
 
 
-def test_bench_measures_every_load_saves_and_compares(operator: Operator, tmp_path: Path) -> None:
+def test_bench_measures_every_load_saves_and_compares(operator: Operator, server: LiveServer, tmp_path: Path) -> None:
     saved = tmp_path / "before.json"
     small = "--messages", "300", "--connections", "2", "--batch", "20"
-    loads = "http-publish", "http-receive", "mqtt-publish"
-    operator.says("bench", *loads, *small, "--save", str(saved))
+    flight = "--flight", f"grpc://127.0.0.1:{server.ports['flight']}"
+    reading = "http-receive", "http-events", "mqtt-consume", "flight-read"
+    loads = *reading, "http-publish", "mqtt-publish", "flight-publish"
+    operator.says("bench", *loads, *small, *flight, "--save", str(saved))
     results = json.loads(saved.read_text())["results"]
     assert [(result["kind"], result["messages"]) for result in results] == [(load, 300) for load in loads]
     assert all(0 < result["latency_ms"]["p50"] <= result["latency_ms"]["max"] for result in results)
     assert "ratio" in operator.says("bench", "http-publish", *small, "--compare", str(saved))
     assert not [queue for queue in operator.shows("queue", "list")["queues"] if queue["name"].startswith("bench-")]
     operator.fails("bench", "--compare", str(tmp_path / "nothing"))
+
+
+def test_bench_says_what_it_needs_and_leaves_no_queue(operator: Operator) -> None:
+    assert "--flight grpc://host:port" in operator.fails("bench", "flight-read", "--messages", "10", expected=2)
+    nobody = "--flight", "grpc://127.0.0.1:1"
+    assert "127.0.0.1:1" in operator.fails("bench", "flight-publish", "--messages", "10", *nobody, expected=4)
+    assert not [queue for queue in operator.shows("queue", "list")["queues"] if queue["name"].startswith("bench-")]
+
+
+def test_bench_opens_as_many_connections_as_it_says(operator: Operator) -> None:
+    [result] = operator.shows("bench", "http-events", "--messages", "4000", "--connections", "40")["results"]
+    assert (result["messages"] >= 4000, result["connections"]) == (True, 40)
 
 
 def test_a_server_copies_its_own_data(operator: Operator, tmp_path: Path) -> None:

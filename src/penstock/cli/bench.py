@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -11,18 +12,30 @@ from typing import TypeVar
 import click
 import msgspec
 
-from penstock.cli.bench_load import Load, Result, http_publish, http_receive, mqtt_publish
+from penstock.cli import bench_http
+from penstock.cli.bench_load import Load, Result
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.server_arguments import mqtt_options
+from penstock.cli.table_source import FlightLogin
 from penstock.cli.talking import on_server
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
+from penstock.client.http.options import TlsFiles
 from penstock.core.errors import InvalidArgument
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
-KINDS = ("http-publish", "http-receive", "mqtt-publish")
-_USUAL = KINDS[:2]
+_HTTP_LOADS = {
+    "http-publish": bench_http.publish,
+    "http-receive": bench_http.receive,
+    "http-events": bench_http.events,
+}
+_MQTT = "mqtt-publish", "mqtt-consume"
+_FLIGHT = "flight-publish", "flight-read"
+_USUAL = "http-publish", "http-receive"
+_PUBLISHING = "http-publish", "mqtt-publish", "flight-publish"
+# A server takes no more in one request over HTTP.
+_PREPARED_BATCH = 1000
 _NO_RATIO = "-"
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _COLUMNS = ["load", "messages", "bytes", "connections", "batch", "messages/s", "p50 ms", "p99 ms", "max ms"]
@@ -43,15 +56,18 @@ def _number(*names: str, least: int = 1, most: int, usual: int, text: str) -> Ca
 
 
 @click.command()
-@click.argument("kinds", metavar="[LOAD]...", nargs=-1, type=click.Choice(KINDS))
+@click.argument("kinds", metavar="[LOAD]...", nargs=-1, type=click.Choice([*_HTTP_LOADS, *_MQTT, *_FLIGHT]))
 @_number("-n", "--messages", most=100_000_000, usual=20_000, text="Of each load, over all connections.")
 @_number("--size", least=0, most=1 << 20, usual=256, text="Bytes of a message.")
 @_number("--connections", most=1000, usual=8, text="That send at the same time.")
-@_number("--batch", most=1000, usual=100, text="Messages of a request; over MQTT, publishes under way at a time.")
+@_number(
+    "--batch", most=65_535, usual=100, text="Messages of a request; over MQTT, of a connection and not acknowledged."
+)
 @_number("--partitions", most=1000, usual=4, text="Of the queue that is made for it.")
 @click.option(
-    "--mqtt", metavar="ADDRESS", help="Of mqtt-publish: mqtt(s)://host or ws(s)://host/mqtt.  [default: the context's]"
+    "--mqtt", metavar="ADDRESS", help="Of mqtt loads: mqtt(s)://host or ws(s)://host/mqtt.  [default: the context's]"
 )
+@click.option("--flight", metavar="ADDRESS", help="Of flight loads: grpc://host:port or grpc+tls://host:port.")
 @click.option("--save", metavar="FILE", type=_FILE, help="Write what was measured as JSON.")
 @click.option("--compare", metavar="FILE", type=_FILE, help="Show the ratio to what was saved before.")
 @target_options
@@ -65,32 +81,37 @@ def bench(
     batch: int,
     partitions: int,
     mqtt: str | None,
+    flight: str | None,
     save: Path | None,
     compare: Path | None,
     output: str,
 ) -> None:
     """Load a server, and say how fast it was: messages a second, and how long requests took.
 
-    LOAD is http-publish, http-receive (taken and acknowledged) or mqtt-publish (QoS 1, where --batch is what a
-    connection has under way); without one, the first two. Messages go to a queue that is made for it and deleted
-    afterwards, and every acknowledgement is one that is on disk. This process is the load: on a small machine it is
-    measured too.
+    LOAD is http-publish, http-receive (taken and acknowledged), http-events (streams of the queue, each from its first
+    message on), mqtt-publish (QoS 1), mqtt-consume (QoS 1, by one group), flight-publish or flight-read; without one,
+    the first two. Messages go to a queue that is made for it and deleted afterwards; what reads finds them there, and
+    every acknowledgement is one that is on disk. This process is the load: on a small machine it is measured too.
 
     \b
     Examples:
       penstock bench
       penstock bench http-publish --batch 1 --connections 32 --save before.json
       penstock bench http-publish --batch 1 --connections 32 --compare before.json
-      penstock bench mqtt-publish --mqtt mqtt://127.0.0.1:1883
+      penstock bench mqtt-publish mqtt-consume --mqtt mqtt://127.0.0.1:1883
+      penstock bench flight-publish flight-read --batch 10000 --flight grpc://127.0.0.1:8815
     """
     before = None if compare is None else _read(compare)
     load = Load(f"bench-{secrets.token_hex(4)}", messages, size, connections, batch)
+    # One more: what is asked beside the load does not wait for it.
+    target = replace(target, options=replace(target.options, max_connections=connections + 1))
+    doors = Doors(target, mqtt, flight)
 
     async def act(client: AsyncClient) -> Saved:
         version = str((await client.version())["version"])
         await client.create_queue(load.queue, {"partitions": partitions})
         try:
-            results = [await _run(client, kind, load, mqtt) for kind in kinds or _USUAL]
+            results = [await doors.run(client, kind, load) for kind in kinds or _USUAL]
         finally:
             await client.delete_queue(load.queue)
         return Saved(str(target), version, datetime.now(UTC).isoformat(timespec="seconds"), results)
@@ -104,16 +125,43 @@ def bench(
         _print(measured, before)
 
 
-async def _run(client: AsyncClient, kind: str, load: Load, mqtt: str | None) -> Result:
-    match kind:
-        case "http-publish":
-            return await http_publish(client, load)
-        case "mqtt-publish":
-            return await mqtt_publish(mqtt_options(mqtt), load)
-    # What is to be received must be there; a group begins at the earliest message.
-    if (await client.queue(load.queue)).messages < load.messages:
-        await http_publish(client, load)
-    return await http_receive(client, load)
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """The listeners of one server."""
+
+    target: Target
+    mqtt: str | None
+    flight: str | None
+
+    async def run(self, client: AsyncClient, kind: str, load: Load) -> Result:
+        # What is to be read must be there; groups and streams begin at the earliest message.
+        if kind not in _PUBLISHING and (await client.queue(load.queue)).messages < load.messages:
+            await bench_http.publish(client, replace(load, batch=min(load.batch, _PREPARED_BATCH)))
+        if kind in _MQTT:
+            from penstock.cli import bench_mqtt
+
+            run = bench_mqtt.publish if kind == "mqtt-publish" else bench_mqtt.consume
+            return await run(mqtt_options(self.mqtt), load)
+        if kind in _FLIGHT:
+            from penstock.cli import bench_flight
+
+            act = bench_flight.publish if kind == "flight-publish" else bench_flight.read
+            return await act(self._flight_login(), self.target.options.namespace, load)
+        return await _HTTP_LOADS[kind](client, load)
+
+    def _flight_login(self) -> FlightLogin:
+        """That of HTTP: the server has one list of users and keys."""
+        if self.flight is None:
+            raise click.UsageError("say where Arrow Flight listens: --flight grpc://host:port (listeners.flight)")
+        options = self.target.options
+        files = options.tls
+        return FlightLogin(
+            self.flight,
+            options.token or options.api_key,
+            options.username,
+            options.password,
+            Path(files.ca_file) if isinstance(files, TlsFiles) and files.ca_file is not None else None,
+        )
 
 
 def _read(file: Path) -> Saved:

@@ -1,23 +1,18 @@
-"""What `penstock bench` does to a server, and how long that took."""
+"""What a load of `penstock bench` is, and how long it took."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
-from penstock.client.http.async_client import AsyncClient
-from penstock.client.http.intake import ConsumeOptions
-from penstock.client.http.settlements import settlement
-from penstock.client.mqtt.async_client import AsyncMqttClient
-from penstock.client.mqtt.options import MqttOptions
+from penstock.client.errors import ConnectionLost
 
-GROUP = "bench"
-_WAIT_S = 1.0
-_ACK = ("ack", None, None, None)
+# Longer than a server takes for anything that it was asked here.
+_STALLED_S = 60.0
 _PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
 
@@ -36,7 +31,8 @@ class Load:
 
 
 class Result(msgspec.Struct, frozen=True):
-    """`latency_ms` is that of a request, of MQTT that of a message."""
+    """`latency_ms` is that of a request; of mqtt-publish that of a message; of what is delivered unasked, how long a
+    connection's next batch took."""
 
     kind: str
     messages: int
@@ -49,17 +45,19 @@ class Result(msgspec.Struct, frozen=True):
 
 
 Run = Callable[["Share"], Awaitable[None]]
+"""what one connection does, until nothing is left or it is cancelled"""
 
 
 class Share:
-    """What is left to do, shared by all connections; and how long each step took."""
+    """What is left to do, shared by all connections; and how long each step took. Of the loop's thread."""
 
     def __init__(self, messages: int) -> None:
-        self._left = messages
+        self._messages = self._left = messages
         self.done = 0
         self.latencies_s: list[float] = []
         self.last_s = time.perf_counter()
         """when something was done last: to find out that nothing is left takes a while, and is no work"""
+        self._is_over = asyncio.Event()
 
     def take(self, most: int) -> int:
         count = min(self._left, most)
@@ -67,72 +65,42 @@ class Share:
         return count
 
     def note(self, begun_s: float, messages: int) -> None:
-        self.last_s = time.perf_counter()
+        """A step that is done."""
+        self.arrived(messages)
         self.latencies_s.append(self.last_s - begun_s)
+
+    def arrived(self, messages: int) -> None:
+        """What comes behind the last is not counted."""
+        if self._is_over.is_set():
+            return
+        self.last_s = time.perf_counter()
         self.done += messages
+        if self.done >= self._messages:
+            self._is_over.set()
+
+    async def over(self) -> None:
+        await self._is_over.wait()
 
 
-async def http_publish(client: AsyncClient, load: Load) -> Result:
-    """Each answer says that its messages are on disk."""
-    values = [load.value] * load.batch
+class Arrivals:
+    """Messages of one stream: every so many of them are a step."""
 
-    async def work(share: Share) -> None:
-        while count := share.take(load.batch):
-            begun_s = time.perf_counter()
-            await client.publish_many(load.queue, values[:count])
-            share.note(begun_s, count)
+    def __init__(self, share: Share, batch: int) -> None:
+        self._share, self._batch = share, batch
+        self._begun_s, self._count = time.perf_counter(), 0
 
-    return await _measured("http-publish", load, work)
-
-
-async def http_receive(client: AsyncClient, load: Load) -> Result:
-    """Messages that are there are taken and acknowledged."""
-    options = ConsumeOptions(load.queue, GROUP, max=load.batch, wait_s=_WAIT_S)
-
-    async def work(share: Share) -> None:
-        while share.done < load.messages:
-            begun_s = time.perf_counter()
-            messages = (await client.ask(options.receive())).messages
-            if not messages:
-                return
-            await client.ask(settlement(_ACK, [message.receipt or "" for message in messages]))
-            share.note(begun_s, len(messages))
-
-    return await _measured("http-receive", load, work)
+    def note(self) -> None:
+        self._share.arrived(1)
+        self._count += 1
+        if self._count == self._batch:
+            self._share.latencies_s.append(self._share.last_s - self._begun_s)
+            self._begun_s, self._count = self._share.last_s, 0
 
 
-async def mqtt_publish(options: MqttOptions, load: Load) -> Result:
-    """QoS 1, to the queue: each acknowledgement says that a message is on disk."""
-    topic, value = f"$queue/{load.queue}", load.value.encode()
-
-    async def work(share: Share) -> None:
-        async with AsyncMqttClient(replace(options, client_id="", reconnect=None)) as client:
-            room = asyncio.Semaphore(load.batch)
-            under_way: set[asyncio.Task[None]] = set()
-            while share.take(1):
-                await room.acquire()
-                task = asyncio.ensure_future(_publish_one(client, topic, value, share, room))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
-            await asyncio.gather(*under_way)
-
-    return await _measured("mqtt-publish", load, work)
-
-
-async def _publish_one(
-    client: AsyncMqttClient, topic: str, value: bytes, share: Share, room: asyncio.Semaphore
-) -> None:
-    begun_s = time.perf_counter()
-    try:
-        await (await client.begin_publish(topic, value, qos=1))
-        share.note(begun_s, 1)
-    finally:
-        room.release()
-
-
-async def _measured(kind: str, load: Load, run: Run) -> Result:
+async def measured(kind: str, load: Load, run: Run) -> Result:
+    """Until all messages are done, or no connection finds more to do. ConnectionLost if a minute passes without any."""
     share, begun_s = Share(load.messages), time.perf_counter()
-    await asyncio.gather(*(run(share) for _ in range(load.connections)))
+    await _all_done(kind, share, [asyncio.ensure_future(run(share)) for _ in range(load.connections)])
     seconds = max(share.last_s - begun_s, 1e-9)
     return Result(
         kind,
@@ -144,6 +112,26 @@ async def _measured(kind: str, load: Load, run: Run) -> Result:
         round(share.done / seconds, 1),
         percentiles_ms(share.latencies_s),
     )
+
+
+async def _all_done(kind: str, share: Share, connections: list[asyncio.Future[None]]) -> None:
+    over = asyncio.ensure_future(share.over())
+    working: set[asyncio.Future[None]] = set(connections)
+    try:
+        while working and not over.done():
+            before = share.done
+            done, _ = await asyncio.wait({*working, over}, timeout=_STALLED_S, return_when=asyncio.FIRST_COMPLETED)
+            working -= done
+            for connection in done:
+                connection.result()
+            if not done and share.done == before:
+                raise ConnectionLost(
+                    f"{kind}: nothing came for {_STALLED_S:.0f} s after {before} messages: see the log of the server"
+                )
+    finally:
+        for future in (over, *working):
+            future.cancel()
+        await asyncio.gather(over, *connections, return_exceptions=True)
 
 
 def percentiles_ms(latencies_s: list[float]) -> dict[str, float]:
