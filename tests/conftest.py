@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from tests.support.descriptors import open_descriptors
 from tests.support.loop import LoopErrors, watched_loops
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
 settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+_MOST_OPEN_FILES = 300
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +27,12 @@ def loop_errors() -> Iterator[LoopErrors]:
     with watched_loops() as errors:
         yield errors
         errors.check()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def open_files() -> Iterator[None]:
+    """One process runs thousands of tests, and select(), which some clients use, knows no descriptor above 1023."""
+    yield
+    if open_descriptors() > _MOST_OPEN_FILES:
+        gc.collect()
+        assert open_descriptors() <= _MOST_OPEN_FILES, "tests of this file left files or sockets open"

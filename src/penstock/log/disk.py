@@ -48,7 +48,8 @@ def relative_parts(path: str) -> Names:
 
 
 class RealFile:
-    """One open descriptor, used by one thread at a time. After close() every call but close() gives OSError (EBADF)."""
+    """One open descriptor, used by one thread at a time. After close() every call but close() gives OSError (EBADF).
+    What nobody holds any more is closed."""
 
     __slots__ = ("_descriptor",)
 
@@ -139,6 +140,9 @@ class RealFile:
         descriptor, self._descriptor = self._descriptor, CLOSED_DESCRIPTOR
         if descriptor != CLOSED_DESCRIPTOR:
             os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def _find_syncfs() -> Syncfs | None:

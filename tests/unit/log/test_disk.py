@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.descriptors import open_descriptors
 from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import InvalidArgument
@@ -117,16 +118,20 @@ def test_a_map_holds_no_part_of_the_path(tmp_path: Path) -> None:
     assert bytes(view) == b"first"
 
 
+def test_a_forgotten_file_is_closed(tmp_path: Path) -> None:
+    before = open_descriptors()
+    file = RealDisk(tmp_path).create("a")
+    assert open_descriptors() == before + 1
+    del file
+    assert open_descriptors() == before
+
+
 def test_other_users_cannot_read_messages(tmp_path: Path) -> None:
     disk = RealDisk(tmp_path / "data")
     disk.make_directory("a/b")
     disk.create("a/b/f").close()
     for path in ("", "a", "a/b", "a/b/f"):
         assert (tmp_path / "data" / path).stat().st_mode & 0o007 == 0
-
-
-def open_descriptors() -> int:
-    return len(list(Path("/dev/fd").iterdir()))
 
 
 def test_the_number_of_open_files_is_bounded(tmp_path: Path) -> None:
