@@ -49,7 +49,8 @@ def queue_kill_rounds(place: Path, seed: int, rounds: int, report: Report = lamb
                 fire.wait_for_lines(process, rng.randrange(20, 3000))
         finally:
             kill(process)
-        silent(directory)
+        if (directory / "format").exists():  # else it was killed before it had made the directory its own
+            silent(directory)
         report(f"kill {number + 1}/{rounds}: {fire.lines()} events")
     found = fire.drain(directory)
     silent(directory)

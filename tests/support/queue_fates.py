@@ -111,6 +111,8 @@ class Fates:
             fate = self._fates.get((event.partition, offset))
             if fate is None:
                 fate = self._fates[event.partition, offset] = self._begin(event.partition, offset, self._key(message))
+            elif event.was_over and count <= fate.deliveries:
+                continue  # somebody else has been handed it since, and was faster to tell
             else:
                 self._check_again(fate, count, event.time_ms)
             self._check_order(fate, event.consumer, event.time_ms)

@@ -65,6 +65,11 @@ class Took(msgspec.Struct, frozen=True, tag=True):
     time_ms: int
     lease_end_ms: int = -1
 
+    @property
+    def was_over(self) -> bool:
+        """The lease, before it was told: a pull may read on in other partitions meanwhile."""
+        return 0 <= self.lease_end_ms <= self.time_ms
+
 
 class Settling(msgspec.Struct, frozen=True, tag=True):
     """Before a consumer says of messages what became of them: `ack`, `fail` or `reject`."""

@@ -170,3 +170,14 @@ def test_a_message_behind_is_not_in_flight_any_more_once_its_lease_is_over() -> 
 
     late = Settling("late", "q", "g", 1, "ack", [(0, 0)], 20)
     checked(*put(1, "a", "b", base=0), leased(1, 0), late, Settled("late", 0), leased(2, 20), *settle("s", "ack", 0, 1))
+
+
+def test_a_delivery_whose_lease_was_over_before_it_was_told_proves_nothing() -> None:
+    def leased(consumer: int, count: int, now: int, end: int) -> Took:
+        return Took("q", "g", consumer, 0, [0], ["a"], [count], now, end)
+
+    told = *put(1, "a", base=0), leased(2, 2, 15, 25), *settle("s", "ack", 0, consumer=2)
+    checked(*told, leased(1, 1, 20, 10), *settle("late", "ack", 0, done=0))
+    for delivery in (leased(1, 1, 20, 30), leased(1, 3, 20, 10)):
+        with pytest.raises(BrokenPromise, match="after it was settled"):
+            checked(*told, delivery)
