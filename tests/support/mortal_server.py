@@ -24,7 +24,8 @@ class MortalServer:
         self._ports = {name: _free_port() for name in _LISTENERS}
         self._stack = ExitStack()
         self._live: LiveServer | None = None
-        self.http = penstock.Client(f"http://127.0.0.1:{self._ports['http']}")
+        self.http_url = f"http://127.0.0.1:{self._ports['http']}"
+        self.http = penstock.Client(self.http_url)
         self.flight_url = f"grpc://127.0.0.1:{self._ports['flight']}"
 
     @property
