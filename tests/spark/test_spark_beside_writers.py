@@ -19,8 +19,13 @@ from tests.support.mortal_server import mortal_server
 from tests.support.numbered import until_end
 from tests.support.whole_rows import who_and_which
 
+from penstock.log.checkpoint import read_checkpoint
+from penstock.log.disk import RealDisk
+from penstock.tables.table import QueueTable
+
 _COLUMNS = "partition,offset,value"
 _PARTITIONS = 3
+_CHECKPOINTS = "storage.checkpoint_interval=500ms"
 _DEADLINE_S = 120.0
 
 
@@ -88,6 +93,14 @@ def _until(is_so: Callable[[], bool], stream: Stream) -> None:
         time.sleep(0.05)
 
 
+def _is_checkpointed(data: Path) -> bool:
+    """Whether a reader finds some of it while the server is away."""
+    checkpoint, table = read_checkpoint(RealDisk(data)), QueueTable.open(data, QUEUE)
+    with closing(table):
+        logs = {partition.log for partition in table.partitions()}
+    return checkpoint is not None and any(state.number in logs and state.end for state in checkpoint.logs)
+
+
 def _acknowledged(books: Iterable[Book]) -> int:
     return sum(len(book.acknowledged) for book in books)
 
@@ -95,15 +108,15 @@ def _acknowledged(books: Iterable[Book]) -> int:
 def test_what_spark_reads_beside_writers_is_whole_and_decided_and_in_the_end_complete(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with ExitStack() as streaming, mortal_server(tmp_path / "server") as server:
+    with ExitStack() as streaming, mortal_server(tmp_path / "server", [_CHECKPOINTS]) as server:
         server.http.create_queue(QUEUE, {"partitions": _PARTITIONS, "limits": {"max_queue_depth": 0}})
         until_end(server.data, QUEUE, 0)
         with busy_writers(server) as books:
             stream = streaming.enter_context(closing(Stream(spark, server.data, tmp_path)))
             _check(_table(spark, server.data), books)
-            _until(lambda: stream.batches >= 3, stream)
+            _until(lambda: stream.batches >= 3 and _is_checkpointed(server.data), stream)
             server.kill()
-            _check(_table(spark, server.data), books)
+            assert _check(_table(spark, server.data), books)
             before, batches = _acknowledged(books), stream.batches
             server.start()
             _until(lambda: _acknowledged(books) > before + 500 and stream.batches >= batches + 3, stream)
