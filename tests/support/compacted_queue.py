@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
+from tests.support.numbered import until_end
 from tests.support.whole_rows import who_and_which, whole_value
 
 import penstock
@@ -24,7 +25,8 @@ _DEADLINE_S = 60.0
 
 
 def fill(database: Database) -> None:
-    """One partition, in segments of 1 MiB; not compacted before its settings say COMPACTION."""
+    """One partition, in segments of 1 MiB; not compacted before its settings say COMPACTION. Readers of the directory
+    see all of it when this returns."""
     database.declare(QUEUE, partitions=1, limits={"max_queue_depth": 0})
     database.put(QUEUE, whole_value("writer", 0, _VALUE_BYTES), key=_key(0))
     [unit] = database._runtime.broker.queue(QUEUE).units.values()
@@ -34,6 +36,7 @@ def fill(database: Database) -> None:
         values = [whole_value("writer", number, _VALUE_BYTES) for number in numbers]
         columns = {"value": pa.array(values, pa.binary()), "key": pa.array([*map(_key, numbers)], pa.binary())}
         database.put_many(QUEUE, pa.table(columns))
+    until_end(database.directory, QUEUE, ROWS)
 
 
 def filled_directory(path: Path) -> None:
