@@ -34,6 +34,7 @@ from bench.place import RESULTS, FileSystem, empty_directory, file_system_of
 from bench.process import BenchmarkFailed, isolated
 from bench.report import comparison_lines, condition_lines, conditions, write_json
 from bench.spark import batch as spark_batch
+from bench.spark import beside_mqtt as spark_beside_mqtt
 from bench.spark import sink as spark_sink
 from bench.spark import streaming as spark_streaming
 from bench.tables import flight_writes, sql, tables
@@ -64,6 +65,7 @@ BENCHMARKS = {
         jobs,
         spark_sink,
         spark_streaming,
+        spark_beside_mqtt,
         tables,
         sql,
         flight_writes,

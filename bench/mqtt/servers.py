@@ -66,7 +66,7 @@ class Server:
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL for those who stay."""
-        descendants = self._pids()
+        descendants = _tree(self._process.pid)
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(_STOP_S)
@@ -79,21 +79,10 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Processor time of all its processes so far."""
-        return sum(_cpu_seconds(pid) for pid in self._pids())
+        return cpu_seconds_of(self._process.pid)
 
     def resident_bytes(self) -> int:
-        return sum(_resident_bytes(pid) for pid in self._pids())
-
-    def _pids(self) -> list[int]:
-        """Its own and those of its children, grandchildren and so on."""
-        children: dict[int, list[int]] = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and (parent := _parent(int(entry.name))) is not None:
-                children.setdefault(parent, []).append(int(entry.name))
-        found = [self._process.pid]
-        for pid in found:
-            found += children.get(pid, [])
-        return found
+        return sum(_resident_bytes(pid) for pid in _tree(self._process.pid))
 
     def _last_words(self) -> str:
         return self._log.read_text(errors="replace")[-2000:].strip() or "it said nothing"
@@ -110,10 +99,44 @@ def accepts(port: int) -> Callable[[], bool]:
     return is_open
 
 
-def _stat(pid: int) -> list[str]:
-    """Fields behind the name, which may have blanks in it; none for a process that is gone."""
+def cpu_seconds_of(pid: int) -> float:
+    """Processor time so far of a process and of all that it started."""
+    return sum(_cpu_seconds(each) for each in _tree(pid))
+
+
+def runnable_threads_of(pid: int) -> int:
+    """How many threads of the process and of all that it started have a processor now or wait for one."""
+    tasks = [task for each in _tree(pid) for task in _tasks(each)]
+    return sum(_fields(task)[:1] == ["R"] for task in tasks)
+
+
+def _tree(pid: int) -> list[int]:
+    """The process, its children, grandchildren and so on."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (parent := _parent(int(entry.name))) is not None:
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def _tasks(pid: int) -> list[Path]:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return []
+
+
+def _stat(pid: int) -> list[str]:
+    return _fields(Path(f"/proc/{pid}"))
+
+
+def _fields(place: Path) -> list[str]:
+    """Those behind the name, which may have blanks in it; none for what is gone."""
+    try:
+        return (place / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
 
@@ -124,8 +147,8 @@ def _parent(pid: int) -> int | None:
 
 
 def _cpu_seconds(pid: int) -> float:
-    fields = _stat(pid)
-    return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND if fields else 0.0
+    """With that of its children that have ended."""
+    return sum(map(int, _stat(pid)[11:15])) / _TICKS_A_SECOND
 
 
 def _resident_bytes(pid: int) -> int:

@@ -1,4 +1,4 @@
-"""What benchmarks of Spark stand on: a session of two cores, and a server with its Arrow Flight listener."""
+"""What benchmarks of Spark stand on: a session, and a server with its Arrow Flight listener."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def spark_session(directory: Path) -> Iterator[SparkSession]:
+def spark_session(directory: Path, master: str = "local[2]") -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
     session = (
-        session_builder("local[2]")
+        session_builder(master)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")

@@ -11,8 +11,9 @@ from tests.support.small_shard import SmallShard
 from penstock.core.types import Compression, Durability
 from penstock.log.columns import Columns
 from penstock.log.disk import DirectoryLock, RealDisk
+from penstock.log.housekeeping import Housekeeper
 from penstock.log.partition import Log
-from penstock.log.records import Edit, LogSettings
+from penstock.log.records import Compaction, Edit, LogSettings
 from penstock.log.table import TableWriter, publish_from
 from penstock.queues.names import data_log
 
@@ -32,8 +33,9 @@ class LiveTables:
         partition: int = 0,
         compression: Compression = Compression.NONE,
         durability: Durability = Durability.COMMIT,
+        compaction: Compaction | None = None,
     ) -> Log:
-        settings = LogSettings(segment_bytes=600, compression=compression, durability=durability)
+        settings = LogSettings(durability, compression, segment_bytes=600, compaction=compaction)
         [log] = self.shard.engine.stage_create([(data_log("default", queue, partition), settings)], self.shard.done)
         self.shard.settle()
         return log
@@ -52,6 +54,12 @@ class LiveTables:
 
     def trim(self, log: Log, start: int) -> None:
         self.shard.edit(log, Edit(start=start))
+
+    def compact(self) -> None:
+        """All logs whose settings say so, as far as their segments are sealed; readers see it when this returns."""
+        assert self.shard.engine.keeper.write_checkpoint()
+        Housekeeper(self.shard.engine, self.shard.disk, self.clock, interval_s=60.0).run()
+        self.shard.settle()
 
     def close(self) -> None:
         self.shard.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -19,12 +19,14 @@ _LISTENERS = ("http", "flight")
 class MortalServer:
     """With its Flight listener. One thread."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
+    def __init__(self, place: Path, settings: Sequence[str] = ()) -> None:
+        """`settings` as for --set."""
+        self._place, self._settings = place, settings
         self._ports = {name: _free_port() for name in _LISTENERS}
         self._stack = ExitStack()
         self._live: LiveServer | None = None
-        self.http = penstock.Client(f"http://127.0.0.1:{self._ports['http']}")
+        self.http_url = f"http://127.0.0.1:{self._ports['http']}"
+        self.http = penstock.Client(self.http_url)
         self.flight_url = f"grpc://127.0.0.1:{self._ports['flight']}"
 
     @property
@@ -33,8 +35,8 @@ class MortalServer:
 
     def start(self) -> None:
         (self._place / "ready.json").unlink(missing_ok=True)
-        settings = [f"listeners.{name}.port={port}" for name, port in self._ports.items()]
-        self._live = self._stack.enter_context(live_server(self._place, settings))
+        ports = [f"listeners.{name}.port={port}" for name, port in self._ports.items()]
+        self._live = self._stack.enter_context(live_server(self._place, [*ports, *self._settings]))
 
     def kill(self) -> None:
         assert self._live is not None
@@ -48,9 +50,9 @@ class MortalServer:
 
 
 @contextmanager
-def mortal_server(place: Path) -> Iterator[MortalServer]:
+def mortal_server(place: Path, settings: Sequence[str] = ()) -> Iterator[MortalServer]:
     """Started."""
-    server = MortalServer(place)
+    server = MortalServer(place, settings)
     try:
         server.start()
         yield server

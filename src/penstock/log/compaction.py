@@ -1,4 +1,5 @@
-"""Compaction: the last record of each key stays, under its own offset and in its place; what it superseded goes.
+"""Compaction: the last record of each key stays, under its own offset and in its place; what it superseded goes,
+but not before it is itself older than the lag: who takes an end and reads up to it within that time finds every key.
 
 plan_compaction() decides, execute() copies to new names and syncs, and the edit it returns makes the swap once it is
 staged: until that frame is durable the old segments count, from then on the new ones."""
@@ -54,9 +55,7 @@ class Plan:
 
     log: str
     candidates: tuple[SealedSegment, ...]
-    """the oldest segments, older than the lag: what they hold may go"""
-    younger: tuple[SealedSegment, ...]
-    """behind them: only supersede"""
+    """the oldest segments, older than the lag: what they hold may go, and nothing else supersedes it"""
     policy: Compaction
     segment_bytes: int
     now_ms: int
@@ -108,7 +107,7 @@ def plan_compaction(
     )
     if not candidates or not _is_due(candidates, policy, now_ms, cleaned or _cleaned_before(candidates)):
         return None
-    return Plan(log, candidates, tuple(sealed[len(candidates) :]), policy, settings.segment_bytes, now_ms)
+    return Plan(log, candidates, policy, settings.segment_bytes, now_ms)
 
 
 def execute(plan: Plan, disk: Disk, *, max_keys: int = MAX_KEYS, between: Callable[[], None] = _nothing) -> Compacted:
@@ -119,7 +118,7 @@ def execute(plan: Plan, disk: Disk, *, max_keys: int = MAX_KEYS, between: Callab
     segment is not what the list says, FileNotFoundError if one is gone: to be expected when the log was cut, trimmed or
     deleted meanwhile."""
     tombstone_ms = plan.now_ms - plan.policy.tombstone_s * 1000
-    question = Question(plan.log, plan.candidates, plan.younger, plan.policy.property, tombstone_ms)
+    question = Question(plan.log, plan.candidates, plan.policy.property, tombstone_ms)
     verdict = judge(question, disk, max_keys, between)
     packer = _Packer(plan, disk, between)
     try:

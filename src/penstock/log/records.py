@@ -16,7 +16,8 @@ class Retention(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class Compaction(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Keep the last record of each key. `property` names a user property that is the key instead of the record's."""
+    """Keep the last record of each key. `property` names a user property that is the key instead of the record's. What
+    is younger than `lag_s` is neither removed nor does it supersede."""
 
     property: str | None = None
     lag_s: float = 300.0

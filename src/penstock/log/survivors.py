@@ -1,4 +1,4 @@
-"""Which records compaction removes: one backward walk over the log, or several that share the keys out between them.
+"""Which records compaction removes: one backward walk over what may go, or several that share the keys out.
 
 Walking back, the first record met of a key is its last one and stays; what is met later is superseded."""
 
@@ -61,12 +61,11 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`candidates` may lose records, `younger` (behind them) only supersede. Tombstones not newer than `tombstone_ms`
-    go once nothing older of their key is left in the log."""
+    """`candidates`, the oldest of the log, may lose records, and only they supersede. Tombstones not newer than
+    `tombstone_ms` go once nothing older of their key is left in the log."""
 
     log: str
     candidates: Sequence[SealedSegment]
-    younger: Sequence[SealedSegment]
     property: str | None
     tombstone_ms: float
 
@@ -146,14 +145,12 @@ class _Walk:
         self._name = question.property.encode() if question.property is not None else None
 
     def run(self) -> None:
-        for segment in reversed(self._question.younger):
-            self._walk_segment(segment, None)
         for number in reversed(range(len(self._question.candidates))):
             self._walk_segment(self._question.candidates[number], number)
         for segment_number, batch_number, row, _ in self._share.expired.values():
             self._verdict.marks[segment_number].add(batch_number, row)
 
-    def _walk_segment(self, segment: SealedSegment, number: int | None) -> None:
+    def _walk_segment(self, segment: SealedSegment, number: int) -> None:
         data = map_segment(self._disk, segment)
         table = table_of(self._question.log, data, segment)
         for i in reversed(range(len(table))):
@@ -162,17 +159,7 @@ class _Walk:
                 batch = Batch.parse(data[table.positions[i] : table.positions[i + 1]])
             except CorruptBatch as error:
                 raise LogDamaged(self._question.log, segment.path, table.positions[i], error.reason) from error
-            tokens = _tokens(batch, self._name)
-            if number is None:
-                self._supersede(tokens)
-            else:
-                self._judge_batch(batch, tokens, number, i, table.rows[i])
-
-    def _supersede(self, tokens: list[bytes]) -> None:
-        share = self._share
-        mask, remainder = share.modulus - 1, share.remainder
-        share.seen.update([token for token in tokens if token and hash(token) & mask == remainder])
-        self._shrink()
+            self._judge_batch(batch, _tokens(batch, self._name), number, i, table.rows[i])
 
     def _judge_batch(self, batch: Batch, tokens: list[bytes], segment: int, number: int, first_row: int) -> None:
         share, marks = self._share, self._verdict.marks[segment]

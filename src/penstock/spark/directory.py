@@ -15,7 +15,7 @@ from penstock.spark.naming import Chosen, chosen
 from penstock.spark.offsets import OffsetRange, PartitionId
 from penstock.spark.options import SourceOptions
 from penstock.spark.places import DataLost, Seen, Visible, other_log, tell_losses
-from penstock.tables.errors import QueueReplaced, Trimmed
+from penstock.tables.errors import NotRecovered, QueueReplaced, Trimmed
 from penstock.tables.table import QueueTable, TableDirectory
 
 _LOG = logging.getLogger("penstock.spark")
@@ -27,21 +27,23 @@ class QueueDirectory:
 
     def __init__(self, options: SourceOptions, path: str) -> None:
         """DirectoryFormat if the path is no data directory."""
-        self._options = options
+        self._options, self._path = options, path
         self._directory = TableDirectory(Path(path))
         self._tables: dict[str, QueueTable] = {}
         self.is_whole = True
         """False if the last seen() may have missed the newest rows, as a broker that died has not started again"""
 
     def seen(self, is_patient: bool = False) -> Seen:
-        """All partitions that the query reads, as of now. NoSuchQueue for one that is named and not there; the patient
-        wait for that until a broker that died has started again."""
+        """All partitions that the query reads, as of now. NoSuchQueue for one that is named and not there; NotRecovered
+        until a broker that died has started again, for which the patient wait."""
         was_settled = self._is_settled
         queues = self._queues()
         found = dict(self._partitions(queues.found))
         self.is_whole = was_settled and self._is_settled
-        if queues.missing and (self.is_whole or not is_patient):
+        if queues.missing and self.is_whole:
             raise NoSuchQueue(queues.missing[0])
+        if queues.missing and not is_patient:
+            raise NotRecovered(queues.missing[0], self._path)
         return found
 
     def offset_at_time(self, source: PartitionId, timestamp_ms: int) -> int:

@@ -31,6 +31,19 @@ class BeyondEnd(PenstockError):
         self.queue, self.partition, self.stop, self.end = queue, partition, stop, end
 
 
+class NotRecovered(PenstockError):
+    """A queue that may be there, but only in the journal of a broker that was killed."""
+
+    code = ErrorCode.NO_SUCH_QUEUE
+
+    def __init__(self, queue: str, directory: str) -> None:
+        super().__init__(
+            f"no queue {queue!r} in the last checkpoint of {directory}, whose broker was killed: one that was declared "
+            f"since is there again once a broker has started; read again then"
+        )
+        self.queue, self.directory = queue, directory
+
+
 class QueueReplaced(PenstockError):
     """The queue is another one than that whose rows were asked for, under the same name. `log` was wanted."""
 

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, GreaterThanOrEqual, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+from tests.support.live_tables import LiveTables
 from tests.support.numbered import numbers_of, purge, put_numbers, until_declared, until_seen
 
 import penstock
@@ -19,6 +20,7 @@ from penstock.core.errors import DirectoryFormat, InvalidArgument, NoSuchQueue
 from penstock.embedded.database import Database
 from penstock.spark.places import DataLost
 from penstock.spark.source import PenstockSource
+from penstock.tables.errors import NotRecovered
 
 
 @pytest.fixture
@@ -124,6 +126,18 @@ def test_an_empty_queue_has_no_rows(database: Database) -> None:
     reader = _reader(database)
     assert _batches(reader) == []
     assert list(_read(reader, InputPartition(None))) == []
+
+
+def test_a_queue_that_only_a_dead_brokers_journal_has_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
+    live = LiveTables(tmp_path)
+    live.fill(live.create("orders"), 3)
+    live.die()
+    source = PenstockSource({"path": str(tmp_path), "queue": "orders"})
+    with pytest.raises(NotRecovered, match="declared since is there again once a broker has started"):
+        source.reader(source.schema()).partitions()
+    live = LiveTables(tmp_path)
+    live.close()
+    assert len(source.reader(source.schema()).partitions()) == 1
 
 
 def test_several_queues_and_patterns_are_read_together(database: Database) -> None:
