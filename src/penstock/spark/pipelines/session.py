@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from penstock.core.errors import UnsupportedPlatform
+from penstock.spark.connect import register_source, remote_session
 from penstock.spark.pipelines.declaration import SparkSettings
 from penstock.spark.pipelines.packages import has_delta
 from penstock.spark.pipelines.reading import Document
@@ -22,7 +22,7 @@ _LOCAL = {"spark.sql.shuffle.partitions": "4"}
 
 @contextmanager
 def pipeline_session(document: Document) -> Iterator[SparkSession]:
-    """Stopped afterwards. UnsupportedPlatform if there is no Java."""
+    """Stopped afterwards. UnsupportedPlatform if there is no Java, or not what Spark Connect needs."""
     spark = document.pipeline.spark
     session = _remote(document) if spark.remote is not None else _builder(document).getOrCreate()
     try:
@@ -55,20 +55,12 @@ def _let_workers_import(directory: str) -> None:
 
 def _remote(document: Document) -> SparkSession:
     spark = document.pipeline.spark
-    builder: SparkSession.Builder = SparkSession.builder
-    builder = builder.remote(spark.remote or "")
-    for name, value in spark.settings.items():
-        builder = builder.config(name, value)
+    session = remote_session(spark.remote or "", spark.settings)
     try:
-        session: SparkSession = builder.getOrCreate()
-    except ImportError as error:
-        raise UnsupportedPlatform(
-            f"spark.remote needs more of PySpark ({error}): pip install 'pyspark[connect]'"
-        ) from error
-    from penstock.spark.source import PenstockSource
-
-    # The server need not have `pyspark_penstock` on its path.
-    session.dataSource.register(PenstockSource)
+        register_source(session)
+    except BaseException:
+        session.stop()
+        raise
     return session
 
 
