@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.connect import register_source, remote_session
 from penstock.spark.pipelines.declaration import SparkSettings
-from penstock.spark.pipelines.packages import has_delta
+from penstock.spark.pipelines.packages import with_delta
 from penstock.spark.pipelines.reading import Document
 from penstock.spark.session import session_builder
 
@@ -37,7 +37,8 @@ def _builder(document: Document) -> SparkSession.Builder:
     builder = session_builder(spark.master).appName(document.pipeline.name)
     for name, value in settings_of(spark).items():
         builder = builder.config(name, value)
-    return _with_delta(builder) if _writes_delta(document) else builder
+    writes_delta = any(sink.delta is not None for sink in document.pipeline.sinks.values())
+    return with_delta(builder, spark) if writes_delta else builder
 
 
 def settings_of(spark: SparkSettings) -> dict[str, str]:
@@ -62,17 +63,3 @@ def _remote(document: Document) -> SparkSession:
         session.stop()
         raise
     return session
-
-
-def _writes_delta(document: Document) -> bool:
-    return has_delta() and any(sink.delta is not None for sink in document.pipeline.sinks.values())
-
-
-def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    from delta import configure_spark_with_delta_pip
-
-    builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension").config(
-        "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-    )
-    configured: SparkSession.Builder = configure_spark_with_delta_pip(builder)
-    return configured
