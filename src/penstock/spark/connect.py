@@ -16,9 +16,9 @@ from penstock.spark.session import QUERY_SETTINGS
 
 # A server that is up answers in milliseconds, also through a tunnel; one that is being started is waited for.
 _FIRST_ANSWER_S = 10.0
-# About half a minute. Spark's own ten would keep a command from ending, which nobody can tell from one that works; and
-# a server that was started again knows nothing of the session.
-_RETRIES, _LONGEST_PAUSE_MS = 9, 5000
+# About twenty seconds a call. Spark's own ten minutes would keep a command from ending, which nobody can tell from one
+# that works; and a server that was started again knows nothing of the session.
+_RETRIES, _LONGEST_PAUSE_MS = 7, 5000
 
 
 def remote_session(url: str, settings: Mapping[str, str]) -> SparkSession:
