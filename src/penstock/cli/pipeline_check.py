@@ -73,7 +73,8 @@ def _check_as_data(file: Path, with_spark: bool | None, output: str) -> int:
 
 def _checked(file: Path, with_spark: bool | None) -> tuple[Document, list[str], bool]:
     document, oddities = checked(file)
-    is_whole = has_spark() if with_spark is None else with_spark
+    is_remote = document.pipeline.spark.remote is not None
+    is_whole = has_spark(is_remote) if with_spark is None else with_spark
     if is_whole:
         from penstock.cli.pipeline_file import need_spark
 

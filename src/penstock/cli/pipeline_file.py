@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -20,13 +21,23 @@ Arguments = ParamSpec("Arguments")
 file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 
 
-def checked(file: Path) -> tuple[Document, list[str]]:
-    """With what is odd about it. BadPipeline with all that is wrong."""
+def checked(file: Path, master: str | None = None, remote: str | None = None) -> tuple[Document, list[str]]:
+    """With what is odd about it. BadPipeline with all that is wrong. Another Spark than the declaration's may be named:
+    what is installed there is no matter of this machine."""
     from penstock.spark.pipelines.checking import check
     from penstock.spark.pipelines.reading import load
 
-    document = load(file)
+    document = _elsewhere(load(file), master, remote)
     return document, check(document)
+
+
+def _elsewhere(document: Document, master: str | None, remote: str | None) -> Document:
+    spark = document.pipeline.spark
+    if remote is not None:
+        spark = replace(spark, remote=remote)
+    elif master is not None:
+        spark = replace(spark, master=master, remote=None)
+    return replace(document, pipeline=replace(document.pipeline, spark=spark))
 
 
 def telling_problems(command: Callable[Arguments, int | None]) -> Callable[Arguments, int]:
@@ -54,13 +65,14 @@ def need_spark() -> None:
         raise UnsupportedPlatform(f"this needs Spark ({error}): pip install 'penstock[spark]'") from error
 
 
-def has_spark() -> bool:
-    """PySpark, and a Java for it."""
+def has_spark(is_remote: bool = False) -> bool:
+    """PySpark, and a Java for it unless another machine has it."""
     from penstock.spark.java import java_home
 
     try:
         need_spark()
-        java_home()
+        if not is_remote:
+            java_home()
     except UnsupportedPlatform:
         return False
     return True

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -46,21 +45,12 @@ def run(file: Path, once: bool, reset: bool, master: str | None, remote: str | N
     """
     if master is not None and remote is not None:
         raise click.UsageError("--master and --remote exclude each other: give one of them")
-    document, oddities = checked(file)
+    document, oddities = checked(file, master, remote)
     for line in oddities:
         click.echo(f"penstock: warning: {file}: {line}", err=True)
     need_spark()
-    _run(_elsewhere(document, master, remote), once, reset)
+    _run(document, once, reset)
     return 0
-
-
-def _elsewhere(document: Document, master: str | None, remote: str | None) -> Document:
-    spark = document.pipeline.spark
-    if remote is not None:
-        spark = replace(spark, remote=remote)
-    elif master is not None:
-        spark = replace(spark, master=master, remote=None)
-    return replace(document, pipeline=replace(document.pipeline, spark=spark))
 
 
 def _run(document: Document, is_once: bool, reset: bool) -> None:
@@ -82,8 +72,10 @@ def _run(document: Document, is_once: bool, reset: bool) -> None:
 
 @contextmanager
 def _spark_may_end() -> Iterator[None]:
-    """A JVM that was killed or ran out of memory cannot be begun again in this process."""
+    """A JVM that was killed or ran out of memory cannot be begun again in this process; nor does a server of Spark
+    Connect that was started again know the session."""
     from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
 
     from penstock.spark.pipelines.failures import failure_reason
 
@@ -94,8 +86,9 @@ def _spark_may_end() -> Iterator[None]:
             f"Spark's JVM ended ({error}): look at its lines above and at the memory of this machine, then run it "
             f"again; it goes on where it was"
         ) from error
-    except Py4JError as error:
-        raise UnsupportedPlatform(f"Spark failed: {failure_reason(str(error))}") from error
+    except (Py4JError, PySparkException) as error:
+        reason = failure_reason(str(error))
+        raise UnsupportedPlatform(f"Spark failed: {reason}; run it again: it goes on where it was") from error
 
 
 @contextmanager

@@ -115,7 +115,8 @@ class DirectoryFacts:
 
     @property
     def place(self) -> Place:
-        return Place(self.path, self.mark)
+        """By its whole path: pieces may be done in another working directory."""
+        return Place(str(Path(self.path).resolve()), self.mark)
 
 
 @lru_cache(maxsize=1)

@@ -72,7 +72,8 @@ def _whole(table: QueueTable, partition: Partition, span: TimeSpan, directory: P
         start = table.offset_at_time(partition.number, span.since_ms)
     if span.until_ms is not None:
         stop = min(stop, table.offset_at_time(partition.number, span.until_ms))
-    place = str(directory), table.namespace, table.queue, partition.number
+    # A piece may be read in another working directory.
+    place = str(directory.resolve()), table.namespace, table.queue, partition.number
     rows = min(partition.rows, max(0, stop - start))
     size_bytes = table.size_bytes(partition)
     return QueueRange(*place, start, stop, rows, size_bytes * rows // max(1, partition.rows))

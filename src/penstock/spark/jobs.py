@@ -12,7 +12,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError, UnsupportedPlatform
+from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError
+from penstock.spark.connect import remote_session
 from penstock.spark.session import session_builder
 
 Piece = TypeVar("Piece")
@@ -76,10 +77,11 @@ class _Task:
 @contextmanager
 def job_session(master: str | None = None, remote: str | None = None) -> Iterator[SparkSession]:
     """Of Spark at `master` (`local[*]`, `spark://host:7077`), or behind Spark Connect (`sc://host:15002`); stopped
-    afterwards. UnsupportedPlatform if there is no Java for the first."""
+    afterwards. UnsupportedPlatform if there is no Java for the first, or not all packages for the other, ConnectionLost
+    if nobody answers there."""
     if remote is not None and master is not None:
         raise InvalidArgument("a master and a remote Spark exclude each other: give one of them")
-    session = _remote(remote) if remote is not None else _local(master or "local[*]")
+    session = remote_session(remote, {}) if remote is not None else _local(master or "local[*]")
     try:
         yield session
     finally:
@@ -91,16 +93,6 @@ def _local(master: str) -> SparkSession:
     session: SparkSession = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
-
-
-def _remote(url: str) -> SparkSession:
-    builder: SparkSession.Builder = SparkSession.builder
-    try:
-        return builder.remote(url).getOrCreate()
-    except ImportError as error:
-        raise UnsupportedPlatform(
-            f"Spark Connect needs more packages ({error}): pip install 'pyspark[connect]', or give --master"
-        ) from error
 
 
 def _collected(tasks: DataFrame) -> list[Row]:

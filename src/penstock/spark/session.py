@@ -11,6 +11,9 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.spark.java import java_home
 
+# Of a session, wherever it is: filters reach the indexes, and times mean the same everywhere.
+QUERY_SETTINGS = {"spark.sql.python.filterPushdown.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+
 
 def session_builder(master: str = "local[*]") -> SparkSession.Builder:
     """With what queries of queues need; more can be set before getOrCreate(). Changes the environment of this process,
@@ -19,12 +22,10 @@ def session_builder(master: str = "local[*]") -> SparkSession.Builder:
     # Workers otherwise take the first python3 of the path, which may be another version, without Penstock.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join(_with_penstock(os.environ.get("PYTHONPATH", "")))
-    builder: SparkSession.Builder = SparkSession.builder
-    return (
-        builder.master(master)
-        .config("spark.sql.python.filterPushdown.enabled", "true")
-        .config("spark.sql.session.timeZone", "UTC")
-    )
+    builder: SparkSession.Builder = SparkSession.builder.master(master)
+    for name, value in QUERY_SETTINGS.items():
+        builder = builder.config(name, value)
+    return builder
 
 
 def _with_penstock(python_path: str) -> list[str]:

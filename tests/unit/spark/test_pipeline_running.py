@@ -219,6 +219,10 @@ def test_a_reason_is_what_python_raised_or_how_spark_begins() -> None:
     )
     assert failure_reason(f"Job aborted\n{traceback}") == "ValueError: no such place"
     assert failure_reason("[X] it\n  went wrong. SQLSTATE: 42K09\nmore") == "[X] it"
+    gone = (
+        '<Error of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "nobody listens"\n\tmore>'
+    )
+    assert failure_reason(gone) == "UNAVAILABLE: nobody listens"
 
 
 def test_the_lag_is_what_waits_in_queues() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import sys
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ logger = logging.getLogger("penstock.flight")
 _PROGRAM = "penstock.gateways.flight.child"
 _START_S, _STOP_S = 60.0, 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+# glibc keeps what record batches took in heaps of many threads, more than twice of what they are; with fixed thresholds
+# it goes back at once. Eight clients with batches of 30 MiB: 1264 MiB without, 678 with, 158 instead of 794 afterwards.
+_ALLOCATION = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
 # Logins that are looked at side by side; others wait in the socket.
 _QUESTIONS_MAX = 64
 
@@ -109,6 +113,7 @@ class FlightGateway:
                 *(sys.executable, "-P", "-m", _PROGRAM, *map(str, descriptors)),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=descriptors,
+                env={**_ALLOCATION, **os.environ},
             )
         except BaseException:
             for end in ours:

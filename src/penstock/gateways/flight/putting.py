@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +30,8 @@ MAX_BATCH_BYTES = 32 << 20
 _STAGE_BYTES = 4 << 20
 
 Tell = Callable[[bytes], None]
+Receive = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+"""entered when a batch that may be so large can be received; then it is told how large it was"""
 
 
 class _Sent(NamedTuple):
@@ -54,9 +56,10 @@ class Putting:
     `tell` is given the reason at once, as the client may wait for an answer, and run() raises it."""
 
     def __init__(
-        self, intake: ServerIntake, command: PutCommand, stream: PutStream, budget: Budget, tell: Tell
+        self, intake: ServerIntake, command: PutCommand, stream: PutStream, budget: Budget, receive: Receive, tell: Tell
     ) -> None:
-        self._intake, self._command, self._stream, self._budget, self._tell = intake, command, stream, budget, tell
+        self._intake, self._command, self._stream, self._tell = intake, command, stream, tell
+        self._budget, self._receive = budget, receive
         self._partitions = Partitions(stream.partitions, stream.unkeyed)
         self._sent: queue.SimpleQueue[_Sent | None] = queue.SimpleQueue()
         self._room = threading.Condition()
@@ -67,11 +70,16 @@ class Putting:
         answering = threading.Thread(target=self._answer, name="penstock-flight-answers", daemon=True)
         answering.start()
         try:
-            for batch in _batches(reader):
-                if self._failure is not None:
-                    break
-                self._take(batch)
-                del batch  # before the next one is received
+            _check_schema(reader)
+            expected_bytes = MAX_BATCH_BYTES
+            while self._failure is None:
+                with self._receive(expected_bytes) as arrived:
+                    if (batch := _next_batch(reader)) is None:
+                        break
+                    expected_bytes = batch.nbytes
+                    arrived(expected_bytes)
+                    self._take(batch)
+                    del batch  # before the next one is received
         finally:
             self._sent.put(None)
             answering.join()
@@ -140,13 +148,23 @@ class Putting:
             self._tell(msgspec.json.encode({"error": {"code": error.code.value, "reason": str(error)}}))
 
 
-def _batches(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """What the client sends, whose columns are known."""
-    try:
+def _check_schema(reader: flight.MetadataRecordBatchReader) -> None:
+    with _readable():
         check_columns(reader.schema)
-        while True:
-            yield reader.read_chunk().data
-    except StopIteration:
-        return
+
+
+def _next_batch(reader: flight.MetadataRecordBatchReader) -> pa.RecordBatch | None:
+    """None at the end."""
+    with _readable():
+        try:
+            return reader.read_chunk().data
+        except StopIteration:
+            return None
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
     except pa.ArrowException as error:
         raise InvalidArgument(f"the stream cannot be read: {str(error)[:200]}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -31,6 +32,7 @@ from penstock.gateways.flight.commands import (
 from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Options, Unexpected
 from penstock.gateways.flight.problems import problem_of
 from penstock.gateways.flight.putting import Putting, opened
+from penstock.gateways.flight.receiving import Receipts
 from penstock.gateways.flight.sending import ServerIntake
 from penstock.gateways.flight.streams import Budget, Readers, Streams
 from penstock.queues.names import canonical_queue
@@ -46,6 +48,8 @@ ACTIONS = {
 
 # Of record batches that are laid out for the log at a time: each takes its size once more.
 _LAID_OUT_BYTES = 128 << 20
+# Of record batches that are received at a time, by all and by one client: three of the largest, and two.
+_RECEIVED_BYTES, _RECEIVED_BYTES_PER_CLIENT = 192 << 20, 128 << 20
 
 _AUTHORIZATION = "authorization"
 _Headers = Mapping[str, Sequence[str | bytes]]
@@ -92,6 +96,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
         self._readers = Readers(Path(options.directory))
         self._streams = Streams(options.max_streams, options.max_streams_per_client)
         self._budget = Budget(_LAID_OUT_BYTES)
+        self._receipts = Receipts(_RECEIVED_BYTES, _RECEIVED_BYTES_PER_CLIENT)
         has_tls = options.certificate is not None
         host = f"[{options.host}]" if ":" in options.host else options.host
         super().__init__(
@@ -166,9 +171,12 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
                 command.writer,
                 command.partition,
             )
-            with opened(self._intake, begin) as stream, self._streams.one(f"{stream.name} {_peer(context)}"):
-                tell = lambda said: writer.write(pa.py_buffer(said))  # noqa: E731
-                Putting(self._intake, command, stream, self._budget, tell).run(reader)
+            with opened(self._intake, begin) as stream:
+                client = f"{stream.name} {_peer(context)}"
+                with self._streams.one(client):
+                    tell = lambda said: writer.write(pa.py_buffer(said))  # noqa: E731
+                    receive = partial(self._receipts.one, client)
+                    Putting(self._intake, command, stream, self._budget, receive, tell).run(reader)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         return [flight.ActionType(*each) for each in ACTIONS.items()]

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.utils import is_remote
 
 from penstock.core.errors import InvalidArgument
+from penstock.spark.connect import carry_modules
 from penstock.spark.pipelines.analysis import analyse, placed
 from penstock.spark.pipelines.declaration import Pipeline, Source, Step, Watermark
 from penstock.spark.pipelines.functions import load_function
@@ -95,6 +97,8 @@ class _Compiling:
         document = self.compiled.document
         with placed(document, step, "python"):
             function = step.python if callable(step.python) else load_function(str(step.python), document.directory)
+            if is_remote():
+                carry_modules(document.directory.absolute())
             frame = function(*self._inputs(step), **step.arguments)
             if not isinstance(frame, DataFrame):
                 raise InvalidArgument(f"the function returned {type(frame).__name__}, not a DataFrame")

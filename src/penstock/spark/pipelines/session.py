@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from penstock.core.errors import UnsupportedPlatform
+from penstock.spark.connect import register_source, remote_session
 from penstock.spark.pipelines.declaration import SparkSettings
-from penstock.spark.pipelines.packages import has_delta
+from penstock.spark.pipelines.packages import with_delta
 from penstock.spark.pipelines.reading import Document
 from penstock.spark.session import session_builder
 
@@ -22,7 +22,7 @@ _LOCAL = {"spark.sql.shuffle.partitions": "4"}
 
 @contextmanager
 def pipeline_session(document: Document) -> Iterator[SparkSession]:
-    """Stopped afterwards. UnsupportedPlatform if there is no Java."""
+    """Stopped afterwards. UnsupportedPlatform if there is no Java, or not what Spark Connect needs."""
     spark = document.pipeline.spark
     session = _remote(document) if spark.remote is not None else _builder(document).getOrCreate()
     try:
@@ -37,7 +37,8 @@ def _builder(document: Document) -> SparkSession.Builder:
     builder = session_builder(spark.master).appName(document.pipeline.name)
     for name, value in settings_of(spark).items():
         builder = builder.config(name, value)
-    return _with_delta(builder) if _writes_delta(document) else builder
+    writes_delta = any(sink.delta is not None for sink in document.pipeline.sinks.values())
+    return with_delta(builder, spark) if writes_delta else builder
 
 
 def settings_of(spark: SparkSettings) -> dict[str, str]:
@@ -55,32 +56,10 @@ def _let_workers_import(directory: str) -> None:
 
 def _remote(document: Document) -> SparkSession:
     spark = document.pipeline.spark
-    builder: SparkSession.Builder = SparkSession.builder
-    builder = builder.remote(spark.remote or "")
-    for name, value in spark.settings.items():
-        builder = builder.config(name, value)
+    session = remote_session(spark.remote or "", spark.settings)
     try:
-        session: SparkSession = builder.getOrCreate()
-    except ImportError as error:
-        raise UnsupportedPlatform(
-            f"spark.remote needs more of PySpark ({error}): pip install 'pyspark[connect]'"
-        ) from error
-    from penstock.spark.source import PenstockSource
-
-    # The server need not have `pyspark_penstock` on its path.
-    session.dataSource.register(PenstockSource)
+        register_source(session)
+    except BaseException:
+        session.stop()
+        raise
     return session
-
-
-def _writes_delta(document: Document) -> bool:
-    return has_delta() and any(sink.delta is not None for sink in document.pipeline.sinks.values())
-
-
-def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    from delta import configure_spark_with_delta_pip
-
-    builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension").config(
-        "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-    )
-    configured: SparkSession.Builder = configure_spark_with_delta_pip(builder)
-    return configured
