@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 from tests.support.http_client import Address, HttpClient, RawClient
 from tests.support.loop_thread import LoopThread
@@ -67,8 +68,9 @@ class RunningServer(LoopThread):
 
     def write(self, **settings: object) -> None:
         """The configuration that a reload finds: that of the start, with these on top."""
-        data = {"data_dir": str(self.place / "data"), "listeners": _LISTENERS, "storage": _SMALL}
-        (self.place / "penstock.yaml").write_text(json.dumps({**data, **self._settings, **settings}))
+        data = {"data_dir": str(self.place / "data"), "storage": _SMALL, **self._settings, **settings}
+        listeners = cast("dict[str, object]", data.get("listeners", {}))
+        (self.place / "penstock.yaml").write_text(json.dumps({**data, "listeners": {**_LISTENERS, **listeners}}))
 
     def _read(self) -> Config:
         return load(self.place / "penstock.yaml", {}, ())

@@ -13,8 +13,9 @@ _BUSY_SHARE, _IDLE_SHARE = 0.75, 0.4
 _MANY_PEERS = 8
 # Below that a processor has time for each receive on its own: one takes about 25 µs with all that follows from it.
 _MANY_RECEIVES_A_SECOND = 8_000
-# More messages a receive than that gain nothing from others beside them.
-_ENOUGH_MESSAGES = 4
+# More messages a receive than that gain nothing from others beside them. Far above what a pause brings: a loop
+# that fell behind finds more in each receive, and would fall further behind without its pauses.
+_ENOUGH_MESSAGES = 32
 # Peers who wait for their answers before they go on send no more in a longer time: then it is not tried for a while.
 _WORTH_IT = 1.5
 _NOT_AGAIN_S = 0.25
@@ -67,7 +68,7 @@ class Pace:
         # Gathered, they are fewer receives, each of which brings more.
         many = messages if self._is_slow else receives
         is_crowded = self._peers >= _MANY_PEERS and many >= _MANY_RECEIVES_A_SECOND * took_s
-        is_little = messages < _ENOUGH_MESSAGES * receives * self._period_s / _PERIOD_S
+        is_little = messages < _ENOUGH_MESSAGES * receives
         self._is_slow = is_crowded and is_little and now_s >= self._rests_until_s
         self._period_s = self._fitting_period_s(self._waited_s / took_s) if self._is_slow else _PERIOD_S
         self._began_s, self._waited_s = now_s, 0.0
