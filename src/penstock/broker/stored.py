@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 from penstock.core.ports import Buffer
 from penstock.kernels import hashing, rows
 from penstock.log.batch import EXPIRY, KEY, TOPIC, Batch, Row
@@ -17,22 +19,31 @@ ONE_KEY = 1
 """every message of a strictly ordered partition"""
 
 
-class StoredBatch:
-    """Never changed after it was made. Its rows are the messages at `offsets`."""
+class StoredBatch(msgspec.Struct, eq=False, gc=False):
+    """Never changed after it was made. Its rows are the messages at `offsets`. The garbage collector passes it over:
+    nothing that it refers to refers to anything else."""
 
-    __slots__ = ("_batch", "_hashes", "_is_dense", "_offsets", "_redriven_to", "data", "end", "first")
+    data: Buffer
+    """The checksum was looked at when it was read, or it has not left this process yet."""
+    first: int
+    end: int
+    _is_dense: bool
+    """It has a record for each offset."""
+    _batch: Batch | None = None
+    _offsets: array[int] | None = None
+    _hashes: array[int] | None = None
+    _redriven_to: list[bytes | None] | None = None
 
-    def __init__(self, data: Buffer, dense: tuple[int, int] | None = None) -> None:
-        """The checksum was looked at when it was read, or it has not left this process yet. `dense` are first offset
-        and end of a batch that was checked and has a record for each offset: its columns are looked at when they are
-        asked for."""
-        self.data = data
-        self._batch: Batch | None = None
-        self._offsets: array[int] | None = None
-        self._hashes: array[int] | None = None
-        self._redriven_to: list[bytes | None] | None = None
-        self._is_dense = dense is not None
-        self.first, self.end = dense or (self.batch.header.base_offset, self.batch.next_offset)
+    @classmethod
+    def of(cls, data: Buffer) -> StoredBatch:
+        batch = Batch.parse(data, verify=False)
+        return cls(data, batch.header.base_offset, batch.next_offset, False, batch)
+
+    @classmethod
+    def dense(cls, data: Buffer, first: int, end: int) -> StoredBatch:
+        """Of a batch that was checked and has a record for each offset from `first` on: its columns are looked at when
+        they are asked for."""
+        return cls(data, first, end, True)
 
     @property
     def batch(self) -> Batch:
