@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.core.ports import Buffer
-from penstock.kernels import hashing, rows
+from penstock.kernels import hashing, plain, rows
 from penstock.log.batch import EXPIRY, KEY, TOPIC, Batch, Row
 from penstock.log.properties import user_property
 from penstock.queues.deadletter import REDRIVE_GROUP, REDRIVEN
@@ -28,7 +28,8 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
     first: int
     end: int
     _is_dense: bool
-    """It has a record for each offset."""
+    """It is plain (kernels/plain) and has a record for each offset: its columns are looked at when they are asked
+    for."""
     _batch: Batch | None = None
     _offsets: array[int] | None = None
     _hashes: array[int] | None = None
@@ -39,11 +40,9 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
         batch = Batch.parse(data, verify=False)
         return cls(data, batch.header.base_offset, batch.next_offset, False, batch)
 
-    @classmethod
-    def dense(cls, data: Buffer, first: int, end: int) -> StoredBatch:
-        """Of a batch that was checked and has a record for each offset from `first` on: its columns are looked at when
-        they are asked for."""
-        return cls(data, first, end, True)
+    def __repr__(self) -> str:
+        """Without its messages: this may end up in a line of a log."""
+        return f"<StoredBatch {self.first}..{self.end}>"
 
     @property
     def batch(self) -> Batch:
@@ -51,6 +50,12 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
         if found is None:
             found = self._batch = Batch.parse(self.data, verify=False)
         return found
+
+    def value(self, row: int) -> bytes:
+        """Of a dense batch without a look at its columns, which for a few small messages costs most."""
+        if self._is_dense and self._batch is None:
+            return plain.value_of(self.data, row)
+        return self.batch.value(row)
 
     @property
     def offsets(self) -> array[int]:

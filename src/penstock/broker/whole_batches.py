@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import compress, repeat
 from typing import TYPE_CHECKING
 
 from penstock.broker.delivery import Delivery
@@ -81,16 +82,12 @@ class _NextBatches:
 
     def hand_out(self, consumer: Consumer, ready: dict[int, None], room: int, now: int, found: list[Delivery]) -> int:
         """How many messages the consumer was given."""
-        group, number = consumer.group, consumer.number
         counts = self._delivered(consumer, room, now)
+        if 0 in counts:
+            counts = self._keep_given(counts)
+        group, batches = consumer.group, self.batches
         timeout_ms = group.queue.settings.performance.delivery_timeout_ms
-        for hold, unit, cursor, batch, count in zip(
-            self.holds, self.units, self.cursors, self.batches, counts, strict=True
-        ):
-            if not count:
-                continue
-            stored = StoredBatch(batch.data, batch.first, batch.end, True)
-            found.append(Delivery(group, unit, number, stored, _ALL_ROWS[:count]))
+        for hold, unit, cursor, batch, count in zip(self.holds, self.units, self.cursors, batches, counts, strict=True):
             cursor.tally.delivered += count
             if not hold.held:
                 hold.clock_ms = now
@@ -99,8 +96,17 @@ class _NextBatches:
                 group.watch_clock(consumer, hold)
             if batch.end >= unit.data.high_watermark:
                 del ready[hold.partition]  # nothing of it came back either: it would not have been taken whole
+        stored = [StoredBatch(batch.data, batch.first, batch.end, True) for batch in batches]
+        rows = [_ALL_ROWS[:count] for count in counts]
+        found += map(Delivery, repeat(group), self.units, repeat(consumer.number), stored, rows)
         self._note_latency(counts, now, group.queue.delivery_latency)
         return sum(counts)
+
+    def _keep_given(self, counts: list[int]) -> list[int]:
+        """Forget the batches of which nothing was given; what was given of the others."""
+        self.holds, self.units = list(compress(self.holds, counts)), list(compress(self.units, counts))
+        self.cursors, self.batches = list(compress(self.cursors, counts)), list(compress(self.batches, counts))
+        return [count for count in counts if count]
 
     def _delivered(self, consumer: Consumer, room: int, now: int) -> list[int]:
         """Of each batch: how many messages the consumer has now."""
