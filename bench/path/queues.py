@@ -86,7 +86,7 @@ class Passage:
         await asyncio.sleep(0)
 
     def _check(self, delivery: Delivery) -> None:
-        assert delivery.stored.batch.value(delivery.rows[0]) in self.samples
+        assert delivery.stored.value(delivery.rows[0]) in self.samples
 
 
 def columns_of_batch(*, keyed: bool = False, messages: int = BATCH_MESSAGES) -> Columns:

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.broker.delivery import WHOLE_BATCH_MESSAGES, Delivery, Taking, whole_batch
+from penstock.broker.delivery import Delivery, Taking
 from penstock.broker.hold import Hold
+from penstock.broker.whole_batches import take_whole
 from penstock.core.errors import Closed
 from penstock.queues.cursor import NO_DEADLINE
-from penstock.queues.settings import Ordering
 
 if TYPE_CHECKING:
     from penstock.broker.group import Group
@@ -68,7 +68,7 @@ class Consumer:
         room = min(limit, self.prefetch - self.held)
         if room > 0 and not self._receiving.locked() and not self.group.is_paused:
             try:
-                self._take_whole(room, found)
+                take_whole(self, self._ready, room, found)
             except BaseException:
                 self.group.take_back(found)
                 raise
@@ -120,7 +120,7 @@ class Consumer:
         room = 0 if self.is_closed else min(limit, self.prefetch - self.held)
         try:
             if room > 0 and not self.group.is_paused:
-                room -= self._take_whole(room, found)
+                room -= take_whole(self, self._ready, room, found)
             for partition in list(self._ready):
                 if room <= 0 or self.group.is_paused:
                     break
@@ -132,41 +132,6 @@ class Consumer:
             self.group.take_back(found)
             raise
         return found
-
-    def _take_whole(self, room: int, found: list[Delivery]) -> int:
-        """Batches that come next in their partitions and are in memory, whole; how many messages. What needs
-        a closer look stays among those that may have something."""
-        group, number = self.group, self.number
-        if not group.takes_all:
-            return 0
-        by_key = group.queue.settings.ordering is not Ordering.NONE
-        now, window_limit, units, left = group.now(), group.limits.window, group.queue.units, room
-        too_old, timeout_ms = group.too_old(now), group.queue.settings.performance.delivery_timeout_ms
-        for partition in list(self._ready):
-            hold, unit = self.holds.get(partition), units.get(partition)
-            cursor = None if unit is None else unit.cursors.get(group.number)
-            if hold is None or hold.is_revoked or unit is None or cursor is None or cursor.window.next_due <= now:
-                continue
-            window, end, before = cursor.window, unit.data.visible_end, left
-            for batch in unit.batches_from(window.next) if window.next < end else ():
-                most = min(left, window_limit - window.live, WHOLE_BATCH_MESSAGES)
-                count = 0 if batch.end > end else cursor.hand_out_whole(batch.data, by_key, number, now, most, too_old)
-                if not count:
-                    break
-                found.append(whole_batch(group, unit, number, batch, count))
-                group.queue.delivery_latency.observe(max(now - batch.max_timestamp, 0) / 1000, count)
-                left -= count
-            if left < before:
-                hold.given(before - left, now)
-                if not 0 < hold.alarm_ms <= hold.clock_ms + timeout_ms:
-                    group.watch_clock(self, hold)
-            if window.next >= end and not window.ready:
-                del self._ready[partition]
-            if left <= 0:
-                break
-        if left < room:
-            group.queue.used_ms = now
-        return room - left
 
     async def _take_from(self, hold: Hold, room: int, found: list[Delivery]) -> int:
         group = self.group

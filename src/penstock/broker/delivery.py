@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels import rows
-from penstock.log.frames import Entry
 from penstock.queues.cursor import Cursor
 
 if TYPE_CHECKING:
     from penstock.broker.group import Group
 
 
-# Batches of more messages are looked at row by row: what a call costs is nothing beside them.
-WHOLE_BATCH_MESSAGES = 1024
-_ALL_ROWS = array("i", range(WHOLE_BATCH_MESSAGES))
-
-
-@dataclass(slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, eq=False):
     """Messages of one stored batch, handed to one consumer of a group. Nothing of it is ever changed."""
 
     group: Group
@@ -51,7 +46,9 @@ class Delivery:
         if first == 0 and stop == len(self.rows):
             return self
         counts = self.deliveries
-        return replace(self, rows=self.rows[first:stop], deliveries=None if counts is None else counts[first:stop])
+        return msgspec.structs.replace(
+            self, rows=self.rows[first:stop], deliveries=None if counts is None else counts[first:stop]
+        )
 
     @property
     def counts(self) -> array[int]:
@@ -63,10 +60,6 @@ class Delivery:
         out = array("q", bytes(8 * len(self.rows)))
         rows.take_int64(self.stored.offsets, self.rows, out)
         return out
-
-
-def whole_batch(group: Group, unit: Unit, consumer: int, batch: Entry, count: int) -> Delivery:
-    return Delivery(group, unit, consumer, StoredBatch(batch.data, (batch.first, batch.end)), _ALL_ROWS[:count])
 
 
 @dataclass(slots=True)

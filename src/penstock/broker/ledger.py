@@ -200,6 +200,10 @@ def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
     found: dict[Unit, list[bytes]] = {}
     size = 0
     for unit in list(units):
+        if (record := _only_record(unit)) is not None:
+            found[unit] = [record]
+            del units[unit]
+            continue
         before = unit.bytes_since_snapshot
         if records := drained(unit):
             found[unit] = records
@@ -209,3 +213,15 @@ def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
         if size > _ENOUGH_BYTES:
             break
     return found
+
+
+def _only_record(unit: Unit) -> bytes | None:
+    """All that a unit with one group has to say, drained, if that is only how far the group has settled everything."""
+    if len(unit.cursors) != 1:
+        return None
+    [cursor] = unit.cursors.values()
+    record = cursor.drain_settled()
+    if record is not None:
+        unit.records_since_snapshot += 1
+        unit.bytes_since_snapshot += len(record)
+    return record

@@ -13,6 +13,7 @@ from penstock.broker.delivery import Delivery
 from penstock.broker.group import NEVER, Group
 from penstock.broker.ledger import Ledger
 from penstock.broker.unit import Unit
+from penstock.kernels.windows import ack_each
 from penstock.queues.cursor import Cursor
 from penstock.queues.deadletter import Reason
 
@@ -99,20 +100,22 @@ class Settling:
         settlement has to look at is looked at once for all of them where it can be."""
         consumer, now, done, group_number = group.consumers.get(number), group.now(), 0, group.number
         holds = {} if consumer is None else consumer.holds
-        for delivery in acked:
-            unit = delivery.unit
-            cursor = unit.cursors.get(group_number) or group.cursor(unit)
-            count = _acked(cursor, delivery)
+        cursors = [delivery.unit.cursors.get(group_number) or group.cursor(delivery.unit) for delivery in acked]
+        for delivery, cursor, held in zip(acked, cursors, _acked_whole(acked, cursors, number), strict=True):
+            unit, count = delivery.unit, len(delivery.rows)
+            if held < 0:
+                count = cursor.ack(delivery.offsets, delivery.counts, number)
+                held = cursor.held_by(number)
             if not count:
                 continue
             done += count
             units[unit] = None
             window = cursor.window
             if consumer is not None and (hold := holds.get(unit.partition)) is not None:
-                hold.settled(cursor, number, now)
+                hold.clock_ms, hold.held = now, held
                 if hold.is_revoked:
                     group.released(consumer, hold)
-            if window.ready or window.next_due < NEVER:
+            if window.next_due < NEVER or window.ready:
                 self._look_on(group, unit, cursor)
         if consumer is not None and done:
             consumer.wake()
@@ -294,10 +297,15 @@ def _holder(delivery: Delivery) -> tuple[Group, int]:
     return delivery.group, delivery.consumer
 
 
-def _acked(cursor: Cursor, delivery: Delivery) -> int:
-    """How many messages of a delivery were settled."""
-    stored, consumer = delivery.stored, delivery.consumer
-    first, end = stored.first, stored.end
-    if delivery.is_whole and cursor.ack_whole(first, end, consumer):
-        return end - first
-    return cursor.ack(delivery.offsets, delivery.counts, consumer)
+def _acked_whole(acked: list[Delivery], cursors: list[Cursor], consumer: int) -> list[int]:
+    """Settle those that are all of a batch: how many messages the consumer holds there then; -1 where nothing changed,
+    because single messages have to be looked at."""
+    firsts, stops = [delivery.stored.first for delivery in acked], [delivery.stored.end for delivery in acked]
+    for i, (delivery, cursor) in enumerate(zip(acked, cursors, strict=True)):
+        if cursor.leaving or delivery.deliveries is not None or len(delivery.rows) != stops[i] - firsts[i]:
+            stops[i] = firsts[i]  # of which nothing is settled
+    held = ack_each([cursor.window for cursor in cursors], firsts, stops, consumer)
+    for cursor, left, first, stop in zip(cursors, held, firsts, stops, strict=True):
+        if left >= 0:
+            cursor.note_acked(first, stop)
+    return held

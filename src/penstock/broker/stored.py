@@ -7,8 +7,10 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 from penstock.core.ports import Buffer
-from penstock.kernels import hashing, rows
+from penstock.kernels import hashing, plain, rows
 from penstock.log.batch import EXPIRY, KEY, TOPIC, Batch, Row
 from penstock.log.properties import user_property
 from penstock.queues.deadletter import REDRIVE_GROUP, REDRIVEN
@@ -17,22 +19,30 @@ ONE_KEY = 1
 """every message of a strictly ordered partition"""
 
 
-class StoredBatch:
-    """Never changed after it was made. Its rows are the messages at `offsets`."""
+class StoredBatch(msgspec.Struct, eq=False, gc=False):
+    """Never changed after it was made. Its rows are the messages at `offsets`. The garbage collector passes it over:
+    nothing that it refers to refers to anything else."""
 
-    __slots__ = ("_batch", "_hashes", "_is_dense", "_offsets", "_redriven_to", "data", "end", "first")
+    data: Buffer
+    """The checksum was looked at when it was read, or it has not left this process yet."""
+    first: int
+    end: int
+    _is_dense: bool
+    """It is plain (kernels/plain) and has a record for each offset: its columns are looked at when they are asked
+    for."""
+    _batch: Batch | None = None
+    _offsets: array[int] | None = None
+    _hashes: array[int] | None = None
+    _redriven_to: list[bytes | None] | None = None
 
-    def __init__(self, data: Buffer, dense: tuple[int, int] | None = None) -> None:
-        """The checksum was looked at when it was read, or it has not left this process yet. `dense` are first offset
-        and end of a batch that was checked and has a record for each offset: its columns are looked at when they are
-        asked for."""
-        self.data = data
-        self._batch: Batch | None = None
-        self._offsets: array[int] | None = None
-        self._hashes: array[int] | None = None
-        self._redriven_to: list[bytes | None] | None = None
-        self._is_dense = dense is not None
-        self.first, self.end = dense or (self.batch.header.base_offset, self.batch.next_offset)
+    @classmethod
+    def of(cls, data: Buffer) -> StoredBatch:
+        batch = Batch.parse(data, verify=False)
+        return cls(data, batch.header.base_offset, batch.next_offset, False, batch)
+
+    def __repr__(self) -> str:
+        """Without its messages: this may end up in a line of a log."""
+        return f"<StoredBatch {self.first}..{self.end}>"
 
     @property
     def batch(self) -> Batch:
@@ -40,6 +50,12 @@ class StoredBatch:
         if found is None:
             found = self._batch = Batch.parse(self.data, verify=False)
         return found
+
+    def value(self, row: int) -> bytes:
+        """Of a dense batch without a look at its columns, which for a few small messages costs most."""
+        if self._is_dense and self._batch is None:
+            return plain.value_of(self.data, row)
+        return self.batch.value(row)
 
     @property
     def offsets(self) -> array[int]:

@@ -71,7 +71,7 @@ class Unit:
         read = await self._shard.read(self.data, offset, _READ_BYTES)
         if not read:
             return None
-        first, *others = [StoredBatch(data) for data in read[:_READ_BATCHES]]
+        first, *others = [StoredBatch.of(data) for data in read[:_READ_BATCHES]]
         for stored in reversed(others):
             self._keep(stored)
         return self._keep(first)
@@ -86,7 +86,7 @@ class Unit:
             return None
         if not tail or offset < tail[0].first:
             recent = self.data.recent.find(offset)
-            return None if recent is None else self._keep(StoredBatch(recent.data))
+            return None if recent is None else self._keep(StoredBatch.of(recent.data))
         # Mostly it is the last one that is asked for.
         batch = tail[-1] if offset >= tail[-1].first else tail[bisect_right(tail, offset, key=_first) - 1]
         if offset >= batch.end:
@@ -94,7 +94,7 @@ class Unit:
             if following == len(tail):
                 return None
             batch = tail[following]
-        return self._keep(StoredBatch(batch.data)) if batch.end <= self.end else None
+        return self._keep(StoredBatch.of(batch.data)) if batch.end <= self.end else None
 
     def batches_from(self, offset: int) -> list[Entry]:
         """Some batches that are still in memory, in order, from the one that holds an offset on; the last ones may not

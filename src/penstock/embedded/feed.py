@@ -8,7 +8,8 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
+
+import msgspec
 
 from penstock.broker.consumer import Consumer as Member
 from penstock.broker.delivery import Delivery
@@ -316,7 +317,7 @@ class Feed:
             if entry.deliveries == count:
                 rows.append(row)
                 held.append(count)
-        return replace(delivery, rows=rows, deliveries=held)
+        return msgspec.structs.replace(delivery, rows=rows, deliveries=held)
 
 
 class Ack:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+import msgspec
 
 from penstock.broker.delivery import Delivery
 from penstock.broker.queue import Queue
@@ -49,7 +50,7 @@ class StoredMessage:
 
     @property
     def value(self) -> bytes:
-        return self._stored.batch.value(self._row)
+        return self._stored.value(self._row)
 
     @property
     def key(self) -> bytes | None:
@@ -258,7 +259,7 @@ def deliveries_of(messages: Iterable[DeliveredMessage]) -> list[Delivery]:
 
 def _picked(delivery: Delivery, places: list[int]) -> Delivery:
     counts, rows = delivery.deliveries, delivery.rows
-    return replace(
+    return msgspec.structs.replace(
         delivery,
         rows=array("i", [rows[place] for place in places]),
         deliveries=None if counts is None else array("i", [counts[place] for place in places]),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from penstock.core.ports import Buffer
 from penstock.kernels import rows
 from penstock.kernels.window import NEVER_MS, EntryState, Window
 from penstock.queues import records
@@ -102,12 +101,6 @@ class Cursor:
             self._touched.update(offsets[out_rows[i]] for i in range(given))
         return given
 
-    def hand_out_whole(self, data: Buffer, by_key: bool, consumer: int, now: int, room: int, too_old: int) -> int:
-        """All messages of a small batch, see Window.deliver_whole; 0 where it has to be looked at more closely."""
-        given = self.window.deliver_whole(data, by_key, consumer, now, room, too_old)
-        self.tally.delivered += given
-        return given
-
     def hand_out_again(
         self,
         below: int,
@@ -138,14 +131,11 @@ class Cursor:
         self._note_settled(out if count == len(out) else out[:count])
         return count
 
-    def ack_whole(self, first: int, stop: int, consumer: int) -> bool:
-        """ack() of first..stop - 1, if the consumer holds them all, as first handed out; else nothing changed."""
-        if self.leaving or not self.window.ack_whole(first, stop, consumer):
-            return False
+    def note_acked(self, first: int, stop: int) -> None:
+        """first..stop - 1 were settled in the window, by kernels/windows."""
         self.tally.acked += stop - first
         if first < self._logged_next:
             self._settled_ranges.extend((first, min(stop, self._logged_next)))
-        return True
 
     def held(self, offsets: array[int], deliveries: array[int] | None, consumer: int) -> array[int]:
         """Those of which that delivery is current; the others are counted as stale."""
@@ -332,14 +322,23 @@ class Cursor:
         self._is_placed = True
 
     def drain_encoded(self) -> list[bytes]:
-        """As drain(), in bytes; what is nearly always so is known at a look: all that was handed out is settled."""
+        """As drain(), in bytes."""
+        record = self.drain_settled()
+        if record is not None:
+            return [record]
+        return [records.encode(record) for record in self.drain()] if self.is_dirty else []
+
+    def drain_settled(self) -> bytes | None:
+        """What is nearly always so, known at a look: all that was handed out is settled. None, and nothing was drained,
+        where there is something else to say, or nothing."""
         window = self.window
-        if self._touched or self._settled or self._settled_ranges or self._is_placed or window.live:
-            return [records.encode(record) for record in self.drain()] if self.is_dirty else []
-        if window.next == self._logged_next:
-            return []
-        self._logged_next = window.next
-        return [records.encoded_settled_below(self.group, window.next)]
+        following = window.next
+        if following == self._logged_next or window.live or self._touched or self._settled or self._settled_ranges:
+            return None
+        if self._is_placed:
+            return None
+        self._logged_next = following
+        return records.encoded_settled_below(self.group, following)
 
     def drain(self) -> list[StateRecord]:
         """What happened since the last call, for the state log."""

@@ -107,7 +107,7 @@ def test_the_group_to_which_messages_were_redriven_is_heeded_after_compaction(tm
             await redrive(on.broker, on.broker.queue("$dlq/q"))
             unit = queue.units[0]
             batch = (await on.broker.shard.read(unit.data, 4, 1))[0]
-            thinned = StoredBatch(select_rows(batch, array("i", [1, 3])))
+            thinned = StoredBatch.of(select_rows(batch, array("i", [1, 3])))
             marks = on.group_of().skipped(thinned, on.clock.now_ms())
             assert marks == bytearray(2)
             other = await on.broker.group(queue, "other")

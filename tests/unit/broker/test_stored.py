@@ -8,7 +8,7 @@ from penstock.log.columns import Columns
 def stored(offset: int, size: int = 1000) -> StoredBatch:
     batch = encode(Columns.of([bytes(size)]))
     seal(batch, offset, 1, 1000)
-    return StoredBatch(batch)
+    return StoredBatch.of(batch)
 
 
 def test_batches_at_hand_are_bounded_over_all_partitions() -> None:

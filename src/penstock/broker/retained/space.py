@@ -45,7 +45,7 @@ class RetainedSpace:
     def restore(self) -> None:
         """Read the whole log; from then on follow it."""
         for data in self._shard.reader.batches(self.log, self.log.start):
-            self._apply(StoredBatch(data))
+            self._apply(StoredBatch.of(data))
         self._followed.applied = self.log.visible_end
         self._followed.follow(self._apply)
 
@@ -120,7 +120,7 @@ class RetainedSpace:
             if size > _MAPPED_BYTES:
                 size = 0
                 self._shard.reader.maps.clear()
-            for stored in map(StoredBatch, read):
+            for stored in map(StoredBatch.of, read):
                 stop = bisect_left(wanted, stored.end, at)
                 rows = self._current(stored, wanted[at:stop])
                 at = stop

@@ -59,7 +59,7 @@ class FollowedLog:
         batch = _in_tail(log.tail, offset) or log.recent.find(offset)
         if batch is None or batch.end > log.visible_end:
             return None
-        return self._cache.keep(self._cached, StoredBatch(batch.data))
+        return self._cache.keep(self._cached, StoredBatch.of(batch.data))
 
     def _read_now(self, offset: int) -> StoredBatch | None:
         """The keeper was faster than the news of the commit, and did not keep the batch: it is in the page cache."""
@@ -68,7 +68,7 @@ class FollowedLog:
     def _first_of(self, read: list[Buffer]) -> StoredBatch | None:
         if not read:
             return None
-        first, *others = [StoredBatch(data) for data in read[:_READ_BATCHES]]
+        first, *others = [StoredBatch.of(data) for data in read[:_READ_BATCHES]]
         for stored in reversed(others):
             self._cache.keep(self._cached, stored)
         return self._cache.keep(self._cached, first)

@@ -72,7 +72,7 @@ def _sealed(shard: Shard, messages: MessageLog) -> list[SegmentInfo]:
 async def _copy(shard: Shard, messages: MessageLog, sessions: Mapping[int, Session], end: int) -> None:
     offset = messages.living.first(messages.log.start, end)
     while offset < end:
-        read = [StoredBatch(data) for data in await shard.read(messages.log, offset, _COPY_BYTES)]
+        read = [StoredBatch.of(data) for data in await shard.read(messages.log, offset, _COPY_BYTES)]
         if not read:
             return
         for some in _pieces(read, end):

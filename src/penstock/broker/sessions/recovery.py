@@ -94,7 +94,7 @@ def _replay_messages(
     shard: Shard, fold: Fold, messages: MessageLog, known_until: dict[int, int], snapshots: Snapshots
 ) -> None:
     for data in shard.reader.batches(messages.log, messages.followed.applied):
-        stored = StoredBatch(data)
+        stored = StoredBatch.of(data)
         told = messages.apply(stored, fold.sessions, known_until)
         snapshots.count(len(stored), 8 * WORDS * len(told))
     messages.followed.applied = messages.log.visible_end

@@ -118,7 +118,7 @@ def _raw(exchange: Exchange, queue: Queue, found: list[Delivery]) -> Reply:
     headers = [(name.encode(), value.encode()) for name, value in said if value is not None and _fits(name, value)]
     content_type = message.content_type or ""
     kind = content_type.encode() if _fits("content-type", content_type) and content_type else _OCTETS
-    return Reply(200, delivery.stored.batch.value(delivery.rows[0]), kind, headers)
+    return Reply(200, delivery.stored.value(delivery.rows[0]), kind, headers)
 
 
 def _fits(name: str, value: str) -> bool:
