@@ -29,7 +29,8 @@ from penstock.cli.main import run
 plan = replay_plan.plan_pieces
 replay_plan.plan_pieces = lambda table, span: plan(table, span, 100)
 where, epoch = sys.argv[1], int(sys.argv[2])
-commit, record, write = FlightClient.commit, replay_plan.ReplayFile.record, replay_sinks.FlightSink.write
+commit, record = FlightClient.commit, replay_plan.ReplayFile.record
+stage = replay_sinks.FlightStaging.__call__
 
 def dying_commit(self, query, number, ranges):
     if (where, epoch) == ("commit", number):
@@ -41,16 +42,16 @@ def dying_record(self, number, rows):
         os._exit(9)
     return record(self, number, rows)
 
-def dying_write(self, query, number, batches):
+def dying_stage(self, query, number, batches):
     def some():
         for batch in batches:
             yield batch
             if (where, epoch) == ("stage", number):
                 os._exit(9)
-    return write(self, query, number, some())
+    return stage(self, query, number, some())
 
 FlightClient.commit, replay_plan.ReplayFile.record = dying_commit, dying_record
-replay_sinks.FlightSink.write = dying_write
+replay_sinks.FlightStaging.__call__ = dying_stage
 sys.exit(run(sys.argv[3:]))
 """
 
@@ -87,6 +88,21 @@ def test_a_server_is_read_and_written(served: LiveServer, tmp_path: Path) -> Non
     assert sorted(row["value"] for row in found) == [b'{"id":%d}' % number for number in range(7)]
     places = [pair["value"] for row in found for pair in row["headers"] if pair["key"] == "replayed-from"]
     assert len(places) == len(set(places)) == 7 and all(place.startswith(b"orders:") for place in places)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("where", ["commit", "record"])
+def test_processes_stage_by_themselves_and_each_message_is_there_once(
+    served: LiveServer, tmp_path: Path, where: str
+) -> None:
+    queue = f"spread-{where}"
+    arguments = ["pipeline", "replay", "--url", _url(served), "--from", "orders", "--to", queue, "--processes", "2"]
+    arguments += ["--checkpoint", str(tmp_path / "checkpoint")]
+    command = [sys.executable, "-c", _DYING, where, "2", *arguments]
+    died = subprocess.run(command, env=ENVIRONMENT, timeout=120, capture_output=True)
+    assert died.returncode == _KILLED, died.stderr[-2000:]
+    assert b"goes on: 2 of " in run_command(*arguments).stderr
+    assert values(served, queue, 500) == values(served, "orders", 500)
 
 
 @pytest.mark.faults
