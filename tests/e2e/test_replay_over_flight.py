@@ -16,6 +16,8 @@ from tests.support.flight import read, wait_for_rows
 from tests.support.live_server import LiveServer, live_server
 
 import penstock
+from penstock.cli.main import run
+from penstock.jobs import replay_plan
 
 _KILLED = 9
 # Ends the process as kill -9 would: while rows of an epoch are staged, before its commit, or before that is noted.
@@ -119,6 +121,24 @@ def test_killed_anywhere_and_run_again_each_message_is_there_once(
     run_command(*arguments)
     assert values(served, queue, 500) == values(served, "orders", 500)
     assert not (tmp_path / "checkpoint").exists()
+
+
+def test_where_the_queue_is_full_processes_write_what_it_takes_and_go_on_later(
+    served: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan = replay_plan.plan_pieces
+    monkeypatch.setattr(replay_plan, "plan_pieces", lambda table, span: plan(table, span, 100))
+    arguments = ["pipeline", "replay", "--url", _url(served), "--from", "orders", "--to", "full", "--processes", "2"]
+    arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--wait", "0s"]
+    with penstock.Client(f"http://127.0.0.1:{served.ports['http']}") as client:
+        client.create_queue("full", {"limits": {"max_queue_depth": 350}})
+        client.create_group("full", "readers")
+        assert run(arguments) == 1
+        assert "full" in capfd.readouterr().err
+        assert client.queue("full").messages == 300
+        client.update_queue("full", {"limits": {"max_queue_depth": 1000}})
+    assert run(arguments) == 0
+    assert values(served, "full", 500) == values(served, "orders", 500)
 
 
 def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
