@@ -29,15 +29,15 @@ replay_plan.PIECE_ROWS = 100
 plan = replay_plan.plan_pieces
 replay_plan.plan_pieces = lambda table, span: plan(table, span, 100)
 where, epoch = sys.argv[1], int(sys.argv[2])
-write, record = replay_sinks.DirectorySink.write, replay_plan.ReplayFile.record
+commit, record = replay_sinks.DirectorySink.commit, replay_plan.ReplayFile.record
 
-def dying_write(self, query, number, batches):
-    return os._exit(9) if (where, epoch) == ("write", number) else write(self, query, number, batches)
+def dying_commit(self, query, number, prepared):
+    return os._exit(9) if (where, epoch) == ("commit", number) else commit(self, query, number, prepared)
 
 def dying_record(self, number, rows):
     return os._exit(9) if (where, epoch) == ("record", number) else record(self, number, rows)
 
-replay_sinks.DirectorySink.write, replay_plan.ReplayFile.record = dying_write, dying_record
+replay_sinks.DirectorySink.commit, replay_plan.ReplayFile.record = dying_commit, dying_record
 sys.exit(run(sys.argv[3:]))
 """
 
@@ -170,7 +170,7 @@ def test_a_directory_that_a_process_has_is_not_written_to(directory: Path, capfd
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("where", ["write", "record"])
+@pytest.mark.parametrize("where", ["commit", "record"])
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_killed_anywhere_and_run_again_each_message_is_there_once(directory: Path, where: str, epoch: int) -> None:
     arguments = ["pipeline", "replay", "--data", str(directory), "--from", "orders", "--to", "again"]
@@ -188,7 +188,7 @@ def test_killed_anywhere_and_run_again_each_message_is_there_once(directory: Pat
 @pytest.mark.faults
 def test_a_queue_that_was_created_anew_meanwhile_is_not_mistaken_for_the_old_one(directory: Path) -> None:
     arguments = ["pipeline", "replay", "--data", str(directory), "--from", "orders", "--to", "again"]
-    command = [sys.executable, "-c", _DYING, "write", "2", *arguments]
+    command = [sys.executable, "-c", _DYING, "commit", "2", *arguments]
     assert subprocess.run(command, env=ENVIRONMENT, timeout=60, capture_output=True).returncode == _KILLED
     with penstock.open(directory) as database:
         database.delete("orders")
@@ -203,3 +203,57 @@ def test_the_size_of_pieces_does_not_matter(directory: Path, monkeypatch: pytest
     monkeypatch.setattr(replay_plan, "plan_pieces", lambda table, span: plan(table, span, 7))
     assert replay(directory, "--from", "orders", "--to", "again") == 0
     assert values(directory, "again") == values(directory, "orders")
+
+
+@pytest.fixture
+def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = replay_plan.plan_pieces
+    monkeypatch.setattr(replay_plan, "plan_pieces", lambda table, span: plan(table, span, 60))
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_processes_make_the_rows_and_messages_of_a_key_stay_in_order(
+    directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("doubling.py").write_text("def batch(rows):\n    return [rows, rows]\n")
+    arguments = ["--from", "orders", "--to", "again", "--python", "doubling:batch", "--processes", "2", "-o", "json"]
+    assert replay(directory, *arguments, "--dry-run") == 0
+    assert '"rows": 1000' in capfd.readouterr().out
+    assert replay(directory, *arguments) == 0
+    assert '"pieces": 9,\n  "rows": 1000' in capfd.readouterr().out
+    assert set(values(directory, "again").values()) == {2}
+    numbers = [int(str(row["value"])[8:-2]) for row in rows(directory, "again") if row["key"] == b"k3"]
+    pieces = [number for at, number in enumerate(numbers) if number not in numbers[:at]]
+    assert pieces == list(range(3, 500, 7))
+    assert not list(directory.parent.glob("again.replay*"))
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_a_query_runs_in_processes(directory: Path) -> None:
+    query = "select key, value from orders where (value::json->>'id')::int % 100 = 0"
+    assert replay(directory, "--from", "orders", "--to", "few", "--sql", query, "--processes", "2") == 0
+    assert values(directory, "few") == Counter(b'{"id": %d}' % number for number in range(0, 500, 100))
+
+
+@pytest.mark.usefixtures("in_small_pieces")
+def test_what_is_wrong_in_a_process_is_said_and_nothing_is_left_behind(
+    directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--from", "orders", "--to", "again", "--sql", "select 1 as number from orders", "--processes", "2"]
+    assert replay(directory, *arguments) == 1
+    assert "has a column 'number'" in capfd.readouterr().err
+    assert not Path("again.replay.pieces").exists()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("first", "then"), [(["--processes", "2"], []), ([], ["--processes", "2"])])
+@pytest.mark.parametrize("where", ["commit", "record"])
+def test_killed_with_processes_or_without_it_goes_on_with_or_without_them(
+    directory: Path, where: str, first: list[str], then: list[str]
+) -> None:
+    arguments = ["pipeline", "replay", "--data", str(directory), "--from", "orders", "--to", "again"]
+    command = [sys.executable, "-c", _DYING, where, "3", *arguments, *first]
+    assert subprocess.run(command, env=ENVIRONMENT, timeout=60, capture_output=True).returncode == _KILLED
+    assert b"goes on: 3 of 6" in run_command(*arguments, *then).stderr
+    assert values(directory, "again") == values(directory, "orders")
+    assert not list(directory.parent.glob("again.replay*"))

@@ -16,6 +16,8 @@ from tests.support.flight import read, wait_for_rows
 from tests.support.live_server import LiveServer, live_server
 
 import penstock
+from penstock.cli.main import run
+from penstock.jobs import replay_plan
 
 _KILLED = 9
 # Ends the process as kill -9 would: while rows of an epoch are staged, before its commit, or before that is noted.
@@ -29,7 +31,8 @@ from penstock.cli.main import run
 plan = replay_plan.plan_pieces
 replay_plan.plan_pieces = lambda table, span: plan(table, span, 100)
 where, epoch = sys.argv[1], int(sys.argv[2])
-commit, record, write = FlightClient.commit, replay_plan.ReplayFile.record, replay_sinks.FlightSink.write
+commit, record = FlightClient.commit, replay_plan.ReplayFile.record
+stage = replay_sinks.FlightStaging.__call__
 
 def dying_commit(self, query, number, ranges):
     if (where, epoch) == ("commit", number):
@@ -41,16 +44,16 @@ def dying_record(self, number, rows):
         os._exit(9)
     return record(self, number, rows)
 
-def dying_write(self, query, number, batches):
+def dying_stage(self, query, number, batches):
     def some():
         for batch in batches:
             yield batch
             if (where, epoch) == ("stage", number):
                 os._exit(9)
-    return write(self, query, number, some())
+    return stage(self, query, number, some())
 
 FlightClient.commit, replay_plan.ReplayFile.record = dying_commit, dying_record
-replay_sinks.FlightSink.write = dying_write
+replay_sinks.FlightStaging.__call__ = dying_stage
 sys.exit(run(sys.argv[3:]))
 """
 
@@ -90,6 +93,21 @@ def test_a_server_is_read_and_written(served: LiveServer, tmp_path: Path) -> Non
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("where", ["commit", "record"])
+def test_processes_stage_by_themselves_and_each_message_is_there_once(
+    served: LiveServer, tmp_path: Path, where: str
+) -> None:
+    queue = f"spread-{where}"
+    arguments = ["pipeline", "replay", "--url", _url(served), "--from", "orders", "--to", queue, "--processes", "2"]
+    arguments += ["--checkpoint", str(tmp_path / "checkpoint")]
+    command = [sys.executable, "-c", _DYING, where, "2", *arguments]
+    died = subprocess.run(command, env=ENVIRONMENT, timeout=120, capture_output=True)
+    assert died.returncode == _KILLED, died.stderr[-2000:]
+    assert b"goes on: 2 of " in run_command(*arguments).stderr
+    assert values(served, queue, 500) == values(served, "orders", 500)
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize(("where", "epoch"), [("stage", 0), ("stage", 3), ("commit", 2), ("record", 0), ("record", 4)])
 def test_killed_anywhere_and_run_again_each_message_is_there_once(
     served: LiveServer, tmp_path: Path, where: str, epoch: int
@@ -103,6 +121,24 @@ def test_killed_anywhere_and_run_again_each_message_is_there_once(
     run_command(*arguments)
     assert values(served, queue, 500) == values(served, "orders", 500)
     assert not (tmp_path / "checkpoint").exists()
+
+
+def test_where_the_queue_is_full_processes_write_what_it_takes_and_go_on_later(
+    served: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan = replay_plan.plan_pieces
+    monkeypatch.setattr(replay_plan, "plan_pieces", lambda table, span: plan(table, span, 100))
+    arguments = ["pipeline", "replay", "--url", _url(served), "--from", "orders", "--to", "full", "--processes", "2"]
+    arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--wait", "0s"]
+    with penstock.Client(f"http://127.0.0.1:{served.ports['http']}") as client:
+        client.create_queue("full", {"limits": {"max_queue_depth": 350}})
+        client.create_group("full", "readers")
+        assert run(arguments) == 1
+        assert "full" in capfd.readouterr().err
+        assert client.queue("full").messages == 300
+        client.update_queue("full", {"limits": {"max_queue_depth": 1000}})
+    assert run(arguments) == 0
+    assert values(served, "full", 500) == values(served, "orders", 500)
 
 
 def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 from tests.support.auditing import Books
 from tests.support.live_tables import LiveTables
+from tests.support.mortal_server import mortal_server
+from tests.support.numbered import until_end
 
+import penstock
+from penstock.cli.replaying import ReplayRequest, count_replay, replay
+from penstock.cli.table_source import DirectorySource, FlightLogin, FlightSource
+from penstock.client.flight import FlightClient
 from penstock.core.errors import NoSuchQueue
+from penstock.jobs import replay_plan
 from penstock.jobs.archive import ArchiveRequest, archive
 from penstock.jobs.audit import audit_job
 from penstock.jobs.findings import Verdict
 from penstock.jobs.job import Job, run
 from penstock.jobs.ranges import QueueRange
+from penstock.jobs.replay_transform import PythonTransform, unchanged
 from penstock.jobs.snapshot import SnapshotRequest, snapshot
 from penstock.log.columns import Columns
 from penstock.spark.jobs import OnSpark, SparkFailed
@@ -79,3 +95,74 @@ def test_what_goes_wrong_in_a_worker_is_told_in_a_line(spark: SparkSession) -> N
 
     with pytest.raises(SparkFailed, match="no room on this worker"):
         run(Job("failing", [1], failing, list[int], lambda each: 1), OnSpark(spark))
+
+
+def _killing_once(place: Path) -> Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]:
+    """The first task that has passed a batch on is killed."""
+
+    def passing(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        yield batch
+        try:
+            place.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return passing
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = replay_plan.plan_pieces
+    monkeypatch.setattr(replay_plan, "plan_pieces", lambda table, span: plan(table, span, 100))
+
+
+def _numbers_of_keys(batches: Iterable[pa.RecordBatch]) -> dict[bytes, list[int]]:
+    found: dict[bytes, list[int]] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            found.setdefault(row["key"], []).append(int(row["value"]))
+    return found
+
+
+_EXPECTED = {b"k%d" % key: list(range(key, 500, 7)) for key in range(7)}
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_replay_by_spark_into_a_directory_has_every_row_once_though_a_task_is_killed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with penstock.open(tmp_path / "data") as database:
+        database.declare("orders", partitions=2)
+        database.put_many("orders", [b"%d" % n for n in range(500)], [b"k%d" % (n % 7) for n in range(500)])
+    killing = PythonTransform(_killing_once(tmp_path / "killed"))
+    source, checkpoint = DirectorySource(tmp_path / "data"), tmp_path / "again.replay"
+    request = ReplayRequest(source, "orders", "again", transform=killing, checkpoint=checkpoint)
+    assert replay(request, OnSpark(spark, pieces_at_once=4)).rows == 500
+    with closing(source.open_table("again")) as table:
+        batches = [batch for one in table.partitions() for batch in table.read(one.number, columns=["key", "value"])]
+    assert _numbers_of_keys(batches) == _EXPECTED
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "killed"}
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_replay_by_spark_through_a_server_has_every_row_once_though_a_task_is_killed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with mortal_server(tmp_path / "server") as server, FlightClient(server.flight_url) as client:
+        server.http.create_queue("orders", {"partitions": 2})
+        keys, values = [b"k%d" % (n % 7) for n in range(500)], [b"%d" % n for n in range(500)]
+        client.append("orders", pa.record_batch({"key": keys, "value": values}))
+        until_end(server.data, "orders", 500)
+        killing = PythonTransform(_killing_once(tmp_path / "killed"))
+        source, checkpoint = FlightSource(FlightLogin(server.flight_url)), tmp_path / "again.replay"
+        request = ReplayRequest(source, "orders", "again", transform=killing, checkpoint=checkpoint)
+        assert count_replay(replace(request, transform=unchanged), OnSpark(spark)).rows == 500
+        assert replay(request, OnSpark(spark)).rows == 500
+        until_end(server.data, "again", 500)
+        with closing(source.open_table("again")) as table:
+            read = [table.read(one.number, one.start, one.end, ["key", "value"]) for one in table.partitions()]
+            assert _numbers_of_keys(chain.from_iterable(read)) == _EXPECTED
+        with urllib.request.urlopen(f"{server.http_url}/metrics") as answer:
+            assert b"\npenstock_broker_stages 0" in answer.read()
+    assert (tmp_path / "killed").exists()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from contextlib import closing
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +11,17 @@ import click
 
 from penstock.cli.arguments import parse_time
 from penstock.cli.output import output_option, print_data, print_table, progress_bar
+from penstock.cli.pipeline_running import Running, running_options
 from penstock.cli.table_source import Source, source_options
 from penstock.core.clock import SystemClock
 from penstock.core.errors import InvalidArgument
 from penstock.core.units import parse_duration
-from penstock.queues.names import canonical_queue
 
 if TYPE_CHECKING:
+    from penstock.jobs.job import Runner
     from penstock.jobs.ranges import TimeSpan
-    from penstock.jobs.replay import Patience, Replay, Replayed
-    from penstock.jobs.replay_plan import ReplayPiece
+    from penstock.jobs.replay import Replayed
+    from penstock.jobs.replay_plan import ReplayFile
     from penstock.jobs.replay_transform import Transform
 
 
@@ -45,9 +44,11 @@ if TYPE_CHECKING:
 @click.option("--wait", metavar="DURATION", default="1m", show_default=True, help="For a queue that is full.")
 @click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 @source_options
+@running_options
 @output_option("table", "json")
 def replay(
     source: Source,
+    running: Running,
     from_queue: str,
     to_queue: str,
     since: str | None,
@@ -70,6 +71,9 @@ def replay(
     --sql and --python work on pieces: they choose, change and multiply rows. What they give has a column value, and may
     have key, headers, topic and offset (in SQL "offset"), which makes the header name the message.
 
+    --processes, --master and --remote make the rows of several pieces side by side; they become messages piece after
+    piece all the same. With --data, rows pass through files beside the checkpoint.
+
     \b
     Examples:
       penstock pipeline replay --from orders --since 2h --to orders-again --data ./data
@@ -77,49 +81,40 @@ def replay(
       penstock pipeline replay --from orders --to big-orders --data ./data \\
         --sql "select key, value, headers, \\"offset\\" from orders where (value::json->>'total')::int > 100"
       penstock pipeline replay --from orders --to orders-v2 --python upgrade:batch --dry-run --data ./data
+      penstock pipeline replay --from orders --to orders-v2 --url grpc://127.0.0.1:8815 --master 'local[*]'
     """
-    from penstock.jobs.replay import Patience, Replay
+    from penstock.cli.replaying import ReplayRequest, count_replay
+    from penstock.cli.replaying import replay as run_replay
 
-    span, patience = _span(since, until), Patience(parse_duration(wait))
-    asked = {"from": canonical_queue(from_queue), "to": canonical_queue(to_queue), "at": str(source)}
     given = {"since": since, "until": until, "sql": sql, "python": python, "bytes": "yes" if as_bytes else None}
-    asked |= {name: value for name, value in given.items() if value is not None}
-    work = Replay(asked["from"], partial(source.open_table, asked["from"]), _transform(sql, python, as_bytes))
-    if dry_run:
-        with progress_bar("replay") as tell:
-            _print(work.counted(_pieces(work, span), tell), output, "would write")
-        return
-    file = checkpoint or _default_file(asked["to"])
-    _print(_replayed(work, source, asked, lambda: _pieces(work, span), file, patience), output, "wrote")
+    request = ReplayRequest(
+        source,
+        from_queue,
+        to_queue,
+        _span(since, until),
+        _transform(sql, python, as_bytes),
+        checkpoint,
+        parse_duration(wait),
+        tuple((name, value) for name, value in given.items() if value is not None),
+    )
+    with _runner(running, python is not None) as runner, progress_bar("replay") as tell:
+        done = count_replay(request, runner, tell) if dry_run else run_replay(request, runner, tell, _say_goes_on)
+    _print(done, output, "would write" if dry_run else "wrote")
 
 
-def _replayed(
-    work: Replay,
-    source: Source,
-    asked: dict[str, str],
-    make_pieces: Callable[[], list[ReplayPiece]],
-    path: Path,
-    patience: Patience,
-) -> Replayed:
-    """The directory is opened before it is planned: what only its journal has is a row then."""
-    from penstock.cli.replay_sinks import sink_of
-    from penstock.jobs.replay_plan import ReplayFile
+@contextmanager
+def _runner(running: Running, has_python: bool) -> Iterator[Runner]:
+    """One process unless told otherwise: what limits a replay is the queue that is written to."""
+    with running.runner(0, 1) as runner:
+        if has_python and (running.master or running.remote):
+            from penstock.spark.connect import carry_modules
 
-    with sink_of(source, asked["to"]) as sink:
-        file = ReplayFile.opened(path, asked, make_pieces)
-        with closing(file), progress_bar("replay") as tell:
-            if file.done:
-                click.echo(f"goes on: {len(file.done)} of {len(file.plan.pieces)} pieces are done ({path})", err=True)
-            done = work.run(file, sink, tell, patience)
-        file.remove()
-        return done
+            carry_modules(Path.cwd())
+        yield runner
 
 
-def _pieces(work: Replay, span: TimeSpan) -> list[ReplayPiece]:
-    from penstock.jobs.replay_plan import plan_pieces
-
-    with closing(work.open_table()) as table:
-        return plan_pieces(table, span)
+def _say_goes_on(file: ReplayFile) -> None:
+    click.echo(f"goes on: {len(file.done)} of {len(file.plan.pieces)} pieces are done ({file.path})", err=True)
 
 
 def _transform(sql: str | None, python: str | None, as_bytes: bool) -> Transform:
@@ -140,10 +135,6 @@ def _span(since: str | None, until: str | None) -> TimeSpan:
         return TimeSpan(*(None if text is None else parse_time(text, now_ms) for text in (since, until)))
     except InvalidArgument as error:
         raise click.UsageError(str(error)) from error
-
-
-def _default_file(queue: str) -> Path:
-    return Path(re.sub("[^A-Za-z0-9_.-]", "_", queue) + ".replay")
 
 
 def _print(replayed: Replayed, output: str, verb: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,10 @@ class DirectorySource:
     def __str__(self) -> str:
         return str(self.path)
 
+    def anywhere(self) -> DirectorySource:
+        """For processes with another working directory."""
+        return replace(self, path=self.path.resolve())
+
     def queues(self) -> list[str]:
         from penstock.tables.table import TableDirectory
 
@@ -72,6 +76,11 @@ class FlightSource:
 
     def __str__(self) -> str:
         return self.login.url
+
+    def anywhere(self) -> FlightSource:
+        """For processes with another working directory."""
+        ca_file = self.login.ca_file
+        return replace(self, login=replace(self.login, ca_file=None if ca_file is None else ca_file.resolve()))
 
     def queues(self) -> list[str]:
         client = self.login.connected()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from penstock.core.errors import InvalidArgument
@@ -37,7 +39,8 @@ class InProcesses:
     def results(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> Iterator[tuple[int, Result]]:
         if not pieces:
             return
-        pool = ProcessPoolExecutor(min(self._processes, len(pieces)), get_context("spawn"))
+        count = min(self._processes, len(pieces))
+        pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_end_with_parent)
         with pool:
             numbers: dict[Future[Result], int] = {pool.submit(work, piece): at for at, piece in enumerate(pieces)}
             try:
@@ -45,6 +48,18 @@ class InProcesses:
                     yield numbers[future], future.result()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A process of a pool whose parent was killed would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=[parent], daemon=True).start()
+
+
+def _exit_after(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def runner_for(size_bytes: int, pieces: int, processes: int | None = None) -> Runner:

@@ -94,7 +94,7 @@ class ReplayFile:
 
     def __init__(self, path: Path, plan: ReplayPlan, done: dict[int, int], file: BinaryIO) -> None:
         """As opened() gives it."""
-        self._path, self._file = path, file
+        self.path, self._file = path, file
         self.plan, self.done = plan, done
         """rows that were written, by epoch"""
 
@@ -131,7 +131,7 @@ class ReplayFile:
     def remove(self) -> None:
         """All of it is done."""
         self.close()
-        self._path.unlink()
+        self.path.unlink()
 
 
 def _read(path: Path) -> tuple[ReplayPlan, dict[int, int], int]:

@@ -64,8 +64,10 @@ def carry_modules(directory: Path) -> None:
     have the directory."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        # An environment may lie beside a declaration; workers have their own.
-        if file is not None and Path(file).is_relative_to(directory) and "site-packages" not in Path(file).parts:
+        # An environment may lie beside a declaration, or Penstock itself; workers have their own.
+        if file is None or "site-packages" in Path(file).parts or module.__name__.partition(".")[0] == "penstock":
+            continue
+        if Path(file).is_relative_to(directory):
             register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
 
 

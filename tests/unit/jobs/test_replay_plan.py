@@ -9,8 +9,8 @@ import pytest
 
 from penstock.core.errors import DiskLow, InvalidArgument, PenstockError
 from penstock.jobs.ranges import TimeSpan
-from penstock.jobs.replay import Patience
 from penstock.jobs.replay_plan import ReplayFile, ReplayPiece, plan_pieces
+from penstock.jobs.replay_writing import Patience
 
 _WHAT = {"from": "orders", "to": "again"}
 _PIECES = [ReplayPiece(0, 0, 10, 10), ReplayPiece(0, 10, 20, 10)]
