@@ -17,12 +17,12 @@ from bench.process import BenchmarkFailed
 from bench.spark.stage import served, spark_session
 from bench.spark.yardsticks import VALUE_BYTES, NullSource, TupleSource
 
-_ROWS = 800_000
-"""of 256 bytes: 200 MB"""
+_ROWS = 8_390_000
+"""of 256 bytes: 2 GiB"""
 _COMMIT_ROWS = 10_000
 _PARTITIONS = 4
 # The JVM compiles what it runs often: the first runs of a query take up to four times as long as those after.
-_WARM_UPS = 5
+_WARM_UPS = 2
 _TWO = "key,value"
 
 
