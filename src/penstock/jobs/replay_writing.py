@@ -119,10 +119,11 @@ class Writing(Generic[Prepared]):
         waited_s = 0.0
         self._tell()
         while self._left:
-            before = len(self._left)
+            before, tried = len(self._left), ahead
             full = self._some(work, runner, ahead)
             ahead = most if full is None else 1
-            is_stuck = full is not None and len(self._left) == before
+            # Of several, those behind may have taken the room: the first is tried alone before anybody waits.
+            is_stuck = full is not None and tried == 1 and len(self._left) == before
             waited_s = self._patience.waited(waited_s, full.error) if full is not None and is_stuck else 0.0
 
     def _some(self, work: Preparing[Prepared], runner: Runner, count: int) -> Full | None:

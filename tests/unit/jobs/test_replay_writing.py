@@ -89,7 +89,7 @@ def test_what_is_done_is_not_done_again(file: ReplayFile) -> None:
 
 def test_later_pieces_that_fill_the_queue_give_way_to_earlier_ones(file: ReplayFile) -> None:
     room = _Room(pieces=2)
-    asked = written(file, room)
+    asked = written(file, room, Patience(wait_s=0))
     assert asked[:2] == [6, 1]
     assert room.committed == [0, 1, 2, 3, 4, 5] and not room.staged
 
