@@ -200,15 +200,12 @@ def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
     found: dict[Unit, list[bytes]] = {}
     size = 0
     for unit in list(units):
-        if (record := _only_record(unit)) is not None:
-            found[unit] = [record]
-            del units[unit]
-            continue
         before = unit.bytes_since_snapshot
-        if records := drained(unit):
+        record = _only_record(unit)
+        if records := drained(unit) if record is None else [record]:
             found[unit] = records
             size += unit.bytes_since_snapshot - before
-        if not unit.is_dirty:
+        if record is not None or not unit.is_dirty:
             del units[unit]
         if size > _ENOUGH_BYTES:
             break

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.descriptors import open_descriptors
 from tests.support.loop import run
 
 from penstock.core.errors import (
@@ -390,20 +391,16 @@ def test_a_log_without_records_costs_no_file(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "logs" / "q").iterdir()] == ["7@8"]
 
 
-def open_files() -> int:
-    return len(list(Path("/dev/fd").iterdir()))
-
-
 def test_files_stay_within_the_bound_however_many_logs_are_written(tmp_path: Path) -> None:
     async def main() -> None:
         options = replace(SMALL, keeper=replace(SMALL.keeper, max_open_files=10))
         async with await Shard.open(tmp_path, options) as shard:
             logs = await shard.create_many([(log_name("q", str(i)), LogSettings()) for i in range(200)])
-            before = open_files()
+            before = open_descriptors()
             for _ in range(3):
                 await shard.commit([(log, columns(b"x")) for log in logs])
                 await shard.checkpoint()
-            assert open_files() - before <= 12
+            assert open_descriptors() - before <= 12
             assert all(len(read_all(shard, log)) == 3 for log in logs)
 
     run(main())
