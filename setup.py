@@ -64,8 +64,8 @@ def flags() -> tuple[list[str], list[str]]:
 def kernels() -> list[Extension]:
     if os.environ.get("PENSTOCK_PURE") == "1":
         return []
-    names = sorted(path.stem for path in KERNELS.glob("*.pxd") if path.stem not in NOT_COMPILED)
-    sources = [*sorted(KERNELS.glob("*.pyx")), *(KERNELS / f"{name}.py" for name in names)]
+    typed = [KERNELS / f"{path.stem}.py" for path in sorted(KERNELS.glob("*.pxd")) if path.stem not in NOT_COMPILED]
+    sources = [*sorted(KERNELS.glob("*.pyx")), *(path for path in typed if path.exists())]
     headers = [str(path) for path in sorted(KERNELS.glob("*.h"))]
     compile_flags, link_flags = flags()
     return [

@@ -1,5 +1,5 @@
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.core.ports import Buffer
 
@@ -33,3 +33,5 @@ class FrameEntry:
         max_timestamp: int = 0,
         sequence: int = -1,
     ) -> None: ...
+
+def packed(entries: Sequence[FrameEntry]) -> bytes: ...

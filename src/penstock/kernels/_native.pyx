@@ -1,9 +1,11 @@
 """What plain Python cannot say: the processor's crc32c instruction, stores that another process sees in order, and
-objects that the garbage collector passes over."""
+objects that the garbage collector passes over, with what is done to many of them."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t
+from libc.string cimport memcpy, memset
 
 from functools import partial
 
@@ -101,9 +103,6 @@ def _crc32c_by(int way, const unsigned char[::1] data, uint32_t value=0):
 cdef class FrameEntry:
     """See kernels/entry.py."""
 
-    cdef readonly object data, edit
-    cdef readonly long long log, first, end, records, first_timestamp, max_timestamp, sequence
-
     def __init__(
         self,
         long long log,
@@ -119,6 +118,36 @@ cdef class FrameEntry:
         self.log, self.data, self.edit = log, data, edit
         self.first, self.end, self.records = first, end, records
         self.first_timestamp, self.max_timestamp, self.sequence = first_timestamp, max_timestamp, sequence
+
+
+def packed(list entries):
+    """See kernels/entry.py."""
+    cdef FrameEntry entry
+    cdef Py_buffer view
+    cdef Py_ssize_t total = 0, at = 0, padded, i
+    cdef unsigned char* out
+    cdef bytes made
+    for i in range(len(entries)):
+        entry = entries[i]
+        total += 16 + ((<Py_ssize_t> len(entry.data) + 7) & ~7)
+    made = PyBytes_FromStringAndSize(NULL, total)
+    out = <unsigned char*> PyBytes_AS_STRING(made)
+    memset(out, 0, total)
+    for i in range(len(entries)):
+        entry = entries[i]
+        PyObject_GetBuffer(entry.data, &view, PyBUF_SIMPLE)
+        try:
+            padded = 16 + ((view.len + 7) & ~7)
+            if padded > total - at or view.len > 0xFFFFFFFF:
+                raise ValueError("the entries of a frame changed, or one is too large")
+            memcpy(out + at, &entry.log, 8)
+            (<uint32_t*> (out + at + 8))[0] = <uint32_t> view.len
+            out[at + 12] = 1 if entry.edit is None else 2
+            memcpy(out + at + 16, view.buf, view.len)
+            at += padded
+        finally:
+            PyBuffer_Release(&view)
+    return made
 
 
 def begin(long long[::1] view, Py_ssize_t word):

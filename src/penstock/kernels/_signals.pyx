@@ -9,7 +9,9 @@ from _signal import getsignal, signal, valid_signals
 
 cdef enum:
     _MOST = 128
-_NUMBERS = sorted(number for number in valid_signals() if number < _MOST)
+# Looked through at every __enter__: as objects, so that none is made for a call.
+cdef tuple _NUMBERS = tuple(sorted([number for number in valid_signals() if number < _MOST]))
+cdef object _handler_of = getsignal
 
 
 cdef class HeldSignals:
@@ -44,11 +46,11 @@ cdef class HeldSignals:
         self._noted.append((number, frame))
 
     cdef _hold(self):
-        cdef int number
+        cdef object number, handler
         if not self._depth:
             PyErr_CheckSignals()
             for number in _NUMBERS:
-                handler = getsignal(number)
+                handler = _handler_of(number)
                 if callable(handler):
                     self._swap(number, handler)
         self._depth += 1

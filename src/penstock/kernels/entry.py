@@ -1,11 +1,18 @@
-"""One log's part of a frame, as an object that costs little: there are as many as there are batches in memory.
+"""One log's part of a frame, as an object that costs little: there are as many as there are batches in memory. And
+many of them as the bytes of a frame.
 
 Numbers are int64. The native one is not looked at by the garbage collector, so nothing that `data` or `edit` refers to
 may refer back to it."""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+
 from penstock.core.ports import Buffer
+
+_HEAD = struct.Struct("<QIB3x")
+_BATCH, _EDIT = 1, 2
 
 
 class FrameEntryPlain:
@@ -30,9 +37,19 @@ class FrameEntryPlain:
         self.first_timestamp, self.max_timestamp, self.sequence = first_timestamp, max_timestamp, sequence
 
 
+def packed_plain(entries: Sequence[FrameEntry]) -> bytes:
+    """The entry table of a frame (log/FORMAT.md)."""
+    pieces: list[Buffer] = []
+    for entry in entries:
+        size = len(entry.data)
+        pieces += (_HEAD.pack(entry.log, size, _BATCH if entry.edit is None else _EDIT), entry.data, bytes(-size & 7))
+    return b"".join(pieces)
+
+
 try:
-    from penstock.kernels._native import FrameEntry
+    from penstock.kernels._native import FrameEntry, packed
 except ImportError:
     FrameEntry = FrameEntryPlain  # type: ignore[assignment,misc]  # the same attributes, in Python
+    packed = packed_plain
 
-__all__ = ["FrameEntry", "FrameEntryPlain"]
+__all__ = ["FrameEntry", "FrameEntryPlain", "packed", "packed_plain"]

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.kernels.staged import Span
 from penstock.log.records import Edit, EpochStart
 
 # After an unclean stop, a log that may have lost acknowledged records goes on this far behind its recovered end.
 OFFSET_GAP = 1 << 32
 
 
-class Bounds:
+class Bounds(Span):
     """Offsets start..end; `epochs` says which epoch, or which gap, begins where."""
 
-    __slots__ = ("end", "epochs", "start")
+    __slots__ = ("_epochs",)
 
     def __init__(self, start: int = 0, end: int = 0, epochs: Iterable[EpochStart] = (EpochStart(0, 0, 0),)) -> None:
-        self.start, self.end, self.epochs = start, end, list(epochs)
+        self._epochs = list(epochs)
+        super().__init__(start, end, self._epochs[-1].epoch)
 
     @property
-    def epoch(self) -> int:
-        return self.epochs[-1].epoch
+    def epochs(self) -> list[EpochStart]:
+        """Not to be changed in place."""
+        return self._epochs
+
+    @epochs.setter
+    def epochs(self, epochs: list[EpochStart]) -> None:
+        self._epochs, self.epoch = epochs, epochs[-1].epoch
 
     def apply(self, edit: Edit) -> None:
         if edit.end is not None and edit.end < self.end:
             self.epochs = [epoch for epoch in self.epochs if epoch.start <= edit.end]
             self.end = edit.end
         elif edit.end is not None and edit.end > self.end:
-            self.epochs.append(EpochStart(self.epoch, edit.end, self.end))
+            self.epochs = [*self.epochs, EpochStart(self.epoch, edit.end, self.end)]
             self.end = edit.end
         if edit.adopted:
             self.end = edit.adopted[-1].end
         if edit.start is not None:
             self.start = max(self.start, edit.start)
         if edit.epoch is not None and edit.epoch != self.epoch:
-            self.epochs.append(EpochStart(edit.epoch, self.end, self.end))
+            self.epochs = [*self.epochs, EpochStart(edit.epoch, self.end, self.end)]
 
     def skipped(self) -> int:
         """Offsets between start and end that never named a record because they were skipped."""

@@ -15,11 +15,11 @@ from itertools import takewhile
 from penstock.core.errors import CorruptBatch, LogDamaged, TooLarge
 from penstock.core.ports import Buffer, Disk, File
 from penstock.core.types import FilePosition
+from penstock.kernels.folded import INDEX_STEP_BYTES
 from penstock.log.batch import read_header, select_rows
 from penstock.log.index import index_path, save_index
 from penstock.log.records import Compaction, Edit, LogSettings, SegmentInfo
 from penstock.log.segments import (
-    INDEX_STEP_BYTES,
     SealedSegment,
     SparseIndex,
     WrittenView,

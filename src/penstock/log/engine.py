@@ -4,12 +4,14 @@ calls."""
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from operator import add
+from typing import cast
 
 from penstock.core.errors import (
     DiskLow,
@@ -26,6 +28,7 @@ from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Clock, Disk
 from penstock.core.types import Durability, LogName, LogNumber, Offset, Purpose
 from penstock.core.types import Sequence as FrameSequence
+from penstock.kernels import staged
 from penstock.log import batch as batches
 from penstock.log.adoption import Adoption
 from penstock.log.bounds import OFFSET_GAP, Bounds
@@ -45,6 +48,7 @@ from penstock.log.spread import Spread
 
 logger = logging.getLogger("penstock.log.engine")
 
+_LEVELS = tuple(Durability)
 Done = Callable[[PenstockError | None], None]
 Post = Callable[[Callable[[], None]], None]
 
@@ -111,8 +115,8 @@ class Engine:
         batches of the first parts where somebody has made them already."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
-        entries = self._batch_entries(parts, encoded)
-        self._submit(entries, max([log.settings.durability for log, _ in parts]), done, purpose)
+        entries, logs = self._batch_entries(parts, encoded), [log for log, _ in parts]
+        self._submit(entries, logs, max([log.settings.durability for log in logs]), done, purpose)
         return [Offset(entry.first) for entry in entries]
 
     def _batch_entries(
@@ -136,21 +140,19 @@ class Engine:
             entries.append(Entry(log.number, batch, None, first, end, count, timestamp, timestamp, sequence))
         return entries
 
-    def stage_spread(self, spread: Spread, done: Done, purpose: Purpose = Purpose.PUBLISH) -> list[int]:
+    def stage_spread(self, spread: Spread, done: Done, purpose: Purpose = Purpose.PUBLISH) -> Sequence[int]:
         """As stage(), for one set of columns over many logs, none of which compresses."""
         if len(spread.logs) == 1:
             return [self._stage_one(spread.logs[0], spread.columns, done, purpose)]
-        logs, counts, now = spread.logs, spread.counts, self._clock.now_ms()
-        for log in logs:
-            if log.fault is not None:
-                raise log.fault
-        firsts = [log.bounds.end for log in logs]
-        times = [max(now, log.last_timestamp) for log in logs]
-        sealed = spread.sealed(firsts, [log.bounds.epoch for log in logs], times)
-        numbers, ends = [log.number for log in logs], map(add, firsts, counts)
-        sequences = repeat(self._next_sequence)
+        logs, counts = spread.logs, spread.counts
+        firsts, epochs, times = (array("q", bytes(8 * len(logs))) for _ in range(3))
+        faulty = staged.stamps(logs, self._clock.now_ms(), firsts, epochs, times)
+        if faulty >= 0:
+            raise cast(PenstockError, logs[faulty].fault)
+        numbers, sequences = [log.number for log in logs], repeat(self._next_sequence)
+        sealed, ends = spread.sealed(firsts, epochs, times), map(add, firsts, counts)
         entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times, sequences))
-        self._submit(entries, max([log.settings.durability for log in logs]), done, purpose)
+        self._submit(entries, logs, max([log.settings.durability for log in logs]), done, purpose)
         return firsts
 
     def _stage_one(self, log: Log, columns: Columns, done: Done, purpose: Purpose) -> int:
@@ -162,7 +164,7 @@ class Engine:
         first, timestamp = bounds.end, max(self._clock.now_ms(), log.last_timestamp)
         batches.seal(batch, first, bounds.epoch, timestamp)
         entry = Entry(log.number, batch, None, first, first + count, count, timestamp, timestamp, self._next_sequence)
-        self._submit([entry], settings.durability, done, purpose)
+        self._submit([entry], [log], settings.durability, done, purpose)
         return first
 
     def stage_raw(self, log: Log, data: Buffer, done: Done, purpose: Purpose = Purpose.PUBLISH) -> None:
@@ -184,14 +186,15 @@ class Engine:
         entries = [edit_entry(log.number, edit, self._next_sequence)] if edit != Edit() else []
         first, sequence = header.base_offset, self._next_sequence
         entries.append(Entry(log.number, data, None, first, end, header.count, *times, sequence))
-        self._submit(entries, log.settings.durability, done, purpose)
+        self._submit(entries, [log] * len(entries), log.settings.durability, done, purpose, has_edits=True)
 
     def stage_edit(self, log: Log, edit: Edit, done: Done) -> None:
         if log.fault is not None:
             raise log.fault
         if edit.start is not None and edit.start > log.end:
             raise OffsetOutOfRange(log.name, edit.start, log.start, log.end)
-        self._submit([edit_entry(log.number, edit, self._next_sequence)], Durability.COMMIT, done, Purpose.SETTLE)
+        entries = [edit_entry(log.number, edit, self._next_sequence)]
+        self._submit_edits(entries, [log], done)
 
     def stage_adoption(
         self, adopted: Mapping[Log, tuple[SegmentInfo, ...]], parts: Sequence[tuple[Log, Rows]], done: Done
@@ -203,8 +206,8 @@ class Engine:
         sequence = self._next_sequence
         edits = [edit_entry(log.number, Edit(adopted=infos), sequence) for log, infos in adopted.items()]
         adoption = Adoption(sequence, list(adopted), done, self.logs)
-        entries = [*edits, *self._batch_entries(parts)]
-        self._submit(entries, Durability.COMMIT, partial(self._adopted, adoption), Purpose.SETTLE)
+        entries, logs = [*edits, *self._batch_entries(parts)], [*adopted, *[log for log, _ in parts]]
+        self._submit_edits(entries, logs, partial(self._adopted, adoption))
         self._adoptions.append(adoption)
         self.metrics.records += sum([info.records for infos in adopted.values() for info in infos])
 
@@ -243,7 +246,7 @@ class Engine:
             times = header.base_timestamp, header.max_timestamp
             following = batches.next_offset(head)
             entries.append(Entry(log.number, head, None, at_batch, following, header.count, *times, sequence))
-        self._submit(entries, Durability.COMMIT, done, Purpose.SETTLE)
+        self._submit_edits(entries, [log] * len(entries), done)
 
     @property
     def next_sequence(self) -> FrameSequence:
@@ -252,7 +255,7 @@ class Engine:
 
     def stage_barrier(self, done: Done) -> None:
         """An empty commit: done when everything before it is durable."""
-        self._submit([], Durability.COMMIT, done, Purpose.SETTLE)
+        self._submit([], [], Durability.COMMIT, done, Purpose.SETTLE)
 
     # The catalogue
 
@@ -332,65 +335,80 @@ class Engine:
         if batches_bytes > limit - limit // 256:
             raise TooLarge("the commit", batches_bytes, limit - limit // 256)
 
-    def _submit(self, entries: list[Entry], level: Durability, done: Done, purpose: Purpose) -> None:
+    def _submit_edits(self, entries: list[Entry], logs: list[Log], done: Done) -> None:
+        self._submit(entries, logs, Durability.COMMIT, done, Purpose.SETTLE, has_edits=True)
+
+    def _submit(
+        self,
+        entries: list[Entry],
+        logs: list[Log],
+        level: Durability,
+        done: Done,
+        purpose: Purpose,
+        has_edits: bool = False,
+    ) -> None:
+        """Entry i is for log i; without edits all are batches."""
         if self.commit.failure is not None:
             raise self.commit.failure
         size = frame_bytes(entries)
         if size > self._options.journal.max_frame_bytes:
             raise TooLarge("the commit", size, self._options.journal.max_frame_bytes)
-        logs: list[Log] = []
-        for entry in entries:
-            log = self.logs[entry.log]
-            logs.append(log)
-            if log.waiting_level > level:
-                level = log.waiting_level
-        frame = Frame(self._next_sequence, level, entries, size, done)
+        # An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no holes.
+        level = _LEVELS[staged.strongest(logs, level)]
+        self._apply(entries, logs, has_edits)
+        frame = Frame(self._next_sequence, level, entries, size, done, has_edits)
         self._next_sequence = FrameSequence(self._next_sequence + 1)
-        self._apply(entries, logs)
         self._under_way.append((frame.sequence, purpose, size))
         self.usage.staged[purpose] += size
         self.commit.submit(frame)
-        # Last: whoever is told that it is done may stage the next one, which comes behind it.
-        self._wait_for(frame, logs)
+        self.metrics.frames += 1
+        if level is not Durability.MEMORY:
+            staged.wait_all(logs, level, frame.sequence)
+            (self._waiting_for_sync if level is Durability.COMMIT else self._waiting_for_write).append(frame)
+        else:
+            # Last: whoever is told that it is done may stage the next one, which comes behind it.
+            self._complete(frame)
 
-    def _apply(self, entries: list[Entry], logs: list[Log]) -> None:
-        tail_bytes = batch_bytes = records = 0
-        for entry, log in zip(entries, logs, strict=True):
-            grown_bytes = log.apply(entry)
-            tail_bytes += grown_bytes
-            if entry.edit is None:
-                batch_bytes += grown_bytes
-                records += entry.records
+    def _apply(self, entries: list[Entry], logs: list[Log], has_edits: bool) -> None:
+        if has_edits:
+            tail_bytes = batch_bytes = records = 0
+            for entry, log in zip(entries, logs, strict=True):
+                grown_bytes = log.apply(entry)
+                tail_bytes += grown_bytes
+                if entry.edit is None:
+                    batch_bytes += grown_bytes
+                    records += entry.records
+        else:
+            batch_bytes, records = staged.append_all(logs, entries)
+            tail_bytes = batch_bytes
         self.usage.tail += tail_bytes
         self.metrics.records += records
         self.metrics.batch_bytes += batch_bytes
 
-    def _wait_for(self, frame: Frame, logs: list[Log]) -> None:
-        """An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no
-        holes."""
-        self.metrics.frames += 1
-        if frame.level is Durability.MEMORY:
-            self._complete(frame)
-            return
-        level, sequence = frame.level, frame.sequence
-        for log in logs:
-            log.waiting_level, log.waiting_sequence = level, sequence
-        (self._waiting_for_sync if frame.level is Durability.COMMIT else self._waiting_for_write).append(frame)
-
     def _complete(self, frame: Frame) -> None:
-        logs, sequence = self.logs, frame.sequence
         grown: dict[Callable[[list[Log]], None], list[Log]] = {}
         last, several = None, list[Log]()
-        for entry in frame.entries:
-            log = logs.get(entry.log)
-            if log is not None and log.committed(entry, sequence) and (on_commit := log.on_commit) is not None:
-                if on_commit is not last:  # they come in runs: those of a queue have the same
-                    last, several = on_commit, grown.setdefault(on_commit, [])
-                several.append(log)
+        for log in self._reached(frame):
+            on_commit = log.on_commit
+            if on_commit is not None and on_commit is not last:  # they come in runs: those of a queue have the same
+                last, several = on_commit, grown.setdefault(on_commit, [])
+            several.append(log)
         for on_commit, several in grown.items():
             on_commit(several)
         if frame.done is not None:
             frame.done(None)
+
+    def _reached(self, frame: Frame) -> list[Log]:
+        """The logs in which there is more to read, where somebody wants to be told."""
+        if not frame.has_edits:
+            return staged.reached_all(self.logs, frame.entries, frame.sequence)
+        logs, sequence = self.logs, frame.sequence
+        found = []
+        for entry in frame.entries:
+            log = logs.get(entry.log)
+            if log is not None and log.committed(entry, sequence) and log.on_commit is not None:
+                found.append(log)
+        return found
 
     # What the threads report
 
@@ -464,7 +482,7 @@ class Engine:
         for i in range(0, len(logs), 10_000):
             sequence = self._next_sequence
             edits = [edit_entry(log.number, Edit(end=log.end + OFFSET_GAP), sequence) for log in logs[i : i + 10_000]]
-            self._submit(edits, Durability.COMMIT, lambda error: None, Purpose.SETTLE)
+            self._submit_edits(edits, logs[i : i + 10_000], lambda error: None)
         self.commit.step(sync=True)
 
 

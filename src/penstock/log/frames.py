@@ -13,8 +13,9 @@ from penstock.core.errors import CorruptFrame, PenstockError
 from penstock.core.ports import Buffer
 from penstock.core.types import Durability, Generation, LogNumber, Sequence
 from penstock.kernels.crc import crc32c
-from penstock.kernels.entry import FrameEntry
+from penstock.kernels.entry import FrameEntry, packed
 from penstock.kernels.frames import entries as scan_entries
+from penstock.kernels.staged import entries_bytes
 from penstock.log.records import Edit, encode_edit
 
 MAX_FRAME_BYTES = 16 << 20
@@ -56,6 +57,7 @@ class Frame:
     entries: list[Entry]
     bytes: int
     done: Callable[[PenstockError | None], None] | None = None
+    has_edits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +87,29 @@ def edit_entry(log: LogNumber, edit: Edit, sequence: Sequence = _NO_SEQUENCE) ->
 
 def frame_bytes(entries: list[Entry]) -> int:
     """Size of the frame on disk."""
-    size = FRAME_HEADER_BYTES
-    for entry in entries:
-        size += ENTRY_HEADER_BYTES + (len(entry.data) + 7 & ~7)
-    return size
+    return FRAME_HEADER_BYTES + entries_bytes(entries)
 
 
 def encode_frame(frame: Frame, generation: Generation, durable: Sequence) -> list[Buffer]:
     """The frame as buffers for one gathering write; batches are copied only where they are small."""
-    body: list[Buffer] = []
-    crc = 0
-    for entry in frame.entries:
-        size = len(entry.data)
-        head = _ENTRY.pack(entry.log, size, KIND_BATCH if entry.edit is None else KIND_EDIT)
-        body += (head, entry.data)
-        if size & 7:
-            body.append(_ZEROS[: -size & 7])
-    if frame.bytes < _COPIED_BYTES * len(frame.entries):
-        body = [b"".join(body)]
-    rest = _AFTER_CRC.pack(generation, frame.sequence, durable, frame.bytes - FRAME_HEADER_BYTES, len(frame.entries))
+    entries = frame.entries
+    body: list[Buffer] = [packed(entries)] if frame.bytes < _COPIED_BYTES * len(entries) else _pieces(entries)
+    rest = _AFTER_CRC.pack(generation, frame.sequence, durable, frame.bytes - FRAME_HEADER_BYTES, len(entries))
     crc = crc32c(rest)
     for piece in body:
         crc = crc32c(piece, crc)
     return [MAGIC + crc.to_bytes(4, "little") + rest, *body]
+
+
+def _pieces(entries: list[Entry]) -> list[Buffer]:
+    """packed(), without the copies."""
+    pieces: list[Buffer] = []
+    for entry in entries:
+        size = len(entry.data)
+        pieces += (_ENTRY.pack(entry.log, size, KIND_BATCH if entry.edit is None else KIND_EDIT), entry.data)
+        if size & 7:
+            pieces.append(_ZEROS[: -size & 7])
+    return pieces
 
 
 def read_frame_header(data: memoryview, position: int) -> FrameHeader:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from penstock.core.errors import NoSuchLog
 from penstock.core.ports import Disk, File
 from penstock.core.types import FilePosition, LogNumber
+from penstock.kernels.folded import INDEX_STEP_BYTES
 from penstock.log import batch as batches
 from penstock.log.columns import Columns
 from penstock.log.index import index_path, save_index
 from penstock.log.names import directory_of
 from penstock.log.partition import Log
 from penstock.log.records import SegmentInfo
-from penstock.log.segments import INDEX_STEP_BYTES, SparseIndex, segment_path
+from penstock.log.segments import SparseIndex, segment_path
 
 logger = logging.getLogger("penstock.log.importing")
 

@@ -14,9 +14,10 @@ from penstock.core.ports import Disk
 from penstock.core.types import FilePosition, LogNumber
 from penstock.kernels.batch import scan
 from penstock.kernels.crc import crc32c, first_bad
+from penstock.kernels.folded import INDEX_STEP_BYTES
 from penstock.log.frames import Entry
 from penstock.log.records import SegmentInfo
-from penstock.log.segments import INDEX_STEP_BYTES, SparseIndex
+from penstock.log.segments import SparseIndex
 
 logger = logging.getLogger("penstock.log.index")
 

@@ -14,6 +14,7 @@ from math import inf
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Clock, Disk
 from penstock.core.types import LogName, LogNumber, Sequence
+from penstock.kernels.folded import fold
 from penstock.log.catalogue import Catalogue, changes
 from penstock.log.checkpoint import Checkpoint, LogState, write_checkpoint
 from penstock.log.frames import Entry, Frame
@@ -86,6 +87,8 @@ class Keeper:
         self.journal: Journal | None = None
         self._dirty: dict[LogNumber, WrittenLog] = {}
         """have bytes that are not in their files"""
+        self._large: list[WrittenLog] = []
+        """of those, the ones that have so many that they are not to wait; some may be there twice, or without need"""
         self._changed: dict[LogNumber, WrittenLog] = {}
         """changed since the last published cut"""
         self.going: list[WrittenLog] = []
@@ -121,7 +124,7 @@ class Keeper:
 
     def flush_all(self) -> None:
         """Move the cut: every frame taken so far is in the segment files afterwards, unless the disk is full."""
-        begun, self._unflushed_bytes = self._clock.monotonic(), 0
+        begun, self._unflushed_bytes, self._large = self._clock.monotonic(), 0, []
         self._flush(list(self._dirty.values()))
         took_s = self._clock.monotonic() - begun
         self._next_flush = begun + max(self._options.flush_s, took_s / self._options.flush_share)
@@ -231,10 +234,13 @@ class Keeper:
                 self.views[number] = log.view()
 
     def _take_inbox(self) -> None:
+        dirty, large_bytes, large = self._dirty, self._options.flush_bytes, self._large
         for _ in range(len(self.inbox)):
             frame = self.inbox.popleft()
-            for entry in frame.entries:
-                self.take(entry)
+            entries, place = frame.entries, 0
+            while (place := fold(entries, place, dirty, CATALOGUE_NUMBER, large_bytes, large)) < len(entries):
+                self.take(entries[place])
+                place += 1
             self.taken_sequence = Sequence(frame.sequence + 1)
             self._taken_bytes += frame.bytes
             self._unflushed_bytes += frame.bytes
@@ -251,6 +257,8 @@ class Keeper:
             # What is dirty is in the others too: they are emptied only where nothing is.
             self._touched[log.number] = self._dirty[log.number] = self._changed[log.number] = log
         log.take(entry)
+        if log.pending_bytes >= self._options.flush_bytes:
+            self._large.append(log)
         if entry.edit is not None and entry.edit.adopted:
             self._next_flush = -inf  # readers wait for it
         if entry.log == CATALOGUE_NUMBER and entry.edit is None:
@@ -282,8 +290,10 @@ class Keeper:
             self.going.append(log)
 
     def _flush_large(self) -> None:
-        due = self._options.flush_bytes
-        self._flush([log for log in self._dirty.values() if log.pending_bytes >= due])
+        large, self._large = self._large, []
+        due = {log.number: log for log in large if self._dirty.get(log.number) is log}
+        if due or self._stopped:
+            self._flush(list(due.values()))
 
     def _flush(self, logs: list[WrittenLog]) -> None:
         written: list[LogNumber] = []

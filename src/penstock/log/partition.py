@@ -6,62 +6,45 @@ from collections.abc import Callable
 
 from penstock.core.errors import PenstockError
 from penstock.core.types import Durability, LogName, LogNumber, Sequence
+from penstock.kernels.staged import NO_CUT, StagedLog
 from penstock.log.bounds import Bounds
 from penstock.log.frames import Entry
 from penstock.log.recent import RecentBatches
 from penstock.log.records import Edit, LogSettings
 
-NO_CUT = 1 << 63
 # That a log waits for: the level and the sequence.
 _NOTHING = Durability.MEMORY, Sequence(-1)
 
 
-class Log:
+class Log(StagedLog):
     """Changed by the loop alone. `bounds` runs ahead to what is staged; readers stop at `high_watermark`."""
 
-    __slots__ = (
-        "_adopted_base",
-        "_cuts",
-        "_hidden_end",
-        "bounds",
-        "cut_sequence",
-        "fault",
-        "files_end",
-        "high_watermark",
-        "last_timestamp",
-        "list_sequence",
-        "name",
-        "number",
-        "on_commit",
-        "recent",
-        "settings",
-        "tail",
-        "waiting_level",
-        "waiting_sequence",
-        "wanted_from",
-        "written_sequence",
-    )
+    __slots__ = ("_cuts", "files_end", "list_sequence", "name", "recent", "settings", "wanted_from", "written_sequence")
+
+    number: LogNumber
+    bounds: Bounds
+    high_watermark: int
+    """end of what is committed, in the sense of the log's durability"""
+    adopted_base: int
+    hidden_end: int
+    """records from the one on are not shown until the segments that the log adopted are in its view; then those below
+    the other"""
+    tail: list[Entry]  # type: ignore[assignment]  # entries of the log, with its types
+    """the batches that may not be in the segment files yet, oldest first"""
+    fault: PenstockError | None
+    """why the log takes no records, if it does not"""
+    on_commit: Callable[[list[Log]], None] | None
+    """called when there is more to read, once a frame with all logs that have the same one"""
+    waiting_level: int
+    waiting_sequence: int
+    """what its newest commit that is not done waits for"""
 
     def __init__(self, number: LogNumber, name: LogName, settings: LogSettings, bounds: Bounds) -> None:
-        self.number, self.name, self.settings, self.bounds = number, name, settings, bounds
-        self.high_watermark = bounds.end
-        """end of what is committed, in the sense of the log's durability"""
-        self._adopted_base, self._hidden_end = NO_CUT, 0
-        """records from the one on are not shown until the segments that the log adopted are in its view; then those
-        below the other"""
-        self.on_commit: Callable[[list[Log]], None] | None = None
-        """called when there is more to read, once a frame with all logs that have the same one"""
+        super().__init__(number, bounds)
+        self.name, self.settings = name, settings
         self.wanted_from: Callable[[], int] = lambda: 0
         """no reader that follows the log comes back to what lies below: it is not kept in memory once it is written"""
-        self.tail: list[Entry] = []
-        """the batches that may not be in the segment files yet, oldest first"""
         self.recent = RecentBatches()
-        self.last_timestamp = 0
-        self.fault: PenstockError | None = None
-        """why the log takes no records, if it does not"""
-        self.waiting_level, self.waiting_sequence = _NOTHING
-        """what its newest commit that is not done waits for"""
-        self.cut_sequence = Sequence(-1)
         self._cuts: list[tuple[Sequence, int]] = []
         """cuts that the files may not have yet"""
         self.files_end = NO_CUT
@@ -88,7 +71,7 @@ class Log:
     @property
     def is_adopting(self) -> bool:
         """Whether segments were staged to be its end that are not shown yet: no others may be."""
-        return self._adopted_base != NO_CUT
+        return self.adopted_base != NO_CUT
 
     @property
     def is_list_settled(self) -> bool:
@@ -98,12 +81,7 @@ class Log:
 
     def apply(self, entry: Entry) -> int:
         """Fold an entry at once; what rests on it waits for its commit. By how many bytes the tail has grown."""
-        if entry.edit is not None:
-            return -self._apply_edit(entry.edit, entry.sequence)
-        self.bounds.end = entry.end
-        self.last_timestamp = entry.max_timestamp
-        self.tail.append(entry)
-        return len(entry.data)
+        return self.append(entry) if entry.edit is None else -self._apply_edit(entry.edit, entry.sequence)
 
     def hold(self, sequence: Sequence) -> None:
         """Commits from now on wait for the sync of that frame: the log's very existence or durability is in it."""
@@ -117,22 +95,16 @@ class Log:
     def committed(self, entry: Entry, sequence: Sequence) -> bool:
         """The frame that held the entry is committed; whether there may be more to read. What was cut off since does
         not count."""
-        if sequence == self.waiting_sequence:
-            self.waiting_level, self.waiting_sequence = _NOTHING
         end = entry.end if entry.edit is None else _end_after(entry.edit)
-        if end is None or sequence < self.cut_sequence:
-            return False
-        if end > self._adopted_base:
-            self._hidden_end = max(self._hidden_end, end)
-            return False
-        if end > self.high_watermark:
-            self.high_watermark = end
-        return True
+        if end is not None:
+            return self.reached(end, sequence)
+        self.free(sequence)
+        return False
 
     def reveal(self) -> None:
         """What it adopted is in its view: that is shown, and what was committed behind it."""
-        self.high_watermark = max(self.high_watermark, self._hidden_end)
-        self._adopted_base, self._hidden_end = NO_CUT, 0
+        self.high_watermark = max(self.high_watermark, self.hidden_end)
+        self.adopted_base, self.hidden_end = NO_CUT, 0
 
     def written(self, sequence: Sequence) -> list[Entry]:
         """Its segments hold what frames below `sequence` brought: let go of that part of the tail, which it returns."""
@@ -152,16 +124,16 @@ class Log:
         if edit.removed or edit.added or edit.adopted:
             self.list_sequence = sequence
         if edit.adopted:
-            self._adopted_base = edit.adopted[0].base
+            self.adopted_base = edit.adopted[0].base
             self.last_timestamp = edit.adopted[-1].max_timestamp
         if edit.end is not None and edit.end < self.bounds.end:
             self.cut_sequence = self.list_sequence = sequence
             self.recent.clear()
             freed_bytes = self._keep([batch for batch in self.tail if batch.first < edit.end])
             self.high_watermark = min(self.high_watermark, edit.end)
-            self._hidden_end = min(self._hidden_end, edit.end)
-            if self._adopted_base != NO_CUT:
-                self._adopted_base = min(self._adopted_base, edit.end)
+            self.hidden_end = min(self.hidden_end, edit.end)
+            if self.adopted_base != NO_CUT:
+                self.adopted_base = min(self.adopted_base, edit.end)
             self._cuts.append((sequence, edit.end))
             self.files_end = min(self.files_end, edit.end)
         self.bounds.apply(edit)

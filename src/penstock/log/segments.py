@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from penstock.kernels.folded import INDEX_STEP_BYTES, OpenSegment
 from penstock.log.frames import Entry
 from penstock.log.records import SegmentInfo
-
-# One index entry per this many bytes: a lookup scans at most so much. 24 bytes an entry, 24 KiB a full segment.
-INDEX_STEP_BYTES = 64 << 10
 
 
 def written_version_after(highest: int) -> int:
@@ -82,48 +80,40 @@ class WrittenView(msgspec.Struct, frozen=True):
     list_version: int = 0
 
 
-@dataclass(slots=True)
-class ActiveSegment:
+class ActiveSegment(OpenSegment):
     """The tail of a log in files. What append() takes is durable by its journal frame; the file is trusted up to its
     checkpoint. Keeper thread only."""
 
-    directory: str
-    base: int
-    version: int
-    end: int
-    opened_at: float
-    written_bytes: int = 0
-    """in the file (page cache)"""
-    records: int = 0
-    first_timestamp: int = 0
-    max_timestamp: int = 0
-    index: SparseIndex = field(default_factory=SparseIndex)
-    pending: list[Entry] = field(default_factory=list)
-    """taken, not yet in the file"""
-    pending_bytes: int = 0
-    exists: bool = False
-    """whether the file was created"""
-    path: str = field(init=False)
+    __slots__ = ("base", "exists", "opened_at", "path", "version")
 
-    def __post_init__(self) -> None:
-        self.path = segment_path(self.directory, self.base, self.version)
+    index: SparseIndex
+    pending: list[Entry]
+    """taken, not yet in the file"""
+    written_bytes: int
+    """in the file (page cache)"""
+
+    def __init__(
+        self,
+        directory: str,
+        base: int,
+        version: int,
+        end: int,
+        opened_at: float,
+        *,
+        written_bytes: int = 0,
+        records: int = 0,
+        first_timestamp: int = 0,
+        max_timestamp: int = 0,
+        exists: bool = False,
+    ) -> None:
+        """`exists`: the file was created."""
+        super().__init__(SparseIndex(), end, written_bytes, records, first_timestamp, max_timestamp)
+        self.base, self.version, self.opened_at, self.exists = base, version, opened_at, exists
+        self.path = segment_path(directory, base, version)
 
     @property
     def bytes(self) -> int:
         return self.written_bytes + self.pending_bytes
-
-    def append(self, entry: Entry) -> None:
-        position = self.written_bytes + self.pending_bytes
-        if not self.records:
-            self.first_timestamp = entry.first_timestamp
-        if not self.index.positions or position - self.index.positions[-1] >= INDEX_STEP_BYTES:
-            self.index.add(entry.first, position, self.max_timestamp)
-        self.pending.append(entry)
-        self.pending_bytes += len(entry.data)
-        self.records += entry.records
-        self.end = entry.end
-        if entry.max_timestamp > self.max_timestamp:
-            self.max_timestamp = entry.max_timestamp
 
     def drop_pending_from(self, offset: int) -> None:
         """Take back what append() took at and above `offset`."""
@@ -132,6 +122,8 @@ class ActiveSegment:
             self.pending_bytes -= len(entry.data)
             self.records -= entry.records
         self.index.cut(self.bytes)
+        positions = self.index.positions
+        self.index_due = positions[-1] + INDEX_STEP_BYTES if positions else 0
         if self.pending:
             self.max_timestamp = self.pending[-1].max_timestamp
         self.end = offset

@@ -167,13 +167,13 @@ class Shard:
         await future
         return offsets
 
-    async def commit_spread(self, spread: Spread) -> list[int]:
+    async def commit_spread(self, spread: Spread) -> Sequence[int]:
         """commit() of one set of columns over many logs."""
         size = spread.columns.bytes
         if not self._admission.is_let_in(Purpose.PUBLISH, size):
             await self._admission.admitted(Purpose.PUBLISH, size)
         if spread.is_compressed or self._turns.hold(spread.logs):
-            return list(map(int, await self._commit_in_turn(spread.parts(), Purpose.PUBLISH, None)))
+            return await self._commit_in_turn(spread.parts(), Purpose.PUBLISH, None)
         self._refuse(Purpose.PUBLISH)
         future: asyncio.Future[None] = self._loop.create_future()
         offsets = self._engine.stage_spread(spread, partial(resolve, future))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -42,16 +41,16 @@ class Spread:
         parts = [self.columns.part(stop - count, stop) for count, stop in zip(self.counts, stops, strict=True)]
         return list(zip(self.logs, parts, strict=True))
 
-    def sealed(self, firsts: Sequence[int], epochs: Sequence[int], timestamps: Sequence[int]) -> list[bytearray]:
+    def sealed(self, firsts: array[int], epochs: array[int], timestamps: array[int]) -> list[bytearray]:
         """A batch for each log, whole and uncompressed. TooLarge, InvalidArgument as log.batch.encode()."""
         columns = self.columns
         return kernel.build(
             MAX_BODY_BYTES,
             _rows(columns),
             self.counts,
-            array("q", firsts),
-            array("q", epochs),
-            array("q", timestamps),
+            firsts,
+            epochs,
+            timestamps,
             columns.producer_id,
             columns.producer_epoch,
             columns.base_sequence,

@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol
 from penstock.core.errors import CorruptBatch, LogDamaged
 from penstock.core.ports import Buffer, File
 from penstock.core.types import FilePosition
+from penstock.kernels.folded import INDEX_STEP_BYTES
 from penstock.log.batch import Batch, check_crc, next_offset, read_header
 from penstock.log.index import Run, places, position_before_offset, position_before_time
-from penstock.log.segments import INDEX_STEP_BYTES, SparseIndex
+from penstock.log.segments import SparseIndex
 
 MIN_WINDOW_BYTES, MAX_WINDOW_BYTES = INDEX_STEP_BYTES, 1 << 20
 

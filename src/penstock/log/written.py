@@ -6,6 +6,7 @@ import logging
 
 from penstock.core.ports import Clock
 from penstock.core.types import LogName, LogNumber
+from penstock.kernels.folded import FoldedLog
 from penstock.log.bounds import Bounds
 from penstock.log.checkpoint import LogState
 from penstock.log.frames import Entry
@@ -18,22 +19,24 @@ from penstock.log.segments import ActiveSegment, SealedSegment, WrittenView, reo
 logger = logging.getLogger("penstock.log.segments")
 
 
-class WrittenLog:
+class WrittenLog(FoldedLog):
     """Keeper thread only. Takes only frames that are durable in the journal, so whatever an edit destroys may go at
     once.
     take() changes memory and unlinks; writing is flush()'s, which may fail and be tried again."""
 
+    bounds: Bounds
+    active: ActiveSegment | None
+
     def __init__(
         self, files: SegmentFiles, clock: Clock, number: LogNumber, name: LogName, settings: LogSettings
     ) -> None:
+        super().__init__(Bounds())
         self._files, self._clock = files, clock
         self.number, self.name, self.settings = number, name, settings
         self.directory = directory_of(name, number)
-        self.bounds = Bounds()
         self.sealed: list[SealedSegment] = []
         self.full: list[ActiveSegment] = []
         """take no more batches, to be sealed once their bytes are written"""
-        self.active: ActiveSegment | None = None
         self.next_version = 0
         """of segments begun from now on: above 0 once a file had to be given up"""
         self.list_version = 0
@@ -71,17 +74,23 @@ class WrittenLog:
         active = self.active.pending_bytes if self.active is not None else 0
         return active + sum(segment.pending_bytes for segment in self.full)
 
+    @property
+    def settings(self) -> LogSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: LogSettings) -> None:
+        self._settings = settings
+        self.segment_bytes, self.segment_age_ms = settings.segment_bytes, int(settings.segment_age_s * 1000)
+
     def take(self, entry: Entry) -> None:
         """Fold one entry of a frame."""
         if entry.edit is not None:
             self._take_edit(entry.edit)
-            return
-        if entry.end > self.bounds.start:
-            active = self.active
-            if active is None or self._is_full(active, entry):
-                active = self._begin_segment(entry)
-            active.append(entry)
-        self.bounds.end = entry.end
+        elif not self.has_taken(entry):
+            if entry.end > self.bounds.start:
+                self._begin_segment(entry).append(entry)
+            self.bounds.end = entry.end
 
     def flush(self) -> None:
         """Write what is pending. On OSError the rest stays pending."""
@@ -154,13 +163,6 @@ class WrittenLog:
         self.active = ActiveSegment(self.directory, entry.first, self.next_version, entry.first, now)
         self.list_version += 1
         return self.active
-
-    def _is_full(self, active: ActiveSegment, entry: Entry) -> bool:
-        if not active.records:
-            return False
-        settings, size_bytes = self.settings, active.written_bytes + active.pending_bytes + len(entry.data)
-        age_ms = entry.max_timestamp - active.first_timestamp
-        return size_bytes > settings.segment_bytes or age_ms >= settings.segment_age_s * 1000
 
     def _seal(self, active: ActiveSegment) -> None:
         segment = active.seal()

@@ -19,6 +19,10 @@ from penstock.log.spread import Spread
 _OPTIONAL = ("keys", "topics", "properties", "native", "expiry")
 
 
+def words(values: list[int]) -> array[int]:
+    return array("q", values)
+
+
 def logs(count: int) -> list[Log]:
     return [Log(LogNumber(i), LogName(f"log-{i}"), LogSettings(), Bounds()) for i in range(count)]
 
@@ -37,7 +41,7 @@ def some_columns(rng: random.Random, count: int) -> Columns:
 
 
 def one_by_one(
-    columns: Columns, counts: list[int], firsts: list[int], epochs: list[int], times: list[int]
+    columns: Columns, counts: list[int], firsts: array[int], epochs: array[int], times: array[int]
 ) -> list[bytes]:
     made = []
     for i, stop in enumerate(accumulate(counts)):
@@ -52,9 +56,9 @@ def test_batches_for_many_logs_are_those_made_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
     counts = [rng.randrange(1, 8) for _ in range(rng.randrange(1, 20))]
     columns = some_columns(rng, sum(counts))
-    firsts = [rng.randrange(1 << 62) for _ in counts]
-    epochs = [rng.randrange(1 << 32) for _ in counts]
-    times = [rng.randrange(1 << 50) for _ in counts]
+    firsts = words([rng.randrange(1 << 62) for _ in counts])
+    epochs = words([rng.randrange(1 << 32) for _ in counts])
+    times = words([rng.randrange(1 << 50) for _ in counts])
     spread = Spread(columns, array("i", counts), logs(len(counts)))
     assert [bytes(batch) for batch in spread.sealed(firsts, epochs, times)] == one_by_one(
         columns, counts, firsts, epochs, times
@@ -64,7 +68,7 @@ def test_batches_for_many_logs_are_those_made_one_by_one(seed: int) -> None:
 @pytest.mark.parametrize("counts", [[3, 0], [2, 2], [2], [4, -1]])
 def test_rows_and_logs_have_to_match(counts: list[int]) -> None:
     spread = Spread(Columns.of([b"a", b"b", b"c"]), array("i", counts), logs(len(counts)))
-    zeros = [0] * len(counts)
+    zeros = words([0] * len(counts))
     with pytest.raises(InvalidArgument):
         spread.sealed(zeros, zeros, zeros)
 
@@ -87,14 +91,14 @@ def test_rows_and_logs_have_to_match(counts: list[int]) -> None:
 def test_what_leaves_its_source_is_refused(columns: Columns) -> None:
     spread = Spread(columns, array("i", [1, 1]), logs(2))
     with pytest.raises(InvalidArgument):
-        spread.sealed([0, 0], [0, 0], [0, 0])
+        spread.sealed(words([0, 0]), words([0, 0]), words([0, 0]))
 
 
 @pytest.mark.parametrize(("firsts", "epochs", "times"), [([-1], [0], [0]), ([0], [1 << 32], [0]), ([0], [0], [-1])])
 def test_a_stamp_out_of_range_is_refused(firsts: list[int], epochs: list[int], times: list[int]) -> None:
     spread = Spread(Columns.of([b"a"]), array("i", [1]), logs(1))
     with pytest.raises(InvalidArgument):
-        spread.sealed(firsts, epochs, times)
+        spread.sealed(words(firsts), words(epochs), words(times))
 
 
 def test_too_much_is_refused_before_it_is_made() -> None:

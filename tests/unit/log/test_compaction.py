@@ -12,12 +12,12 @@ from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import LogDamaged
 from penstock.core.types import Compression, FilePosition
+from penstock.kernels.folded import INDEX_STEP_BYTES
 from penstock.log.compaction import Cleaned, Plan, execute, plan_compaction
 from penstock.log.index import build_index, load_index
 from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
-from penstock.log.segments import INDEX_STEP_BYTES
 
 SETTINGS = LogSettings(segment_bytes=400, compaction=EAGER)
 

@@ -8,6 +8,7 @@ from tests.support.simdisk import SimDisk
 from tests.support.small_shard import SmallShard
 
 from penstock.core.types import FilePosition, LogNumber
+from penstock.kernels.folded import INDEX_STEP_BYTES
 from penstock.log.batch import encode, seal
 from penstock.log.columns import Columns
 from penstock.log.index import (
@@ -22,7 +23,7 @@ from penstock.log.index import (
 )
 from penstock.log.partition import Log
 from penstock.log.records import Edit, LogSettings, SegmentInfo
-from penstock.log.segments import INDEX_STEP_BYTES, SealedSegment, SparseIndex
+from penstock.log.segments import SealedSegment, SparseIndex
 
 INFO = SegmentInfo(0, 0, 100, 5000, 100, 1, 9)
 

@@ -1,0 +1,115 @@
+"""What a commit moves in each of its logs, in one call for all of them: what a small batch costs is mostly calls.
+
+Offsets, timestamps and sequences are int64. What the numbers mean, log/partition.py says."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from penstock.kernels import entry as frame
+
+NO_CUT = (1 << 63) - 1
+
+
+class Span:
+    """Offsets start..end of a log, and its epoch."""
+
+    def __init__(self, start: int, end: int, epoch: int) -> None:
+        self.start, self.end, self.epoch = start, end, epoch
+
+
+class StagedLog:
+    """The numbers of a log that every commit moves."""
+
+    def __init__(self, number: int, bounds: Span) -> None:
+        self.number, self.bounds = number, bounds
+        self.high_watermark = bounds.end
+        self.last_timestamp = 0
+        self.adopted_base, self.hidden_end = NO_CUT, 0
+        self.cut_sequence = -1
+        self.waiting_level, self.waiting_sequence = 0, -1
+        self.tail: list[frame.FrameEntry] = []
+        self.fault: BaseException | None = None
+        self.on_commit: Callable[[list[Any]], None] | None = None
+
+    def append(self, entry: frame.FrameEntry) -> int:
+        """Fold a batch that was staged; its bytes."""
+        self.bounds.end = entry.end
+        self.last_timestamp = entry.max_timestamp
+        self.tail.append(entry)
+        return len(entry.data)
+
+    def reached(self, end: int, sequence: int) -> bool:
+        """What that frame brought, up to `end`, is committed; whether there may be more to read."""
+        if sequence == self.waiting_sequence:
+            self.waiting_level, self.waiting_sequence = 0, -1
+        if sequence < self.cut_sequence:
+            return False
+        if end > self.adopted_base:
+            self.hidden_end = max(self.hidden_end, end)
+            return False
+        if end > self.high_watermark:
+            self.high_watermark = end
+        return True
+
+
+L = TypeVar("L", bound=StagedLog)
+
+
+def stamps(logs: Sequence[StagedLog], now: int, firsts: array[int], epochs: array[int], times: array[int]) -> int:
+    """Offset, epoch and timestamp of the next batch of each log; the first log that has a fault, -1 if none has."""
+    for i in range(len(logs)):
+        log = logs[i]
+        if log.fault is not None:
+            return i
+        firsts[i] = log.bounds.end
+        epochs[i] = log.bounds.epoch
+        times[i] = max(now, log.last_timestamp)
+    return -1
+
+
+def entries_bytes(entries: Sequence[frame.FrameEntry]) -> int:
+    """Of their table in a frame."""
+    size = 0
+    for i in range(len(entries)):
+        entry = entries[i]
+        size += 16 + ((len(entry.data) + 7) & -8)
+    return size
+
+
+def append_all(logs: Sequence[StagedLog], entries: Sequence[frame.FrameEntry]) -> tuple[int, int]:
+    """Fold entry i into log i, all of them batches; their bytes and records."""
+    size = records = 0
+    for i in range(len(logs)):
+        log, entry = logs[i], entries[i]
+        size += log.append(entry)
+        records += entry.records
+    return size, records
+
+
+def strongest(logs: Sequence[StagedLog], level: int) -> int:
+    """The level, or what an earlier commit of one of the logs waits for, if that is more."""
+    for i in range(len(logs)):
+        log = logs[i]
+        level = max(level, log.waiting_level)
+    return level
+
+
+def wait_all(logs: Sequence[StagedLog], level: int, sequence: int) -> None:
+    for i in range(len(logs)):
+        log = logs[i]
+        log.waiting_level, log.waiting_sequence = level, sequence
+
+
+def reached_all(logs: Mapping[Any, L], entries: Sequence[frame.FrameEntry], sequence: int) -> list[L]:
+    """Entries of a committed frame, all of them batches: the logs that have somebody to be told that there may be more
+    to read. A log that is gone is passed over."""
+    found = []
+    for i in range(len(entries)):
+        entry = entries[i]
+        log = logs.get(entry.log)
+        if log is not None and log.reached(entry.end, sequence) and log.on_commit is not None:
+            found.append(log)
+    return found
