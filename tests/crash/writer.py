@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -120,8 +121,9 @@ async def run(directory: Path, history: Path, run_number: int, trims: bool) -> N
 def lie_about_syncs() -> None:
     """A broken engine, to show that the tests see it: the journal says it is synced and is not."""
 
-    def sync(journal: Journal) -> None:
+    def sync(journal: Journal) -> float:
         journal.synced_sequence = journal.next_sequence
+        return time.monotonic()
 
     mock.patch.object(Journal, "sync", sync).start()
 

@@ -171,12 +171,12 @@ class Life:
         """The keeper has a thread of its own: it may run between a write of the journal and the sync."""
         journal, sync = self.live.journal, self.live.journal.sync
 
-        def run_then_sync() -> None:
+        def run_then_sync() -> float:
             if not self.interleaved and journal.synced_sequence < journal.next_sequence and self.rng.random() < 0.2:
                 self.interleaved = True
                 self._keeper(self.live.keeper.step)
                 self.interleaved = False
-            sync()
+            return sync()
 
         journal.sync = run_then_sync  # type: ignore[method-assign]  # the storage thread's one point of waiting
 

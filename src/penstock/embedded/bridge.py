@@ -71,7 +71,7 @@ class Bridge:
     @property
     def is_busy_here(self) -> bool:
         """Whether the calling thread is at work in begin(): it would wait for itself."""
-        return self._loop.is_borrowed_here
+        return self._loop.borrower == threading.get_ident()
 
     def run(self, work: Work[T]) -> T:
         """The result of the work; the calling thread waits."""

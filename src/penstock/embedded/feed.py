@@ -18,7 +18,6 @@ from penstock.broker.start import Start
 from penstock.core.errors import Closed, StaleSettlement
 from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
 from penstock.embedded.gathering import Gatherer
-from penstock.embedded.lending import undisturbed
 from penstock.embedded.message import DeliveredMessage, deliveries_of
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
@@ -35,8 +34,9 @@ class Feed:
         self.group, self.queue = member.group, member.group.queue
         self.is_stopped = False
         self._deliveries: deque[Delivery] = deque()
-        self._place = 0
-        """the first message of the first delivery that nobody has looked at"""
+        self._passed: tuple[Delivery | None, int] = (None, 0)
+        """how many messages of a delivery were taken. Beside it, so that a delivery goes in one step: the handler of a
+        signal may raise between two"""
         self._lock = threading.Lock()
         self._acks = Gatherer[Ack](runtime, self._ack_together)
         self._sleeper: asyncio.Task[object] | None = None
@@ -74,6 +74,12 @@ class Feed:
             self._pass(delivery, place + 1)
             return delivery, place
 
+    @property
+    def _place(self) -> int:
+        """The first message of the first delivery that nobody has looked at."""
+        delivery, place = self._passed
+        return place if self._deliveries and self._deliveries[0] is delivery else 0
+
     def take_many(self, limit: int) -> list[Delivery]:
         """Up to so many messages that are here already."""
         found: list[Delivery] = []
@@ -87,12 +93,10 @@ class Feed:
         return found
 
     def _pass(self, first: Delivery, place: int) -> None:
-        if place < len(first):
-            self._place = place
-            return
-        with undisturbed:
+        if place < len(first.rows):
+            self._passed = first, place
+        else:
             self._deliveries.popleft()
-            self._place = 0
 
     def is_received_here(self, limit: int) -> bool:
         """receive_now() for a thread, which looks itself for what is at hand while the loop sleeps; False says nothing
@@ -161,7 +165,6 @@ class Feed:
         with self._lock:
             unseen = sum([len(delivery) for delivery in self._deliveries]) - self._place
             self._deliveries.clear()
-            self._place = 0
         self.group.leave(self._member, self._member.held > unseen if counted is None else counted)
         self.group.take_back(self._still_claimed())
         self._claimed = []
@@ -304,7 +307,6 @@ class Feed:
                 delivery.part(self._place if number == 0 else 0, len(delivery))
                 for number, delivery in enumerate(self._deliveries)
             ]
-            self._place = 0
             self._deliveries = deque(held for delivery in kept if len(held := self._still_held(delivery)))
 
     def _still_held(self, delivery: Delivery) -> Delivery:

@@ -28,27 +28,23 @@ class LendingLoop(asyncio.SelectorEventLoop):
         self._lender = selector = _LendingSelector()
         self._turn = selector.turn
         self._is_wanted = False
-        self._borrower = 0
+        self.borrower = 0
+        """the thread that has the turn in the loop's stead"""
         self._elsewhere: asyncio.AbstractEventLoop | None = None
         super().__init__(selector)
-
-    @property
-    def is_borrowed_here(self) -> bool:
-        """Whether the calling thread has the turn."""
-        return self._borrower == threading.get_ident()
 
     def borrow(self, wait: bool) -> bool:
         """Have the turn, at once unless `wait`; but a loop that has woken up goes first. For any thread but its own."""
         if (not wait and self._lender.is_awake) or not self._turn.acquire(wait):
             return False
-        self._borrower, self._is_wanted = threading.get_ident(), False
+        self.borrower, self._is_wanted = threading.get_ident(), False
         self._elsewhere = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         return True
 
     def give_back(self) -> None:
         asyncio._set_running_loop(self._elsewhere)
-        self._borrower, self._elsewhere, is_wanted = 0, None, self._is_wanted
+        self.borrower, self._elsewhere, is_wanted = 0, None, self._is_wanted
         self._turn.release()
         if is_wanted:
             self.call_soon_threadsafe(_wake)

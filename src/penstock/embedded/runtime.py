@@ -15,7 +15,7 @@ from penstock.broker.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.broker.visiting import Visits
 from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, NoSuchQueue, QueueExists
-from penstock.embedded.bridge import Bridge, Caller, Stage, T, Work
+from penstock.embedded.bridge import Bridge, Caller, T, Work
 from penstock.embedded.lending import CAN_HOLD_SIGNALS
 from penstock.log.allocation import keep_freed_memory
 from penstock.log.threads import SWITCH_INTERVAL_S
@@ -38,6 +38,8 @@ class Runtime:
         parse_queue({"name": "any", **self._defaults})  # a default that no queue can have is refused here
         self._options = options or BrokerOptions()
         self._bridge = Bridge(f"penstock {self.directory}")
+        self.visit = self._bridge.visit
+        """for a thread that has looked at check_caller()"""
         self._pid = os.getpid()
         self._closing = threading.Lock()
         self._is_closed = False
@@ -87,10 +89,6 @@ class Runtime:
     def post(self, work: Work[T], caller: Caller[T]) -> None:
         self._refuse_fork(work)
         self._bridge.post(work, caller)
-
-    def visit(self, stage: Stage) -> bool:
-        """Bridge.visit(), for a thread that has looked at check_caller()."""
-        return self._bridge.visit(stage)
 
     def close(self) -> None:
         """Finish what is under way and let go of the directory. Calling it again, or in a fork, does nothing."""

@@ -140,8 +140,7 @@ class GroupCommit:
         )
 
     def _sync(self) -> None:
-        self._journal.sync()
-        self._last_sync = self._clock.monotonic()
+        self._last_sync = self._journal.sync()
         durable, self._unsynced, self._unsynced_bytes, self._sync_wanted = self._unsynced, [], 0, False
         if durable:
             self._hand_over(durable)

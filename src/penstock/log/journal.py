@@ -151,20 +151,23 @@ class Journal:
             self._metrics.journal_bytes += size
         return taken
 
-    def sync(self) -> None:
-        """Everything written is durable when this returns."""
+    def sync(self) -> float:
+        """Everything written is durable when this returns: the time at which it does."""
         assert self._file is not None
-        if self.synced_sequence == self.next_sequence:
-            return
         begun = self._clock.monotonic()
+        if self.synced_sequence == self.next_sequence:
+            return begun
         self._file.sync()
         self.synced_sequence = self.next_sequence
-        took_ns = int((self._clock.monotonic() - begun) * 1e9)
+        ended = self._clock.monotonic()
+        took_ns = int((ended - begun) * 1e9)
         metrics = self._metrics
         metrics.journal_syncs += 1
         metrics.journal_sync_s.observe(took_ns / 1e9)
         metrics.journal_sync_ns += took_ns
-        metrics.journal_sync_ns_max = max(metrics.journal_sync_ns_max, took_ns)
+        if took_ns > metrics.journal_sync_ns_max:
+            metrics.journal_sync_ns_max = took_ns
+        return ended
 
     def roll(self) -> None:
         """Go on in the next file. The current one is synced first: a successor's header says that all before it is

@@ -49,10 +49,10 @@ async def thread_name() -> str:
 
 def test_a_sleeping_loop_lends_its_turn_to_one_at_a_time(loop: LendingLoop) -> None:
     asleep(loop)
-    assert loop.is_borrowed_here
+    assert loop.borrower == threading.get_ident()
     assert not loop.borrow(wait=False)
     loop.give_back()
-    assert not loop.is_borrowed_here
+    assert loop.borrower == 0
 
 
 def test_a_loop_at_work_lends_nothing(loop: LendingLoop) -> None:
