@@ -27,7 +27,7 @@ _PUBLISH_RATE_A_S, _RETENTION_INTERVAL_S = 10_000, 60
 
 @dataclass
 class Passage:
-    """One queue and one group. What is taken is compared with what was put, a message of each delivery byte by byte."""
+    """One queue and one group. What is taken is counted, and now and then compared with what was put byte by byte."""
 
     broker: Broker
     queue: Queue
@@ -75,8 +75,9 @@ class Passage:
     async def consume(self, wanted: int) -> None:
         while self.taken < wanted:
             found = await self.consumer.receive(10_000, 1.0)
-            for delivery in found:
-                self._check(delivery)
+            # One each time: what looking at it costs would be counted, and grow with the partitions.
+            if found:
+                self._check(found[self.taken % len(found)])
             self.taken += (await self.broker.ack_all(found)).done
 
     async def _room(self) -> None:

@@ -17,6 +17,9 @@ cdef class StagedLog:
 
     cpdef Py_ssize_t append(self, FrameEntry entry) except -1
 
+    @cython.locals(tail=list, keep=Py_ssize_t)
+    cpdef list let_go(self, int64_t sequence)
+
     cpdef bint reached(self, int64_t end, int64_t sequence) except -1
 
 
@@ -28,6 +31,10 @@ cpdef Py_ssize_t stamps(
 
 @cython.locals(i=Py_ssize_t, entry=FrameEntry, size=int64_t)
 cpdef int64_t entries_bytes(list entries) except -1
+
+
+@cython.locals(i=Py_ssize_t, entry=FrameEntry, size=int64_t)
+cpdef int64_t data_bytes(list entries) except -1
 
 
 @cython.locals(i=Py_ssize_t, log=StagedLog, entry=FrameEntry, size=int64_t, records=int64_t)

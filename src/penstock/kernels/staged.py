@@ -41,6 +41,15 @@ class StagedLog:
         self.tail.append(entry)
         return len(entry.data)
 
+    def let_go(self, sequence: int) -> list[Any]:
+        """The part of the tail that frames below `sequence` brought; it is no longer there."""
+        tail = self.tail
+        keep = len(tail)
+        while keep > 0 and tail[keep - 1].sequence >= sequence:
+            keep -= 1
+        self.tail = tail[keep:]
+        return tail[:keep]
+
     def reached(self, end: int, sequence: int) -> bool:
         """What that frame brought, up to `end`, is committed; whether there may be more to read."""
         if sequence == self.waiting_sequence:
@@ -76,6 +85,15 @@ def entries_bytes(entries: Sequence[frame.FrameEntry]) -> int:
     for i in range(len(entries)):
         entry = entries[i]
         size += 16 + ((len(entry.data) + 7) & -8)
+    return size
+
+
+def data_bytes(entries: Sequence[frame.FrameEntry]) -> int:
+    """Of their batches."""
+    size = 0
+    for i in range(len(entries)):
+        entry = entries[i]
+        size += len(entry.data)
     return size
 
 

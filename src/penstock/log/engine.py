@@ -296,7 +296,7 @@ class Engine:
         self.stage([(self.logs[CATALOGUE_NUMBER], deleted_columns(log.number))], done, Purpose.SETTLE)
         self.catalogue.apply(CatalogueChange(log.number, None))
         del self.logs[log.number]
-        self.usage.tail -= sum(len(batch.data) for batch in log.tail)
+        self.usage.tail -= staged.data_bytes(log.tail)
         log.fault = NoSuchLog(log.name)
 
     def log(self, name: str) -> Log:
@@ -453,12 +453,10 @@ class Engine:
         for number in written.logs:
             if (log := self.logs.get(number)) is not None:
                 gone = log.written(written.sequence)
-                size = sum([len(batch.data) for batch in gone])
-                self.usage.tail -= size
-                if log.on_commit is not None:
-                    wanted = log.wanted_from()
+                self.usage.tail -= staged.data_bytes(gone)
+                if gone and log.on_commit is not None and gone[-1].end > (wanted := log.wanted_from()):
                     kept = [batch for batch in gone if batch.end > wanted]
-                    self._recently.add(log, kept, sum([len(batch.data) for batch in kept]))
+                    self._recently.add(log, kept, staged.data_bytes(kept))
         for number, reason in written.stopped.items():
             self._poison(number, reason)
         if self._adoptions:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.core.errors import PenstockError
 from penstock.core.types import Durability, LogName, LogNumber, Sequence
-from penstock.kernels.staged import NO_CUT, StagedLog
+from penstock.kernels.staged import NO_CUT, StagedLog, data_bytes
 from penstock.log.bounds import Bounds
 from penstock.log.frames import Entry
 from penstock.log.recent import RecentBatches
@@ -112,12 +112,7 @@ class Log(StagedLog):
         if self._cuts:
             self._cuts = [cut for cut in self._cuts if cut[0] >= sequence]
             self.files_end = min([end for _, end in self._cuts], default=NO_CUT)
-        tail = self.tail
-        keep = len(tail)
-        if tail and tail[-1].sequence >= sequence:
-            keep = next(i for i, batch in enumerate(tail) if batch.sequence >= sequence)
-        self.tail = tail[keep:]
-        return tail[:keep]
+        return self.let_go(sequence)
 
     def _apply_edit(self, edit: Edit, sequence: Sequence) -> int:
         freed_bytes = 0
@@ -142,7 +137,7 @@ class Log(StagedLog):
     def _keep(self, tail: list[Entry]) -> int:
         """Replaces the list, which others may be reading; how many bytes went."""
         before, self.tail = self.tail, tail
-        return sum([len(batch.data) for batch in before]) - sum([len(batch.data) for batch in tail])
+        return data_bytes(before) - data_bytes(tail)
 
 
 def _end_after(edit: Edit) -> int | None:

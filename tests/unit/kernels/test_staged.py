@@ -14,6 +14,7 @@ from penstock.kernels.staged import (
     Span,
     StagedLog,
     append_all,
+    data_bytes,
     entries_bytes,
     reached_all,
     stamps,
@@ -58,6 +59,16 @@ def test_batches_are_folded_and_counted() -> None:
         (13, 5, [entries[0]]),
         (22, 7, [entries[1]]),
     ]
+
+
+def test_what_is_written_leaves_the_tail() -> None:
+    log = log_at(1, 0)
+    entries = [FrameEntry(1, bytes(i), None, i, i + 1, 1, 0, 0, i) for i in range(5)]
+    append_all([log] * 5, entries)
+    assert (log.let_go(0), log.tail) == ([], entries)
+    assert data_bytes(log.let_go(3)) == 3
+    assert log.tail == entries[3:]
+    assert (log.let_go(9), log.tail) == (entries[3:], [])
 
 
 def test_a_commit_waits_as_long_as_the_one_before_it() -> None:
