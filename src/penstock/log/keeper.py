@@ -81,6 +81,8 @@ class Keeper:
         """frames the journal has synced, in order"""
         self.taken_sequence = next_sequence
         """first frame not folded yet"""
+        self.asked: deque[Callable[[], None]] = deque()
+        """by those who want the cut moved now: called when it was, or cannot be yet"""
         self.tell: Callable[[Written], None] = lambda written: None
         self.publish_cut: Callable[[Iterable[WrittenLog]], None] = lambda logs: None
         self.deleted: Callable[[LogNumber], None] = lambda number: None
@@ -103,6 +105,8 @@ class Keeper:
         self._unflushed_bytes = 0
         self._last_checkpoint = clock.monotonic()
         self._next_flush = self._last_checkpoint + options.flush_s
+        self._rested = self._last_checkpoint
+        """when the files were written for so little of the time that somebody may ask for it again"""
         self._rescue = Rescue(disk, clock, files, self)
         self._stopped: dict[LogNumber, str] = {}
         self._not_synced = 0
@@ -110,12 +114,16 @@ class Keeper:
 
     def step(self) -> None:
         """Take what has come, write what is due, checkpoint if due. Called again and again, at least every flush_s."""
+        asked = len(self.asked)
         self._take_inbox()
         now = self._clock.monotonic()
-        if now >= self._next_flush or self._unflushed_bytes >= self._options.flush_all_bytes:
+        due = min(self._next_flush, self._rested) if asked else self._next_flush
+        if now >= due or self._unflushed_bytes >= self._options.flush_all_bytes:
             self.flush_all()
         else:
             self._flush_large()
+        for _ in range(asked):
+            self.asked.popleft()()
         self._sync_steps()
         if self._is_checkpoint_due(now):
             self.write_checkpoint()
@@ -127,7 +135,8 @@ class Keeper:
         begun, self._unflushed_bytes, self._large = self._clock.monotonic(), 0, []
         self._flush(list(self._dirty.values()))
         took_s = self._clock.monotonic() - begun
-        self._next_flush = begun + max(self._options.flush_s, took_s / self._options.flush_share)
+        self._rested = begun + took_s / self._options.flush_share
+        self._next_flush = max(begun + self._options.flush_s, self._rested)
         if not self._dirty:
             self.publish_cut(self._changed.values())
         # Where the disk is full and the cut stands still, room is worth more than readers who have to look again.

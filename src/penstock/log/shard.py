@@ -360,6 +360,15 @@ class Shard:
             self._workers.want_checkpoint()
             await asyncio.sleep(0.005)
 
+    async def show(self) -> None:
+        """Returns when readers in other processes see what was committed before, or after a while: where many logs have
+        changed they see it when the keeper comes to it."""
+        if not self._closed:
+            shown: asyncio.Future[None] = self._loop.create_future()
+            self._engine.keeper.asked.append(partial(_poster(self._loop), partial(resolve, shown, None)))
+            self._workers.wake_keeper()
+            await asyncio.wait([shown], timeout=self._options.keeper.flush_s)
+
     async def close(self) -> None:
         """Finish what is under way, write a checkpoint that says so, let go of the directory."""
         if self._closed:

@@ -16,7 +16,7 @@ from penstock.core.types import Durability
 from penstock.log.batch import next_offset
 from penstock.log.cuts import DirectoryState
 from penstock.log.disk import DirectoryLock, RealDisk
-from penstock.log.keeper import KeeperOptions
+from penstock.log.keeper import KeeperOptions, Written
 from penstock.log.options import ShardOptions
 from penstock.log.outside import DirectoryReader
 from penstock.log.partition import Log
@@ -219,6 +219,45 @@ def test_a_trimmed_file_goes_when_readers_were_told_and_not_before(tmp_path: Pat
     assert len(before) > 2
     assert not before[0].exists()
     assert DirectoryReader(tmp_path).cut(log.number).start == 57
+    broker.close()
+
+
+def _shown(broker: Broker, log: Log, reader: DirectoryReader) -> list[int]:
+    """Where the log ends for whoever asks behind a commit, when that is answered."""
+    broker.shard.append(log, b"one")
+    broker.shard.commit()
+    told, keeper = list[int](), broker.shard.engine.keeper
+    keeper.asked.append(lambda: told.append(reader.cut(log.number).end))
+    keeper.step()
+    return told
+
+
+def test_who_asks_is_shown_at_once_what_is_committed(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, options=replace(SMALL, keeper=KeeperOptions(flush_s=60)))
+    log = broker.shard.create("a")
+    broker.shard.engine.keeper.flush_all()
+    reader = DirectoryReader(tmp_path)
+    assert [_shown(broker, log, reader) for _ in range(3)] == [[1], [2], [3]]
+    broker.close()
+
+
+def test_who_asks_where_writing_takes_long_is_answered_and_shown_later(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, options=replace(SMALL, keeper=KeeperOptions(flush_s=0.2, flush_share=0.05)))
+    log, keeper, clock = broker.shard.create("a"), broker.shard.engine.keeper, broker.shard.clock
+    tell = keeper.tell
+
+    def tell_slowly(written: Written) -> None:
+        clock.advance(1)
+        tell(written)
+
+    keeper.tell = tell_slowly
+    keeper.step()
+    clock.advance(1)
+    reader = DirectoryReader(tmp_path)
+    assert _shown(broker, log, reader) == [1]
+    assert _shown(broker, log, reader) == [1]
+    clock.advance(20)
+    assert _shown(broker, log, reader) == [3]
     broker.close()
 
 

@@ -32,6 +32,7 @@ from penstock.log.journal import JournalOptions
 from penstock.log.keeper import KeeperOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
+from penstock.log.outside import DirectoryReader
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings, Retention
 from penstock.log.shard import Shard
@@ -50,6 +51,20 @@ def columns(*values: bytes) -> Columns:
 def read_all(shard: Shard, log: Log) -> list[tuple[int, bytes]]:
     found = shard.reader.batches(log, log.start)
     return [(row.offset, row.value) for data in found for row in Batch.parse(data)]
+
+
+def test_other_processes_read_what_was_committed_before_it_was_to_be_shown(tmp_path: Path) -> None:
+    async def main() -> None:
+        options = replace(SMALL, keeper=KeeperOptions(flush_s=600, flush_share=1e9))
+        async with await Shard.open(tmp_path, options) as shard:
+            log, reader = await shard.create(log_name("a")), DirectoryReader(tmp_path)
+            for count in range(1, 4):
+                await shard.append(log, columns(b"one"))
+                await shard.show()
+                assert reader.log("a").end == count
+        await shard.show()
+
+    run(main())
 
 
 def test_records_are_readable_when_their_commit_returns(tmp_path: Path) -> None:

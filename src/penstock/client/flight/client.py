@@ -67,7 +67,7 @@ class FlightClient:
         self, queue: str, namespace: str | None = None, *, start_time_ms: int | None = None
     ) -> list[Partition]:
         """By number, as of now; with a time, each from its first row on that is not older. What a publisher was
-        answered is seen here a moment later."""
+        answered is seen here, or a moment later where the server writes much."""
         descriptor = flight.FlightDescriptor.for_command(
             _json(queue=queue, namespace=namespace, start_time=start_time_ms)
         )

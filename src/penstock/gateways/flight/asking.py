@@ -65,14 +65,15 @@ class ServerLine:
                 future.set_result(answer)
 
     def readable(
-        self, authorization: str | None, peer: str, namespace: str | None, queues: Sequence[str]
+        self, authorization: str | None, peer: str, namespace: str | None, queues: Sequence[str], *, is_fresh: bool
     ) -> tuple[Answer, list[str]]:
-        """Who it is, and which of the queues it may read. Refused; Closed if the server does not answer."""
+        """Who it is, and which of the queues it may read; `is_fresh`: what was acknowledged before can be read then.
+        Refused; Closed if the server does not answer."""
         checked_authorization(authorization)
         allowed: list[str] = []
         for at in range(0, max(1, len(queues)), QUEUES_AT_ONCE):
             some = list(queues[at : at + QUEUES_AT_ONCE])
-            answer = self._ask(Question(next(self._numbers), authorization, peer, namespace, some))
+            answer = self._ask(Question(next(self._numbers), authorization, peer, namespace, some, is_fresh))
             allowed += [queue for queue, may in zip(some, answer.may_read, strict=True) if may]
         return answer, allowed
 

@@ -153,6 +153,8 @@ class FlightGateway:
 
     async def _answer(self, child: _Child, question: Question) -> None:
         answered = await answer(self._access, question, self._is_loopback)
+        if question.is_fresh and any(answered.may_read):
+            await self._broker.shard.show()
         if not child.writer.is_closing():
             child.writer.write(line(answered))
 

@@ -42,13 +42,15 @@ class Unexpected(msgspec.Struct, frozen=True, tag="unexpected"):
 
 
 class Question(msgspec.Struct, frozen=True, tag="question"):
-    """Who is it, and which of these queues may it read?"""
+    """Who is it, and which of these queues may it read? `is_fresh`: answered when what was acknowledged before can be
+    read."""
 
     id: int
     authorization: str | None
     peer: str
     namespace: str | None
     queues: list[str]
+    is_fresh: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):

@@ -205,17 +205,17 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
         return Caller(checked_authorization(said.authorization), _peer(context), namespace)
 
     def _may_read(self, context: flight.ServerCallContext, queue: str, namespace: str | None) -> str:
-        """The namespace that counts."""
-        who, allowed = self._ask(context, namespace, [canonical_queue(queue)])
+        """The namespace that counts. What was acknowledged before can be read when it returns."""
+        who, allowed = self._ask(context, namespace, [canonical_queue(queue)], is_fresh=True)
         if not allowed:
             raise _not_allowed(who, queue)
         return who.namespace
 
     def _ask(
-        self, context: flight.ServerCallContext, namespace: str | None, queues: Sequence[str]
+        self, context: flight.ServerCallContext, namespace: str | None, queues: Sequence[str], *, is_fresh: bool = False
     ) -> tuple[Answer, list[str]]:
         said: Said = context.get_middleware(_AUTHORIZATION)
-        return self._line.readable(said.authorization, _peer(context), namespace, queues)
+        return self._line.readable(said.authorization, _peer(context), namespace, queues, is_fresh=is_fresh)
 
 
 @contextmanager
