@@ -45,16 +45,22 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._backing: Backing | None = None
         self._progress: GroupProgress | None = None
         self._target: Positions | None = None
+        self._initial: OffsetsJson | None = None
+        self._planned: tuple[OffsetsJson, Seen] | None = None
+        """the end of the next micro-batch, and what was seen when it was asked for"""
         self._has_begun = False
 
     def initialOffset(self) -> OffsetsJson:
-        """Spark asks where there is no checkpoint yet."""
+        """Spark asks where there is no checkpoint yet, and once more when it plans the first micro-batch: the end of
+        that is above the first answer, and may be below what is the latest by then."""
         self._has_begun = True
-        backing = self._opened()
-        seen = backing.seen(is_patient=True)
-        start = resolve(self._options.start, seen, Edge.EARLIEST, backing.offset_at_time)
-        check_start(start, seen, backing.is_whole)
-        return json_of(start, seen_logs(seen))
+        if self._initial is None:
+            backing = self._opened()
+            seen = backing.seen(is_patient=True)
+            start = resolve(self._options.start, seen, Edge.EARLIEST, backing.offset_at_time)
+            check_start(start, seen, backing.is_whole)
+            self._initial = json_of(start, seen_logs(seen))
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._options
@@ -82,15 +88,18 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = {source: max(at, here[source]) for source, at in self._ends(seen).items()}
         reached = {**kept, **self._limited(here, end, seen, limit)}
         unseen = {source: log for source, log in logs.items() if source in kept and source not in seen}
-        return json_of(reached, {**unseen, **seen_logs(seen)})
+        planned = json_of(reached, {**unseen, **seen_logs(seen)})
+        self._planned = (planned, seen) if backing.is_whole else None
+        return planned
 
     def reportLatestOffset(self) -> OffsetsJson:
-        seen = self._opened().seen(is_patient=True)
+        """Spark asks behind latestOffset(): what was seen there is not asked for again."""
+        seen = self._opened().seen(is_patient=True) if self._planned is None else self._planned[1]
         return json_of(_ends(seen), seen_logs(seen))
 
     def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         backing, stop = self._opened(), positions_of(end)
-        seen = backing.seen(is_patient=True)
+        seen = self._seen_for(end)
         known, planned = logs_of(start), logs_of(end)
         begun = {
             source: at
@@ -122,6 +131,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._backing = open_backing(self._options)
             self._begin_progress(self._backing.seen(is_patient=True))
         return self._backing
+
+    def _seen_for(self, end: Mapping[str, object]) -> Seen:
+        """What latestOffset() saw when it gave this end, once: what is lost in between, those that read will tell."""
+        planned, self._planned = self._planned, None
+        return planned[1] if planned is not None and planned[0] == end else self._opened().seen(is_patient=True)
 
     def _begin_progress(self, seen: Seen) -> None:
         options = self._options

@@ -82,6 +82,17 @@ def test_a_stream_can_start_at_the_end_or_at_named_offsets(database: Database) -
     assert _offsets(named.initialOffset()) == {"orders": {"0": 0, "1": 5}}
 
 
+def test_a_stream_from_the_end_begins_where_it_first_said(database: Database) -> None:
+    """Spark asks twice, and for the end of the first micro-batch in between."""
+    _fill(database)
+    reader = _reader(database, startingOffsets="latest")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    put_numbers(database, "orders", [99], partition=1)
+    start = reader.initialOffset()
+    assert _batch(reader, start, end) == []
+    assert _batch(reader, end, reader.latestOffset(end, ALL)) == [99]
+
+
 @pytest.mark.parametrize(
     ("options", "limit"),
     [
