@@ -12,6 +12,7 @@ from penstock.client.flight import Partition
 from penstock.core.errors import ErrorCode, InvalidArgument, NoSuchQueue, PenstockError
 from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.spark.address import ServerAddress
+from penstock.spark.connections import connection
 from penstock.spark.naming import chosen
 from penstock.spark.offsets import OffsetRange, PartitionId
 from penstock.spark.options import SourceOptions
@@ -31,7 +32,7 @@ class QueueServer:
         self._options, self._server = options, server
         # A server gives everybody his own namespace; only who asks for another one must be allowed to.
         self._namespace = None if options.namespace == DEFAULT_NAMESPACE else options.namespace
-        self._client = server.connect()
+        self._client = connection(server)
         self._times: dict[tuple[str, int], dict[int, int]] = {}
         self.is_whole = True
 
@@ -71,7 +72,7 @@ class QueueServer:
                 patience.wait(error)
 
     def close(self) -> None:
-        self._client.close()
+        """The connection is for the next one too."""
 
     def _rows(self, wanted: OffsetRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         queue, partition = wanted.source

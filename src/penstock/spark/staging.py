@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 
 import pyarrow as pa
 
 from penstock.client.flight import Committed, FlightClient, StagedRange, Stager
 from penstock.core.errors import PenstockError
+from penstock.spark.connections import connection
 from penstock.spark.patience import Patience, patiently
 from penstock.spark.sink_options import SinkOptions
 
@@ -54,6 +54,11 @@ class TaskStaging:
             except PenstockError as error:
                 self._lost(error)
 
+    def cancel(self) -> None:
+        """The server is not to wait for more: the connection stays."""
+        if self._stager is not None:
+            self._stager.cancel()
+
     def _send_again(self) -> None:
         self._stager = self._client.stager(self._options.queue, writer=self._writer, namespace=self._options.namespace)
         self._noted = 0
@@ -86,16 +91,17 @@ class TaskStaging:
 def staged(options: SinkOptions, writer: str, batches: Iterable[pa.RecordBatch]) -> list[StagedRange]:
     """In a task: all rows are durable when it returns, and nobody sees them. When it fails, what it staged is given up
     at once, if the server can be reached."""
-    with closing(options.server.connect()) as client:
-        task = TaskStaging(client, options, writer)
-        try:
-            for batch in batches:
-                task.add(batch)
-            task.finish()
-        except BaseException:
-            _give_up(client, task.ranges)
-            raise
-        return task.ranges
+    client = connection(options.server)
+    task = TaskStaging(client, options, writer)
+    try:
+        for batch in batches:
+            task.add(batch)
+        task.finish()
+    except BaseException:
+        task.cancel()
+        _give_up(client, task.ranges)
+        raise
+    return task.ranges
 
 
 def _give_up(client: FlightClient, ranges: Sequence[StagedRange]) -> None:
@@ -111,15 +117,14 @@ def _give_up(client: FlightClient, ranges: Sequence[StagedRange]) -> None:
 def commit(options: SinkOptions, query: str, epoch: int, ranges: Sequence[StagedRange]) -> Committed:
     """Said again until it is answered: the key makes sure that it is done once."""
     what = f"the commit of epoch {epoch} to queue {options.queue!r}"
-    with closing(options.server.connect()) as client:
-        return patiently(
-            lambda: client.commit(query, epoch, ranges, pipeline=options.pipeline, reset=options.reset_pipeline),
-            options.server.wait_s,
-            what,
-        )
+    client = connection(options.server)
+    return patiently(
+        lambda: client.commit(query, epoch, ranges, pipeline=options.pipeline, reset=options.reset_pipeline),
+        options.server.wait_s,
+        what,
+    )
 
 
 def abandon(options: SinkOptions, ranges: Sequence[StagedRange]) -> None:
     """What the tasks of an epoch have staged that is given up on."""
-    with closing(options.server.connect()) as client:
-        _give_up(client, ranges)
+    _give_up(connection(options.server), ranges)

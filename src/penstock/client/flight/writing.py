@@ -108,7 +108,11 @@ class Stager:
         if kind is None:
             self.finish()
         else:
-            self._stream.cancel()
+            self.cancel()
+
+    def cancel(self) -> None:
+        """No more is staged, and the stream ends."""
+        self._stream.cancel()
 
     def stage(self, batch: pa.RecordBatch | pa.Table) -> list[StagedRange]:
         """Sent when it returns. The ranges of earlier batches that were answered meanwhile, also kept in `ranges`."""
