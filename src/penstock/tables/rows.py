@@ -38,6 +38,7 @@ class RowMaker:
         self.stored = list(dict.fromkeys(STORED[name] for name in names if name in STORED)) or ["offset"]
         address = queue if is_dead_letter_queue(queue) else QUEUE_PREFIX + queue
         self._address = pa.scalar(address.encode(), pa.binary())
+        self._own_topic = pa.repeat(pa.scalar(address, pa.string()), batch_rows)
         constants = {"queue": queue, "partition": partition, "timestampType": 0}
         self._constants = {
             name: pa.repeat(pa.scalar(value, SCHEMA.field(name).type), batch_rows)
@@ -65,18 +66,21 @@ class RowMaker:
         return column if maker is None else maker(column)
 
     def _topics(self, stored: pa.DictionaryArray) -> pa.Array:
-        """There are few different ones: only these are looked at."""
+        """There are few different ones: only these are looked at. Where no row has one, the queue's own is there."""
         names = stored.dictionary
+        if len(names) == 1 and not names[0].as_py():
+            return self._own_topic.slice(0, len(stored))
         named = pc.if_else(pc.equal(pc.binary_length(names), 0), self._address, names)
         return text(named).take(stored.indices)
 
 
 def null_if_empty(column: pa.Array) -> pa.Array:
     """The same bytes, with a bitmap in front."""
-    is_there = pc.not_equal(pc.binary_length(column), 0)
-    nulls = len(column) - (pc.sum(is_there).as_py() or 0)
-    if not nulls:
+    lengths = pc.binary_length(column)
+    if pc.min(lengths).as_py() != 0:
         return column
+    is_there = pc.not_equal(lengths, 0)
+    nulls = len(column) - pc.sum(is_there).as_py()
     if column.offset:
         return pc.if_else(is_there, column, None)
     _, places, data = column.buffers()
