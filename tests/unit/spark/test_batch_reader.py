@@ -117,7 +117,7 @@ def test_offsets_of_the_options_bound_what_is_read(database: Database) -> None:
 def test_large_partitions_are_split_and_small_ones_share_a_task(database: Database) -> None:
     put_numbers(database, "orders", range(4000))
     assert len(_reader(database).partitions()) == 1
-    assert len(_reader(database, packRows="1").partitions()) == 4
+    assert len(_reader(database, splitRows="1000", packRows="1000").partitions()) == 4
     assert len(_reader(database, minPartitions="16").partitions()) >= 16
     assert _numbers(database, minPartitions="16", splitRows="99") == list(range(4000))
 

@@ -147,7 +147,7 @@ def test_a_read_goes_on_when_the_server_was_away(server: RunningServer, http: pe
     http.create_queue("orders", {"partitions": 1, "limits": {"max_queue_depth": 1_000_000}})
     for first in range(0, 60_000, 10_000):
         _put(server, http, range(first, first + 10_000), first + 10_000)
-    reader = _stream(server)
+    reader = _stream(server, packRows="60000")
     start = reader.initialOffset()
     [task] = reader.partitions(start, reader.latestOffset(start, ALL))
     rows = reader.read(task)

@@ -34,12 +34,23 @@ def test_positions_come_back_from_their_json() -> None:
     assert list(written) == ["a", "b"] and list(written["b"]) == ["2", "10"]
 
 
+def _sizes(ranges: list[OffsetRange], split: Split) -> list[list[int]]:
+    return [[piece.offsets for piece in task] for task in plan(ranges, split)]
+
+
 def test_small_partitions_share_a_task() -> None:
-    assert [len(task) for task in plan(_orders(10, 10, 10, 40), Split(pack_rows=30))] == [3, 1]
+    assert _sizes(_orders(10, 10, 10, 40), Split(pack_rows=70, cores=2)) == [[10, 10, 10, 40]]
+    assert _sizes(_orders(10, 10, 10, 40), Split(pack_rows=35, cores=8)) == [[10, 10, 10, 5], [35]]
 
 
-def test_a_large_partition_is_split_into_equal_parts() -> None:
-    assert [task[0].offsets for task in plan(_orders(2500), Split(split_rows=1000, pack_rows=10))] == [833, 833, 834]
+def test_all_tasks_read_as_much_and_none_too_much() -> None:
+    assert _sizes(_orders(2500), Split(split_rows=1000, pack_rows=10, cores=1)) == [[833], [833], [834]]
+    assert _sizes(_orders(1900, 600), Split(split_rows=1000, pack_rows=10, cores=1)) == [[833], [833], [234, 600]]
+
+
+def test_there_is_a_task_for_each_core_or_for_none_of_them() -> None:
+    assert _sizes(_orders(2500), Split(split_rows=1000, pack_rows=10, cores=2)) == [[625]] * 4
+    assert _sizes(_orders(800), Split(split_rows=1000, pack_rows=10, cores=2)) == [[400]] * 2
 
 
 def test_there_are_as_many_tasks_as_asked_for() -> None:
@@ -51,7 +62,7 @@ def test_nothing_to_read_needs_no_task() -> None:
     assert plan([], Split(min_tasks=8)) == []
 
 
-@given(_RANGES, st.builds(Split, st.integers(1, 20), st.integers(1, 4000), st.integers(1, 4000)))
+@given(_RANGES, st.builds(Split, st.integers(1, 20), st.integers(1, 4000), st.integers(1, 4000), st.integers(1, 9)))
 def test_every_offset_is_in_exactly_one_task(ranges: list[OffsetRange], split: Split) -> None:
     tasks = plan(ranges, split)
     joined: dict[PartitionId, list[int]] = {}
