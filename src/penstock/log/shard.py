@@ -361,7 +361,7 @@ class Shard:
             await asyncio.sleep(0.005)
 
     async def show(self) -> None:
-        """Returns when readers in other processes see what was committed before, or after a while: where many logs have
+        """Returns when readers in other processes see what was durable before, or after a while: where many logs have
         changed they see it when the keeper comes to it."""
         if not self._closed:
             shown: asyncio.Future[None] = self._loop.create_future()

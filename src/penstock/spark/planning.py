@@ -18,7 +18,7 @@ class Split(NamedTuple):
     min_tasks: int = 1
     # A task costs Spark about 40 ms, whatever it reads, and 50,000 rows are read in 25: below that, fewer end sooner.
     pack_rows: int = 50_000
-    # About two seconds of reading, of which tasks of a million rows took a tenth longer; losing one costs no more.
+    # About two seconds of reading: losing a task costs no more.
     split_rows: int = 3_000_000
     # Of the driver: where executors have others, `min_tasks` says how many tasks there are to be.
     cores: int = len(os.sched_getaffinity(0))
