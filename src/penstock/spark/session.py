@@ -13,6 +13,8 @@ from penstock.spark.java import java_home
 
 # Of a session, wherever it is: filters reach the indexes, and times mean the same everywhere.
 QUERY_SETTINGS = {"spark.sql.python.filterPushdown.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+# Of the processes of Spark: batches go to and from Python by Unix sockets instead of TCP.
+_PROCESS_SETTINGS = {"spark.python.unix.domain.socket.enabled": "true"}
 
 
 def session_builder(master: str = "local[*]") -> SparkSession.Builder:
@@ -23,7 +25,7 @@ def session_builder(master: str = "local[*]") -> SparkSession.Builder:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join(_with_penstock(os.environ.get("PYTHONPATH", "")))
     builder: SparkSession.Builder = SparkSession.builder.master(master)
-    for name, value in QUERY_SETTINGS.items():
+    for name, value in {**QUERY_SETTINGS, **_PROCESS_SETTINGS}.items():
         builder = builder.config(name, value)
     return builder
 
