@@ -11,6 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from penstock.core.errors import InvalidArgument
+from penstock.core.processors import processors
 from penstock.jobs.job import Runner
 
 Piece = TypeVar("Piece")
@@ -65,6 +66,5 @@ def _exit_after(parent: BaseProcess) -> None:
 def runner_for(size_bytes: int, pieces: int, processes: int | None = None) -> Runner:
     """Of a job of that size: as many processes as asked for, or as are worth starting."""
     if processes is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        processes = max(1, min(cores, pieces, size_bytes // WORTH_A_PROCESS_BYTES))
+        processes = max(1, min(processors(), pieces, size_bytes // WORTH_A_PROCESS_BYTES))
     return InThisProcess() if processes == 1 else InProcesses(processes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from penstock.core.processors import processors
 from penstock.spark.offsets import OffsetRange, PartitionId, Positions
 
 Ranges = tuple[OffsetRange, ...]
@@ -21,7 +21,7 @@ class Split(NamedTuple):
     # About two seconds of reading: losing a task costs no more.
     split_rows: int = 3_000_000
     # Of the driver: where executors have others, `min_tasks` says how many tasks there are to be.
-    cores: int = len(os.sched_getaffinity(0))
+    cores: int = processors()
 
 
 USUAL_SPLIT = Split()
