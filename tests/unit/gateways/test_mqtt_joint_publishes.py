@@ -130,6 +130,19 @@ def test_what_many_clients_send_in_one_turn_is_one_frame_and_each_is_answered(mq
     assert mqtt.messages_in("q") + mqtt.messages_in("r") == before + 24
 
 
+def test_who_sent_much_at_once_is_asked_again_at_once(mqtt: RunningGateway) -> None:
+    mqtt.declare("q")
+    warm(mqtt, "$queue/q")
+    client, ways = mqtt.client("p"), watched(mqtt)
+    with one_turn(mqtt):
+        client.send(*[packet(number) for number in range(1, 41)])
+    for _ in range(40):
+        client.expect(PubAck)
+    assert ways == []
+    client.publish("$queue/q", b"x", 1)
+    assert ways == [True]
+
+
 def test_messages_of_a_client_keep_their_order_whichever_way_they_go(mqtt: RunningGateway) -> None:
     mqtt.declare("q")
     warm(mqtt, "$queue/q")

@@ -31,7 +31,7 @@ _COLUMNS = (
     names.PAYLOAD_END,
 )
 # More messages a receive than that gain nothing from others beside them.
-_A_FEW = 16
+A_FEW = 32
 # A message that long costs more than what is saved.
 _A_FEW_BYTES = 16 << 10
 
@@ -47,7 +47,7 @@ class JointPublishes:
     def take(self, connection: Connection, data: memoryview) -> bool:
         """Whether the rows of the last scan, which are PUBLISHes with one head, are under way; if not, nothing has
         happened. What the client published before must have gone this way or be staged."""
-        if self._scanner.rows > _A_FEW:
+        if self._scanner.rows > A_FEW:
             return False
         heads, present, packet_ids, topic_starts, topic_ends, starts, ends = self._scanner.pick(_COLUMNS)
         first, stop = starts[0], ends[-1]
