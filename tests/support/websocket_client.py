@@ -56,6 +56,10 @@ def upgrade(
 ) -> None:
     """WebSocket from here on, over TLS with a context. WebSocketRefused for another answer."""
     scheme = "ws" if context is None else "wss"
+    if context is not None:
+        # The client reads in a thread of its own. Before Python 3.13 the ssl module lets both in (CPython 124984), and
+        # what is written first may meet the session tickets of TLS 1.3 and be lost: once in some thousand times.
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
     sock, opened = client.bare_socket, ExitStack()
     try:
         connecting = connect(
