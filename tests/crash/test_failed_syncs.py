@@ -15,8 +15,9 @@ from tests.support.cli import COMMAND, ENVIRONMENT, offsets
 from tests.support.faults import kill, shim_environment, wait_until
 
 from penstock.core.types import Durability
+from penstock.kernels.entry import KIND_BATCH
 from penstock.log.batch import Batch
-from penstock.log.frames import KIND_BATCH, FrameScratch, read_entries, read_frame_header
+from penstock.log.frames import FrameScratch, read_entries, read_frame_header
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("shim")]
 

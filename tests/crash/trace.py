@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from penstock.log.frames import KIND_BATCH, MAGIC, FrameScratch, read_entries, read_frame_header
+from penstock.kernels.entry import KIND_BATCH
+from penstock.log.frames import MAGIC, FrameScratch, read_entries, read_frame_header
 from penstock.log.replay import entry_of
 
 _RECORD = struct.Struct("<QQqqIIQ")

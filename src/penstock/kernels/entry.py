@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from penstock.core.ports import Buffer
 
 _HEAD = struct.Struct("<QIB3x")
-_BATCH, _EDIT = 1, 2
+_ZEROS = bytes(8)
+KIND_BATCH, KIND_EDIT = 1, 2
 
 
 class FrameEntryPlain:
@@ -37,13 +38,20 @@ class FrameEntryPlain:
         self.first_timestamp, self.max_timestamp, self.sequence = first_timestamp, max_timestamp, sequence
 
 
-def packed_plain(entries: Sequence[FrameEntry]) -> bytes:
-    """The entry table of a frame (log/FORMAT.md)."""
+def pieces_of(entries: Sequence[FrameEntry]) -> list[Buffer]:
+    """The entry table of a frame (log/FORMAT.md), with the batches as they are."""
     pieces: list[Buffer] = []
     for entry in entries:
         size = len(entry.data)
-        pieces += (_HEAD.pack(entry.log, size, _BATCH if entry.edit is None else _EDIT), entry.data, bytes(-size & 7))
-    return b"".join(pieces)
+        pieces += (_HEAD.pack(entry.log, size, KIND_BATCH if entry.edit is None else KIND_EDIT), entry.data)
+        if size & 7:
+            pieces.append(_ZEROS[: -size & 7])
+    return pieces
+
+
+def packed_plain(entries: Sequence[FrameEntry]) -> bytes:
+    """The same in one, copied."""
+    return b"".join(pieces_of(entries))
 
 
 try:
@@ -52,4 +60,4 @@ except ImportError:
     FrameEntry = FrameEntryPlain  # type: ignore[assignment,misc]  # the same attributes, in Python
     packed = packed_plain
 
-__all__ = ["FrameEntry", "FrameEntryPlain", "packed", "packed_plain"]
+__all__ = ["KIND_BATCH", "KIND_EDIT", "FrameEntry", "FrameEntryPlain", "packed", "packed_plain", "pieces_of"]

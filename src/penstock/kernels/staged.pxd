@@ -20,6 +20,8 @@ cdef class StagedLog:
     @cython.locals(tail=list, keep=Py_ssize_t)
     cpdef list let_go(self, int64_t sequence)
 
+    cpdef free(self, int64_t sequence)
+
     cpdef bint reached(self, int64_t end, int64_t sequence) except -1
 
 

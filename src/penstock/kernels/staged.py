@@ -50,10 +50,14 @@ class StagedLog:
         self.tail = tail[keep:]
         return tail[:keep]
 
-    def reached(self, end: int, sequence: int) -> bool:
-        """What that frame brought, up to `end`, is committed; whether there may be more to read."""
+    def free(self, sequence: int) -> None:
+        """That frame is committed; if nothing of the log came after it, nothing is waited for."""
         if sequence == self.waiting_sequence:
             self.waiting_level, self.waiting_sequence = 0, -1
+
+    def reached(self, end: int, sequence: int) -> bool:
+        """What that frame brought, up to `end`, is committed; whether there may be more to read."""
+        self.free(sequence)
         if sequence < self.cut_sequence:
             return False
         if end > self.adopted_base:

@@ -12,9 +12,6 @@ from penstock.log.frames import Entry
 from penstock.log.recent import RecentBatches
 from penstock.log.records import Edit, LogSettings
 
-# That a log waits for: the level and the sequence.
-_NOTHING = Durability.MEMORY, Sequence(-1)
-
 
 class Log(StagedLog):
     """Changed by the loop alone. `bounds` runs ahead to what is staged; readers stop at `high_watermark`."""
@@ -86,11 +83,6 @@ class Log(StagedLog):
     def hold(self, sequence: Sequence) -> None:
         """Commits from now on wait for the sync of that frame: the log's very existence or durability is in it."""
         self.waiting_level, self.waiting_sequence = Durability.COMMIT, sequence
-
-    def free(self, sequence: Sequence) -> None:
-        """That frame is committed; if nothing of the log came after it, nothing is waited for."""
-        if sequence == self.waiting_sequence:
-            self.waiting_level, self.waiting_sequence = _NOTHING
 
     def committed(self, entry: Entry, sequence: Sequence) -> bool:
         """The frame that held the entry is committed; whether there may be more to read. What was cut off since does

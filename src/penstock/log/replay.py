@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from penstock.core.errors import CorruptFrame, JournalDamaged
 from penstock.core.ports import Disk, File
 from penstock.core.types import FilePosition, Generation, LogNumber, Sequence
+from penstock.kernels.entry import KIND_BATCH, KIND_EDIT
 from penstock.log.batch import next_offset, read_header
 from penstock.log.frames import (
-    KIND_BATCH,
-    KIND_EDIT,
     MAGIC,
     Entry,
     FrameHeader,
