@@ -37,6 +37,7 @@ from bench.spark import batch as spark_batch
 from bench.spark import beside_mqtt as spark_beside_mqtt
 from bench.spark import sink as spark_sink
 from bench.spark import streaming as spark_streaming
+from bench.sparse.suite import BENCHMARKS as SPARSE
 from bench.tables import flight_writes, sql, tables
 
 BENCHMARKS = {
@@ -71,7 +72,7 @@ BENCHMARKS = {
         flight_writes,
     )
 }
-BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *HTTP)}
+BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *SPARSE, *HTTP)}
 
 
 @click.command()

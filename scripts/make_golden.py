@@ -22,6 +22,7 @@ from penstock.log.columns import Columns
 from penstock.log.compaction import execute, plan_compaction
 from penstock.log.disk import RealDisk
 from penstock.log.engine import Engine
+from penstock.log.format_file import FORMAT_VERSION
 from penstock.log.index import places
 from penstock.log.journal import JournalOptions
 from penstock.log.keeper import KeeperOptions
@@ -29,7 +30,7 @@ from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, Edit, LogSettings, Retention
-from penstock.log.recovery import FORMAT_VERSION, recover
+from penstock.log.recovery import recover
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 OPTIONS = ShardOptions(

@@ -1,4 +1,5 @@
-"""What holds for every test: hypothesis profiles, and no failure that only a log line would tell of."""
+"""What holds for every test: a home of its own, hypothesis profiles, and no failure that only a log line would tell
+of."""
 
 from __future__ import annotations
 
@@ -11,6 +12,10 @@ from hypothesis import settings
 
 from tests.support.descriptors import open_descriptors
 from tests.support.loop import LoopErrors, watched_loops
+from tests.support.own_place import move_in
+
+# Before any module of tests takes a copy of the environment.
+move_in(os.environ)
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)

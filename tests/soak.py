@@ -18,11 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.crash.appends import many_messages
+from tests.crash.clock_rounds import clock_rounds
+from tests.crash.exhaustion import exhaustion_rounds
 from tests.crash.mqtt_rounds import mqtt_kill_rounds, mqtt_power_cut_rounds
 from tests.crash.queue_rounds import queue_kill_rounds, queue_power_cut_rounds
 from tests.crash.rounds import Report, kill_rounds, power_cut_rounds
+from tests.crash.storage_faults import storage_fault_rounds
+from tests.sim.broker_damage_walk import failure_of as broker_damage_of
+from tests.sim.damage_walk import failure_of as damage_of
+from tests.sim.refusal_walk import refusal_walk
 from tests.sim.soak_queues import failure_of
+from tests.stress.http_deaf import exhaust_http
 from tests.stress.mqtt_connections import CannotOpen, costs
+from tests.stress.mqtt_deaf import exhaust
 from tests.stress.mqtt_queue import through_queue
 from tests.stress.mqtt_stalled import put_out, stall
 from tests.stress.threads import stress
@@ -38,7 +46,7 @@ FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
 GARBAGE_MUTANTS, GARBAGE_CHUNK = 1_000_000, 100_000
 IDLE_CONNECTIONS = (10_000, 50_000)
 MESSAGES = 1_000_000
-QUEUE_STEPS = 800
+QUEUE_STEPS, REFUSAL_STEPS = 800, 400
 STRESS_S = 20.0
 # The queue of the worker that does not read holds 100,000 messages.
 STALLED_S = 120.0
@@ -109,6 +117,14 @@ def power_cuts(budget: Budget) -> str:
     return _crashes(budget, power_cut_rounds, "power cuts")
 
 
+def storage_faults(budget: Budget) -> str:
+    return _crashes(budget, storage_fault_rounds, "restarts after faults of every system call of storage")
+
+
+def descriptors(budget: Budget) -> str:
+    return _crashes(budget, exhaustion_rounds, "servers without descriptors")
+
+
 def queue_model(budget: Budget) -> str:
     walks, seed = 0, budget.seed
     while not (walks and budget.is_over):
@@ -117,6 +133,38 @@ def queue_model(budget: Budget) -> str:
         walks, seed = walks + 1, seed + 1
         budget.report(f"{walks} walks")
     return f"{walks} walks of {QUEUE_STEPS} steps through the rules of queues, seeds {budget.seed} to {seed - 1}"
+
+
+def refusals(budget: Budget) -> str:
+    walks, seed = 0, budget.seed
+    while not (walks and budget.is_over):
+        place = budget.place / str(seed)
+        place.mkdir()
+        refusal_walk(place / "data", seed, REFUSAL_STEPS)
+        shutil.rmtree(place)
+        walks, seed = walks + 1, seed + 1
+        budget.report(f"{walks} walks")
+    return f"{walks} walks of {REFUSAL_STEPS} calls around what is refused, seeds {budget.seed} to {seed - 1}"
+
+
+def damaged_files(budget: Budget) -> str:
+    done = 0
+    while not (done and budget.is_over):
+        failure = damage_of(budget.seed + done)
+        assert failure is None, failure
+        done += 1
+        budget.report(f"{done} directories")
+    return f"{done} directories with a damaged file, mended, seeds {budget.seed} to {budget.seed + done - 1}"
+
+
+def damaged_brokers(budget: Budget) -> str:
+    done = 0
+    while not (done and budget.is_over):
+        failure = broker_damage_of(budget.place / str(done), budget.seed + done)
+        assert failure is None, failure
+        done += 1
+        budget.report(f"{done} brokers")
+    return f"{done} brokers with a damaged file, started, seeds {budget.seed} to {budget.seed + done - 1}"
 
 
 def queue_kills(budget: Budget) -> str:
@@ -173,6 +221,17 @@ def mqtt_stalled(budget: Budget) -> str:
     return f"subscribers that did not read for {seconds:.0f} s: " + "; ".join(found)
 
 
+def mqtt_memory(budget: Budget) -> str:
+    found = []
+    for count in (60, 600, 2000) if budget.seconds >= 60 else (60,):
+        for exhausted in (exhaust, exhaust_http):
+            place = budget.place / f"{exhausted.__name__}-{count}"
+            place.mkdir()
+            found.append(exhausted(place, count))
+            budget.report(found[-1])
+    return "; ".join(found)
+
+
 def mqtt_million(budget: Budget) -> str:
     messages = MESSAGES if budget.seconds >= 60 else MESSAGES // 100
     with live_server(budget.place / "server", ["storage.disk_reserve=0"]) as server:
@@ -226,21 +285,32 @@ def threads(budget: Budget) -> str:
     return f"{done} runs of {STRESS_S:.0f} s with all threads at work, seeds {budget.seed} to {seed - 1}"
 
 
+def clock_jumps(budget: Budget) -> str:
+    return _crashes(budget, clock_rounds, "jumps of a wall clock")
+
+
 PARTS = [
     Part("model", 0.3, crash_model),
     Part("fuzz", 0.1, kernel_fuzz),
+    Part("damage", 0.1, damaged_files),
+    Part("broker-damage", 0.05, damaged_brokers),
     Part("kill", 0.1, kills),
     Part("power", 0.05, power_cuts),
+    Part("storage-faults", 0.1, storage_faults),
+    Part("descriptors", 0.02, descriptors),
     Part("queue-model", 0.15, queue_model),
+    Part("refusals", 0.05, refusals),
     Part("queue-kill", 0.1, queue_kills),
     Part("queue-power", 0.05, queue_power_cuts),
     Part("threads", 0.05, threads),
     Part("million", 0.1, million),
     Part("mqtt-kill", 0.1, mqtt_kills),
     Part("mqtt-power", 0.05, mqtt_power_cuts),
+    Part("clock", 0.02, clock_jumps),
     Part("mqtt-garbage", 0.15, mqtt_garbage),
     Part("mqtt-connections", 0.05, mqtt_connections),
     Part("mqtt-stalled", 0.02, mqtt_stalled),
+    Part("mqtt-memory", 0.02, mqtt_memory),
     Part("mqtt-million", 0.05, mqtt_million),
     Part("http-fuzz", 0.05, http_fuzz),
     Part("spark-million", 0.1, spark_million),

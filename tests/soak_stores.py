@@ -89,7 +89,7 @@ async def open_sessions(directory: Path, count: int) -> None:
 
 async def fill_retained(directory: Path, count: int) -> None:
     async with await Shard.open(directory, ShardOptions(disk_reserve_bytes=0)) as shard:
-        retained = await Retained.open(shard, now)
+        retained = await Retained.open(shard)
         space = await retained.space()
         for first in range(0, count, 1000):
             topics = [b"site/%d/device/%d/state" % (n % 100, n) for n in range(first, min(first + 1000, count))]
@@ -102,7 +102,7 @@ async def fill_retained(directory: Path, count: int) -> None:
 async def open_retained(directory: Path, count: int) -> None:
     async with await Shard.open(directory, ShardOptions(disk_reserve_bytes=0)) as shard:
         begun = time.monotonic()
-        retained = await Retained.open(shard, now)
+        retained = await Retained.open(shard)
         print(f"  opened in {time.monotonic() - begun:.1f} s")
         await read_retained(directory, retained, "retained opened again", count)
 

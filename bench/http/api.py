@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from bench.mqtt.link import PeerFailed
-from penstock.gateways.http.queues import Purged, QueueStats
+from penstock.gateways.http.queues import Purged, Queues, QueueStats, QueueSummary
 
 _TIMEOUT_S = 60.0
 _MESSAGES_A_REQUEST = 1000
@@ -28,6 +28,16 @@ class Api:
 
     def close(self) -> None:
         self._connection.close()
+
+    def queues(self) -> list[QueueSummary]:
+        found: list[QueueSummary] = []
+        path = "/queues?limit=1000"
+        while True:
+            part = self._call("GET", path, b"", Queues)
+            found += part.items
+            if part.next is None:
+                return found
+            path = f"/queues?limit=1000&cursor={part.next}"
 
     def stats(self, queue: str) -> QueueStats:
         return self._call("GET", f"/queues/{queue}/stats", b"", QueueStats)

@@ -23,7 +23,8 @@ _TAG = b"c"
 
 
 def queue(number: int) -> bytes:
-    return b"bench.%d" % (number % TOPICS)
+    """Names of one length: the frames of a ring have one size."""
+    return b"bench.%05d" % number
 
 
 class AmqpSpeech:
@@ -42,7 +43,7 @@ class AmqpSpeech:
         link, first = _connected(self._address, f"publisher-{number}"), first_place(number)
         _call(link, (_CONFIRM, 10), b"\x00", (_CONFIRM, 11))
         frames = []
-        for place in range(slots(window)):
+        for place in range(slots(window, self._queues)):
             name = queue((place if is_mixed else number) % self._queues)
             method = _method((_BASIC, 40), b"\x00\x00" + _short(b"") + _short(name) + b"\x00")
             content = _frame(_HEADER, _PERSISTENT) + _frame(_BODY, payload(first + place))

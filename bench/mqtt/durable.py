@@ -26,7 +26,7 @@ from bench.mqtt.peers import (
     start_penstock,
     start_rabbitmq,
 )
-from bench.mqtt.speech import Speech
+from bench.mqtt.speech import TOPICS, Speech
 
 CONNECTIONS, WINDOW = 10, 1000
 _ROUND_MS = 4000
@@ -39,15 +39,15 @@ class Speeches:
     of: dict[str, Speech]
 
     @classmethod
-    def to(cls, brokers: Sequence[Broker]) -> Speeches:
-        return cls({broker.name: _speech(broker) for broker in brokers})
+    def to(cls, brokers: Sequence[Broker], topics: int = TOPICS) -> Speeches:
+        return cls({broker.name: _speech(broker, topics) for broker in brokers})
 
 
-def _speech(broker: Broker) -> Speech:
+def _speech(broker: Broker, topics: int) -> Speech:
     if broker.name == "JetStream":
-        return JetStreamSpeech(broker.address, CONNECTIONS * WINDOW)
+        return JetStreamSpeech(broker.address, CONNECTIONS * WINDOW, topics)
     if broker.name == "RabbitMQ":
-        return AmqpSpeech(broker.address)
+        return AmqpSpeech(broker.address, queues=topics)
     return MqttSpeech(broker.address)
 
 

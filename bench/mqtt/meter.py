@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 
-from bench.measure import Comparison, Run, Series, Target, Unit, interleaved
+from bench.measure import Comparison, Ratio, Run, Series, Target, Unit, interleaved
 from bench.mqtt.load import Outcome
 from bench.mqtt.peers import Broker
 from bench.report import number_text
@@ -55,9 +55,12 @@ def compared(
     subject: str,
     targets: Mapping[str, float],
     copies: int = 1,
+    a_second: int | None = None,
+    cpu_s: float | None = None,
 ) -> list[Comparison]:
     """Seconds a message of the first broker against each of the others, in turned order. `copies` of each message are
-    delivered, which is said; a broker without a target is shown."""
+    delivered, which is said; a broker without a target is shown. `a_second` and `cpu_s` are asked of the first broker
+    whatever the others do: so many messages, and no more of its processor for each."""
     meter = Meter()
     samples = interleaved(
         settings.rounds,
@@ -65,8 +68,9 @@ def compared(
     )
     mine, *others = (Series(broker.name, samples[broker.name]) for broker in brokers)
     named = Series(f"{subject}: {mine.name}", mine.samples)
+    asked = [*_asked_rate(named, a_second), *_asked_cpu(named, meter.usage[mine.name], cpu_s)]
     if not others:
-        return [Comparison(named, notes={"a second": _rate(mine, copies), **meter.notes(mine.name)})]
+        return [Comparison(named, notes={"a second": _rate(mine, copies), **meter.notes(mine.name)}), *asked]
     return [
         Comparison(
             named,
@@ -78,7 +82,22 @@ def compared(
             },
         )
         for other in others
-    ]
+    ] + asked
+
+
+def _asked_rate(subject: Series, a_second: int | None) -> list[Comparison]:
+    if a_second is None:
+        return []
+    wanted = Series(f"{a_second:,} a second", (1 / a_second,) * len(subject.samples))
+    return [Comparison(subject, wanted, target=Target(">=", 1))]
+
+
+def _asked_cpu(subject: Series, used: Usage, cpu_s: float | None) -> list[Comparison]:
+    if cpu_s is None:
+        return []
+    mine = Series(f"{subject.name}, of its processor", tuple(used.server_s_a_message))
+    wanted = Series(number_text(cpu_s, Unit.SECONDS), (cpu_s,) * len(mine.samples))
+    return [Comparison(mine, wanted, Ratio.COST, Target("<=", 1))]
 
 
 def _seconds_a_message(meter: Meter, broker: Broker, run: Callable[[Broker], Outcome]) -> float:

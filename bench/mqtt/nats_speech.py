@@ -24,8 +24,8 @@ _ACK_WAIT_NS = 60_000_000_000
 class JetStreamSpeech:
     """Declares the stream and the consumer; both are there for as long as the server runs."""
 
-    def __init__(self, address: tuple[str, int], in_flight: int) -> None:
-        self._address = address
+    def __init__(self, address: tuple[str, int], in_flight: int, topics: int = TOPICS) -> None:
+        self._address, self._topics = address, topics
         self._control = _connected(address, "control")
         stream = {"name": _STREAM, "subjects": ["bench.*"], "storage": "file", "num_replicas": 1, "retention": "limits"}
         self._request(f"STREAM.CREATE.{_STREAM}", stream)
@@ -45,9 +45,9 @@ class JetStreamSpeech:
         link.send(f"SUB {inbox} 1\r\n".encode())
         _fence(link)
         frames = []
-        for place in range(slots(window)):
-            topic = (place if is_mixed else number) % TOPICS
-            head = f"PUB bench.{topic} {inbox} {PAYLOAD_BYTES}\r\n".encode()
+        for place in range(slots(window, self._topics)):
+            topic = (place if is_mixed else number) % self._topics
+            head = f"PUB bench.{topic:05} {inbox} {PAYLOAD_BYTES}\r\n".encode()
             frames.append(head + payload(first + place) + _LINE_END)
         return PublisherParts(link, Ring(frames, first, len(_LINE_END)), JetStreamAcks(link))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import trustme
 
 from bench.mqtt.mqtt_speech import QUEUE
 from bench.mqtt.servers import HOST, Absent, Server, accepts, free_port, program
@@ -23,6 +24,7 @@ listener {port} 127.0.0.1
 allow_anonymous true
 persistence false
 set_tcp_nodelay {nodelay}
+{certificate}
 max_inflight_messages 65535
 max_queued_messages 0
 log_type error
@@ -44,6 +46,8 @@ class Broker:
     server: Server
     helper: Server | None = None
     """what it needs beside itself"""
+    http: tuple[str, int] | None = None
+    """where it can be asked what it holds"""
 
     def stop(self) -> None:
         self.server.stop()
@@ -84,9 +88,23 @@ def start_prompt_mosquitto(directory: Path) -> Broker:
     return _mosquitto(directory, nodelay="true")
 
 
-def _mosquitto(directory: Path, nodelay: str) -> Broker:
+def start_tls_mosquitto(directory: Path) -> Broker:
+    """The same over TLS, with a certificate that is made for it, in a directory that is the user's alone: started as
+    root it stays root, or it could not read it."""
+    file = certificate(directory)
+    return _mosquitto(directory, nodelay="true", certificate=f"user root\ncertfile {file}\nkeyfile {file}")
+
+
+def certificate(directory: Path) -> Path:
+    """One for this machine and its key, in one file."""
+    file = directory / "server.pem"
+    trustme.CA().issue_cert("localhost", HOST).private_key_and_cert_chain_pem.write_to_path(str(file))
+    return file
+
+
+def _mosquitto(directory: Path, nodelay: str, certificate: str = "") -> Broker:
     port, config = free_port(), directory / "mosquitto.conf"
-    config.write_text(_MOSQUITTO.format(port=port, nodelay=nodelay))
+    config.write_text(_MOSQUITTO.format(port=port, nodelay=nodelay, certificate=certificate))
     server = Server("mosquitto", [program("mosquitto", _DAEMONS), "-c", str(config)], directory)
     server.wait(accepts(port))
     return Broker("mosquitto", (HOST, port), server)
@@ -99,6 +117,16 @@ def start_nats(directory: Path) -> Broker:
     server = Server("JetStream", command, directory)
     server.wait(accepts(port))
     return Broker("JetStream", (HOST, port), server)
+
+
+def start_redis(directory: Path) -> Broker:
+    """Synced before each answer. Its file is not rewritten meanwhile, which would take a second processor."""
+    port, redis = free_port(), program("redis-server", "/usr/bin")
+    durable = ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0", "--save", ""]
+    place = ["--bind", HOST, "--port", str(port), "--dir", str(directory), "--loglevel", "warning"]
+    server = Server("Redis", [redis, *durable, *place], directory)
+    server.wait(accepts(port))
+    return Broker("Redis", (HOST, port), server)
 
 
 def start_rabbitmq(directory: Path) -> Broker:

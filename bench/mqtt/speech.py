@@ -68,9 +68,10 @@ class Speech(Protocol):
         ...
 
 
-def slots(window: int) -> int:
-    """Of a ring: no slot is sent again before its message is answered, and sends are rarely cut at the ring's end."""
-    return max(2 * window, 100)
+def slots(window: int, topics: int = TOPICS) -> int:
+    """Of a ring: no slot is sent again before its message is answered, sends are rarely cut at the ring's end, and each
+    topic has as many as the others."""
+    return -(-max(2 * window, 100) // topics) * topics
 
 
 def first_place(publisher: int) -> int:

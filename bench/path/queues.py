@@ -14,7 +14,7 @@ from bench.path.load import BATCH_BYTES, BATCH_MESSAGES, MESSAGE_BYTES
 from penstock.broker.broker import Broker
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
-from penstock.broker.publisher import Publisher
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.log.columns import Columns
 

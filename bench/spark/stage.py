@@ -21,7 +21,7 @@ _ROOT = Path(__file__).parents[2]
 def spark_session(directory: Path, master: str = "local[2]") -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
     session = (
-        session_builder(master)
+        session_builder(master, local_checkpoints=True)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
@@ -42,6 +42,8 @@ def spark_session(directory: Path, master: str = "local[2]") -> Iterator[SparkSe
 def served(data: Path, place: Path) -> Iterator[dict[str, str]]:
     """A server on that data, as people start one: its addresses, of `http` and `flight`."""
     ready = place / "ready.json"
+    # It has a working directory of its own, where a relative path to the source would be another one, or none.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
     command = [sys.executable, "-m", "penstock.cli.main", "--log-level", "error", "serve", "--dev"]
     for listener in ("mqtt", "mqtt_ws", "http", "flight"):
         command += ["--set", f"listeners.{listener}.port=0"]

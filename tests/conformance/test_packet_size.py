@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.conformance.scene import LONG_S, Scene, v5_only
-from tests.support.mqtt_client import MqttClient, messages_of
+from tests.support.mqtt_client import ConnectionEnded, MqttClient, messages_of
 
+from penstock.codecs.mqtt.encode import encode
+from penstock.codecs.mqtt.packets import Connect, Subscribe, Subscription, Unsubscribe
 from penstock.codecs.mqtt.properties import Properties
+from penstock.codecs.mqtt.reasons import ReasonCode
 
 pytestmark = v5_only
 LIMIT_BYTES = 120
@@ -83,3 +86,62 @@ def test_mqtt_3_2_2_19_connack_stays_within_the_maximum(scene: Scene) -> None:
     client.publish(scene.topic("nobody"), b"", 2)
     client.subscribe(scene.topic("a"))
     client.ping()
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 4, 5, 6, 13, 14, 30, 36, 37, 38, 39, 40])
+def test_mqtt_3_1_2_24_no_connack_is_larger_than_the_maximum(scene: Scene, limit_bytes: int) -> None:
+    """[MQTT-3.1.2-24]: one that has no room to say what it must refuses, or is not sent, and the connection closes."""
+    client = scene.opened("")
+    client.client_id = ""
+    limit = Properties(maximum_packet_bytes=limit_bytes)
+    try:
+        connack = client.connect(properties=limit)
+    except ConnectionEnded:
+        return
+    if connack.reason is ReasonCode.SUCCESS:
+        client.ping()
+    else:
+        assert connack.reason is ReasonCode.PACKET_TOO_LARGE
+        client.expect_closed()
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 5, 20])
+def test_mqtt_3_2_2_19_a_refusal_leaves_its_explanation_out(scene: Scene, limit_bytes: int) -> None:
+    """[MQTT-3.2.2-19]: of a CONNECT that asks for a method of authentication that the server does not have."""
+    client = scene.opened()
+    client.send(
+        Connect(
+            scene.version,
+            "x",
+            properties=Properties(maximum_packet_bytes=limit_bytes, authentication_method="none-of-these"),
+        )
+    )
+    word = client.expect_closed()
+    assert word is None or len(encode(word, scene.version)) <= limit_bytes
+
+
+def test_mqtt_3_1_2_24_a_suback_that_does_not_fit_closes_and_nothing_is_subscribed(scene: Scene) -> None:
+    """[MQTT-3.1.2-24]: its reasons cannot be left out."""
+    limit_bytes, filters = 30, [scene.topic(str(number)) for number in range(40)]
+    said = Properties(maximum_packet_bytes=limit_bytes, session_expiry_interval_s=LONG_S)
+    client, publisher = scene.client("small", properties=said), scene.client("pub")
+    client.subscribe(*filters[:20])
+    client.send(Subscribe(client.next_id(), tuple(Subscription(filter, 1) for filter in filters)))
+    scene.expect_refused(client, ReasonCode.PACKET_TOO_LARGE)
+    publisher.publish(filters[30], b"x", 1)
+    back = scene.client("small", clean=False, properties=Properties(session_expiry_interval_s=LONG_S))
+    assert messages_of(back.seen_after(publisher, 1)) == []
+
+
+def test_mqtt_3_1_2_24_an_unsuback_that_does_not_fit_closes(scene: Scene) -> None:
+    """[MQTT-3.1.2-24]."""
+    client = scene.client("small", properties=Properties(maximum_packet_bytes=30))
+    client.send(Unsubscribe(client.next_id(), tuple(scene.topic(str(number)) for number in range(40))))
+    scene.expect_refused(client, ReasonCode.PACKET_TOO_LARGE)
+
+
+def test_mqtt_3_14_2_3_disconnect_stays_within_the_maximum(scene: Scene) -> None:
+    """[MQTT-3.14.2-3]: what explains it is left out."""
+    client = scene.client("small", properties=Properties(maximum_packet_bytes=30))
+    client.send_raw(b"\xc5\x00")
+    scene.expect_refused(client, ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR)

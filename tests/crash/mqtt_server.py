@@ -14,12 +14,12 @@ from penstock.broker import broker as broker_module
 from penstock.broker import snapshots
 from penstock.broker.sessions import snapshots as session_snapshots
 from penstock.broker.sessions.options import SessionOptions
+from penstock.broker.topics import topics
 from penstock.cli.main import run as run_command
-from penstock.gateways.mqtt import gateway
 from penstock.server import wiring
 from penstock.server.config import Config
 
-SNAPSHOT_RECORDS, UPKEEP_MS, KEEP_UP_S = 100, 150, 0.1
+SNAPSHOT_RECORDS, UPKEEP_MS = 100, 150
 SEGMENT_BYTES = 64 << 10
 CONFIGURATION = """
 auth: {development_mode: true}
@@ -55,8 +55,8 @@ def main(arguments: list[str]) -> int:
     with ExitStack() as patches:
         for module in (snapshots, session_snapshots):
             patches.enter_context(mock.patch.object(module, "RECORDS", SNAPSHOT_RECORDS))
-        patches.enter_context(mock.patch.object(broker_module, "_UPKEEP_MS", UPKEEP_MS))
-        patches.enter_context(mock.patch.object(gateway, "_KEEP_UP_S", KEEP_UP_S))
+        for module in (broker_module, topics):
+            patches.enter_context(mock.patch.object(module, "_UPKEEP_MS", UPKEEP_MS))
         patches.enter_context(mock.patch.object(wiring, "session_options", small_sessions))
         return run_command(arguments)
 

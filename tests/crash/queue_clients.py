@@ -33,8 +33,8 @@ from penstock.broker.broker import Broker
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
 from penstock.broker.group import Group
-from penstock.broker.publisher import Publisher
-from penstock.broker.publishing import ProducerCall, Published
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.publish.request import ProducerCall, Published
 from penstock.broker.queue import Queue
 from penstock.core.errors import StaleSettlement
 from penstock.log.columns import Columns

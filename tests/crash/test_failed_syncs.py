@@ -15,9 +15,6 @@ from tests.support.cli import COMMAND, ENVIRONMENT, offsets
 from tests.support.faults import kill, shim_environment, wait_until
 
 from penstock.core.types import Durability
-from penstock.kernels.entry import KIND_BATCH
-from penstock.log.batch import Batch
-from penstock.log.frames import FrameScratch, read_entries, read_frame_header
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("shim")]
 
@@ -34,6 +31,11 @@ def test_nothing_is_acknowledged_after_a_failed_sync_of_the_journal(tmp_path: Pa
     ran = subprocess.run(
         command, input=b"\n".join(GIVEN), env={**ENVIRONMENT, **environment}, capture_output=True, timeout=120
     )
+    if b"no further journal file yet" in ran.stderr:
+        # It was the sync of a file that was being made, of which nothing was believed yet: another one was made.
+        assert ran.returncode == 0
+        assert list(look_at(tmp_path / "data")["a"].records.values()) == GIVEN
+        return
     assert ran.returncode == 1
     assert b"its outcome is unknown" in ran.stderr
     assert os.strerror(5).encode() in ran.stderr
@@ -86,31 +88,17 @@ def test_a_log_whose_segments_cannot_be_synced_is_stopped_and_the_others_go_on(t
     assert {refused.code for refused in refusals} == {"log-poisoned"}
     assert all("'c0'" in refused.text and os.strerror(5) in refused.text for refused in refusals)
     found = fire.look(tmp_path / "data")
-    _check_acknowledged(events, found, {"c0": _kept_aside(tmp_path / "data")})
-    assert "'c0'" in str(found["c0"].fault)
-    assert [name for name, contents in found.items() if contents.fault is not None] == ["c0"]
+    _check_acknowledged(events, found)
+    assert [name for name, contents in found.items() if contents.fault is not None] == []
 
 
-def _kept_aside(directory: Path) -> dict[int, bytes]:
-    """Records in the files that hold a stopped log's frames."""
-    records: dict[int, bytes] = {}
-    for path in directory.glob("aside/*"):
-        data, position = memoryview(path.read_bytes()), 0
-        while position < len(data):
-            header = read_frame_header(data, position)
-            for _, kind, piece in read_entries(data, position, header, FrameScratch()):
-                records |= {row.offset: row.value for row in Batch.parse(piece)} if kind == KIND_BATCH else {}
-            position += header.bytes
-    return records
-
-
-def _check_acknowledged(events: list[Event], found: dict[str, Contents], aside: dict[str, dict[int, bytes]]) -> None:
+def _check_acknowledged(events: list[Event], found: dict[str, Contents]) -> None:
     begun = {event.id: event for event in events if isinstance(event, Begun)}
     for event in events:
         if not isinstance(event, Acked) or begun[event.id].level is Durability.MEMORY:
             continue
         for part, ((name, count), first) in enumerate(zip(begun[event.id].parts, event.offsets, strict=True)):
-            there = found[name].records | aside.get(name, {})
+            there = found[name].records
             for row in range(count):
                 if first + row >= found[name].start:
                     assert there.get(first + row) == value_of(event.id, part, row), (event, name, row)

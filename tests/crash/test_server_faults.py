@@ -72,7 +72,10 @@ def test_a_journal_that_cannot_be_synced_is_said_by_all_that_can_say_it(tmp_path
         ready = http.get("/ready")
         assert (ready.status, ready.json["status"]) == (503, "not ready")
         assert os.strerror(5) in ready.json["problems"][0]
-        assert (http.get("/health").status, http.get("overview").json["is_ready"]) == (200, False)
+        assert http.get("overview").json["is_ready"] is False
+        health = http.get("/health")
+        assert (health.status, os.strerror(5) in health.json["reason"]) == (503, True)
+        assert metric(http, "penstock_storage_journal_failed") == 1
         assert metric(http, "penstock_storage_logs_poisoned_total") >= 1
         again = http.post("queues/q/messages", {"text": "x"})
         assert (again.status, again.code) == (503, "journal-failed")
@@ -92,6 +95,7 @@ def test_a_log_whose_files_fail_is_named_and_the_others_go_on(tmp_path: Path) ->
         assert http.post("queues/good/messages", {"text": "x"}).status == 200
         assert http.get("/ready").status == 200, "every other queue commits"
         assert any("bad" in warning for warning in http.get("overview").json["warnings"])
+        assert metric(http, "penstock_storage_logs_faulty") == 1
         assert server.is_up
 
 

@@ -103,7 +103,7 @@ def test_rebuild_brings_back_what_the_journal_still_has(directory: Path) -> None
     assert penstock("log", "cat", directory, "--log", "a").stdout == lines(1000)
 
 
-def test_a_damaged_journal_is_told_and_given_up_from_there(tmp_path: Path) -> None:
+def test_a_damaged_journal_is_told_and_costs_at_most_the_damaged_frame(tmp_path: Path) -> None:
     with started("log", "append", tmp_path, "--log", "a", "--batch", "1", *SMALL) as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None
@@ -121,7 +121,10 @@ def test_a_damaged_journal_is_told_and_given_up_from_there(tmp_path: Path) -> No
     penstock("log", "repair", tmp_path, "--journal", "--yes")
     penstock("log", "verify", tmp_path)
     kept = penstock("log", "cat", tmp_path, "--log", "a").stdout
-    assert kept == lines(50)
+    # Message 50 is there too if it had been written to its segment before the kill.
+    assert [line for line in kept.splitlines() if line != b"message 50"] == [
+        line for line in lines(100).splitlines() if line != b"message 50"
+    ]
     assert offsets(penstock("log", "append", tmp_path, "--log", "a", *SMALL, given=b"x\n").stdout)[0] >= 1 << 32
 
 

@@ -91,3 +91,11 @@ def test_a_bad_configuration_ends_with_2_and_names_the_key() -> None:
         b"rate_limit.max_messages_per_client"
         in penstock("doctor", "--set", "rate_limit.max_message_per_client=1", expected=2).stderr
     )
+
+
+def test_the_directory_may_be_named_as_for_other_commands(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    penstock("log", "append", data, "--log", "a", "--disk-reserve", "0", given=b"x\n")
+    assert _doctor("--data", data)["data directory"] == _doctor(data)["data directory"]
+    both = penstock("doctor", data, "--data", tmp_path, expected=2)
+    assert b"DIR and --data both name the data directory: leave one out" in both.stderr

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tests.support.cli import lines, penstock, penstock_json, started
 
+from penstock.log.format_file import FORMAT_VERSION
+
 SMALL = ("--journal-file-bytes", "256KiB", "--journal-limit-bytes", "1MiB", "--disk-reserve", "0")
 NEVER_S = 60.0
 
@@ -76,7 +78,7 @@ def test_reading_shows_all_and_changes_nothing(request: pytest.FixtureRequest, s
     before = _contents(directory)
     stat = penstock_json("log", "stat", directory)
     assert stat["state"] == state
-    assert stat["format"] == 1
+    assert stat["format"] == FORMAT_VERSION
     log = _log(stat)
     assert (log["start_offset"], log["end_offset"], log["records"]) == (0, 1000, 1000)
     assert penstock("log", "cat", directory, "--log", "a").stdout == lines(1000)

@@ -187,6 +187,18 @@ class Script:
         return [{name: row.get(name) for name in names} for row in rows]
 
 
+def known_of(secured: SecureServer, place: Path) -> dict[str, str]:
+    """What the lines of the catalogue have places for."""
+    return {
+        "pipeline": str(Path(__file__).parents[2] / "examples" / "pipeline" / "devices.yaml"),
+        "url": secured.url,
+        "mqtt": secured.mqtt,
+        "ca": str(secured.ca_file),
+        "place": str(place),
+        "token": secured.token("admin"),
+    }
+
+
 def _parsed(text: str, output: str) -> list[Any]:
     """One value, or many that came one after the other."""
     if output == "yaml":
@@ -202,7 +214,7 @@ def connected_client(secured: SecureServer, place: Path) -> Iterator[None]:
     """One that `client` commands can be about, until they end it or the test does."""
     password = place / "password"
     password.write_text(secured.token("admin"))
-    address = ["-h", "127.0.0.1", "-p", str(secured.server.ports["mqtts"]), "--ca-file", str(secured.ca_file)]
+    address = ["-H", "127.0.0.1", "-p", str(secured.server.ports["mqtts"]), "--ca-file", str(secured.ca_file)]
     command = [*COMMAND, "subscribe", "some/topic", "-i", "pump-7", *address]
     command += ["-u", "admin", "--password-file", str(password)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as process:
@@ -239,15 +251,7 @@ def test_every_command_that_destroys_can_be_tried_first() -> None:
 def test_what_a_command_says_can_be_read_by_programs_and_a_dry_run_changes_nothing(
     secured: SecureServer, tmp_path: Path, output: str
 ) -> None:
-    example = Path(__file__).parents[2] / "examples" / "pipeline" / "devices.yaml"
-    known = {
-        "pipeline": str(example),
-        "url": secured.url,
-        "mqtt": secured.mqtt,
-        "ca": str(secured.ca_file),
-        "place": str(tmp_path),
-    }
-    script = Script(tmp_path, output, {**known, "token": secured.token("admin")})
+    script = Script(tmp_path, output, known_of(secured, tmp_path))
     with connected_client(secured, tmp_path):
         for line in SCRIPT.strip().splitlines():
             script.run(line)

@@ -36,6 +36,10 @@ class Served:
             assert error.code is ErrorCode.NO_SUCH_QUEUE
             return 0
 
+    def filled(self, queue: str) -> int:
+        """A partition with rows."""
+        return next(one.number for one in self.flight.partitions(queue) if one.rows)
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -49,7 +53,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def orders(served: Served) -> str:
-    """1000 messages in two partitions."""
+    """1000 messages in one of two partitions: they come over one connection, without keys."""
     served.http.create_queue("orders", {"partitions": 2})
     for at in range(0, 1000, 100):
         served.http.publish_many("orders", [str(number) for number in range(at, at + 100)])
@@ -66,6 +70,27 @@ def refusal(call: object) -> ErrorCode:
     with pytest.raises(FlightRefused) as refused:
         call()
     return refused.value.code
+
+
+def test_a_misspelt_queue_is_told_of_or_refused(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    rows = pa.table({"value": [b"v"]})
+    with pytest.raises(FlightRefused, match="no queue 'ordres'") as refused:
+        served.flight.append("ordres", rows, create_queue=False)
+    assert refused.value.code is ErrorCode.NO_SUCH_QUEUE
+    with pytest.raises(FlightRefused), served.flight.stager("ordres", create_queue=False) as stager:
+        stager.stage(rows)
+    with pytest.raises(FlightRefused):
+        served.flight.append("ordres", pa.table({"value": [bytes((1 << 20) + 1)]}))
+    assert "ordres" not in [queue.name for queue in served.http.queues()] and not caplog.records
+    assert len(served.flight.append("ordres", rows)) == 1
+    with served.flight.stager("ordres2") as stager:
+        stager.stage(rows)
+    said = [record.getMessage() for record in caplog.records if record.name == "penstock.client.flight"]
+    assert said == [f"created queue {name!r}, which did not exist" for name in ("ordres", "ordres2")]
+    served.flight.append("ordres", rows, create_queue=False)
+    assert len(caplog.records) == 2
+    for name in ("ordres", "ordres2"):
+        served.http.delete_queue(name)
 
 
 def test_queues_and_their_partitions_are_told(served: Served, orders: str) -> None:
@@ -86,7 +111,7 @@ def test_every_row_of_a_range_is_read_in_order(served: Served, orders: str) -> N
         found += values(rows)
         assert rows.skipped == []
     assert sorted(map(int, found)) == list(range(1000))
-    some = list(served.flight.read(orders, 0, 3, 6, ["offset"]))
+    some = list(served.flight.read(orders, served.filled(orders), 3, 6, ["offset"]))
     assert pa.Table.from_batches(some).column("offset").to_pylist() == [3, 4, 5]
 
 
@@ -135,8 +160,8 @@ def test_rows_that_are_gone_are_an_error_or_counted(served: Served) -> None:
 
 def test_a_reader_may_stop_before_the_end(served: Served, orders: str) -> None:
     for _ in range(20):  # more than there may be streams of a client
-        served.flight.read(orders, 0, 0, 1).close()
-    assert len(values(served.flight.read(orders, 0, 0, 1))) == 1
+        served.flight.read(orders, served.filled(orders), 0, 1).close()
+    assert len(values(served.flight.read(orders, served.filled(orders), 0, 1))) == 1
 
 
 def test_a_server_that_is_not_there_is_a_connection_lost() -> None:

@@ -21,7 +21,7 @@ from tests.support.live_server import LiveServer, live_server
 
 import penstock
 from penstock.client.errors import ConnectionLost
-from penstock.client.flight import FlightClient, FlightRefused
+from penstock.client.flight import FlightClient, FlightRefused, Stager
 from penstock.core.errors import ErrorCode
 
 _FLIGHT = "listeners.flight.port=0"
@@ -199,13 +199,43 @@ def test_a_refused_batch_ends_the_stream_and_says_why(served: Served) -> None:
         assert refusal(call).code is code
 
 
+def test_rows_that_come_with_a_commit_are_messages_once(served: Served) -> None:
+    served.http.create_queue("brought", {"partitions": 1})
+    with served.flight.stager("brought") as stager:
+        stager.stage(rows("3"))
+    for _ in range(2):
+        done = served.flight.commit_rows("bringer", 0, "brought", [rows("1"), rows("2")], stager.ranges)
+    assert done.is_repeated and [place.rows for place in done.placed] == [3]
+    wait_for_rows(served.raw, "brought", 3)
+    assert read(served.raw, "brought", columns=["value"]).column("value").to_pylist() == [b"1", b"2", b"3"]
+    named = pa.record_batch({"value": ["x"], "partition": pa.array([0], pa.int32())})
+    for refused in (
+        refusal(lambda: served.flight.commit_rows("bringer", 1, "brought", [named])),
+        refusal(lambda: served.flight.commit_rows("bringer", 1, "brought", [rows()])),
+        refusal(lambda: served.flight.commit_rows("bringer", 1, "brought", [pa.record_batch({"v": [1]})])),
+    ):
+        assert refused.code is ErrorCode.INVALID_ARGUMENT
+    assert (
+        refusal(lambda: served.flight.commit_rows("bringer", 1, "nowhere", [rows("x")], create_queue=False)).code
+        is ErrorCode.NO_SUCH_QUEUE
+    )
+    large = pa.record_batch({"value": [bytes(9 << 20)]})
+    assert refusal(lambda: served.flight.commit_rows("bringer", 1, "brought", [large])).code is ErrorCode.TOO_LARGE
+    for body in (b"{}", b"{}\n", b'{"queue": "brought", "commit": {}}\n'):
+        with pytest.raises(pa.ArrowInvalid, match="invalid-argument"):
+            list(served.raw.do_action(flight.Action("commit-rows", body)))
+    assert served.flight.committed("bringer") == [0]
+
+
 def test_what_is_no_action_or_command_is_refused_with_advice(served: Served) -> None:
-    with pytest.raises(pa.ArrowInvalid, match="no action 'drop': there are commit, abandon, committed"):
+    with pytest.raises(pa.ArrowInvalid, match="no action 'drop': there are commit, commit-rows, abandon, committed"):
         list(served.raw.do_action(flight.Action("drop", b"{}")))
     for body in (b"", b"{", b'{"query": 1}', b'{"query": "q", "epoch": 0, "ranges": [{}]}'):
         with pytest.raises(pa.ArrowInvalid, match="invalid-argument"):
             list(served.raw.do_action(flight.Action("commit", body)))
-    assert {action.type for action in served.raw.list_actions()} == {"commit", "abandon", "committed"}
+    assert {action.type for action in served.raw.list_actions()} == {
+        *("commit", "commit-rows", "abandon", "committed", "release")
+    }
     with pytest.raises(pa.ArrowInvalid, match="a command for DoPut looks like"):
         writer, _ = served.raw.do_put(command(queue="orders", action="drop"), VALUE)
         writer.close()
@@ -347,3 +377,70 @@ def test_who_may_not_publish_may_neither_append_nor_stage_nor_commit(tmp_path: P
             assert refusal(lambda: ann.commit("q", 0, [])).code is ErrorCode.NOT_AUTHORISED
             admin.create_rule(rule)
             assert _PASSWORD not in server.said()
+
+
+def test_nobody_decides_an_epoch_or_takes_a_name_of_another_login(tmp_path: Path) -> None:
+    said = f"{_PASSWORD}\n".encode()
+    run_command("user", "add", "root", "--role", "admin", "--data", tmp_path / "data", given=said)
+    with (
+        live_server(tmp_path, [_FLIGHT], is_dev=False) as server,
+        penstock.Client(f"http://127.0.0.1:{server.ports['http']}", username="root", password=_PASSWORD) as admin,
+    ):
+        admin.create_queue("orders")
+        admin.create_queue("own")
+        for name, queue in (("ann", "orders"), ("bob", "orders"), ("eve", "own")):
+            admin.create_user(name, _PASSWORD)
+            admin.create_rule({"effect": "allow", "action": "publish", "pattern": f"$queue/{queue}", "user": name})
+        with _logged_in(server, "ann") as ann, _logged_in(server, "bob") as bob, _logged_in(server, "eve") as eve:
+            with ann.stager("orders", writer="job/0") as stager:
+                stager.stage(rows("a"))
+            for other, queue in ((eve, "own"), (bob, "orders")):  # not even before its first commit
+                assert_not_theirs(lambda c=other, q=queue: c.commit("job", 0, [], queues=[q]))  # type: ignore[misc]
+            with ann.stager("orders") as loose:
+                loose.stage(rows("loose"))
+            assert_not_theirs(lambda: bob.commit("bobs", 0, loose.ranges))
+            assert_not_theirs(lambda: bob.abandon(loose.ranges))
+            assert_not_theirs(lambda: bob.append("orders", rows("x")) and bob.stager("orders", writer="job/1"), bob)
+            ann.commit("job", 0, stager.ranges, pipeline="totals")
+            unnamed = refusal(lambda: ann.commit("job", 1, []))
+            assert unnamed.code is ErrorCode.INVALID_ARGUMENT and "queues" in str(unnamed)
+            assert refusal(lambda: eve.commit("eves", 0, [], queues=["orders"])).code is ErrorCode.NOT_AUTHORISED
+            assert_not_theirs(lambda: bob.commit("job", 1, [], queues=["orders"]))
+            assert_not_theirs(lambda: bob.committed("job"))
+            for reset in (False, True):
+                pipelined = {"pipeline": "totals", "reset": reset, "queues": ["orders"]}
+                assert_not_theirs(lambda p=pipelined: bob.commit("bobs", 0, [], **p))  # type: ignore[misc]
+            assert refusal(lambda: bob.release("job", pipeline="totals")).code is ErrorCode.NOT_AUTHORISED
+    with (
+        live_server(tmp_path, [_FLIGHT], is_dev=False) as server,
+        _logged_in(server, "ann") as ann,
+        _logged_in(server, "bob") as bob,
+        _logged_in(server, "root") as root,
+    ):
+        assert_not_theirs(lambda: bob.commit("job", 1, [], queues=["orders"]))
+        assert_not_theirs(lambda: bob.commit("bobs", 0, [], pipeline="totals", reset=True, queues=["orders"]))
+        assert ann.committed("job") == [0]
+        assert not ann.commit("job", 1, [], queues=["orders"], pipeline="totals").is_repeated
+        root.release("job", pipeline="totals")
+        assert not bob.commit("job", 2, [], queues=["orders"], pipeline="totals").is_repeated
+        assert_not_theirs(lambda: ann.commit("job", 3, [], queues=["orders"]))
+        assert not root.commit("job", 3, [], queues=["orders"]).is_repeated  # an admin may, and it stays bob's
+        assert bob.committed("job") == [0, 1, 2, 3]
+
+
+def _logged_in(server: LiveServer, name: str) -> FlightClient:
+    return FlightClient(f"grpc://127.0.0.1:{server.ports['flight']}", user=name, password=_PASSWORD)
+
+
+def assert_not_theirs(call: Callable[[], object], client: FlightClient | None = None) -> None:
+    def done() -> object:
+        made = call()
+        if client is not None:  # a stream is refused once it is used
+            assert isinstance(made, Stager)
+            made.stage(rows("x"))
+            made.finish()
+        return made
+
+    refused = refusal(done)
+    assert refused.code is ErrorCode.NOT_AUTHORISED
+    assert "belongs to 'ann'" in str(refused) or "belongs to 'bob'" in str(refused), refused

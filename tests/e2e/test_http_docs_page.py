@@ -36,6 +36,9 @@ def test_the_page_lists_every_request_and_sends_one(tmp_path: Path) -> None:
         try:
             with browsing(url, tmp_path / "profile") as page:
                 assert page.until("document.querySelectorAll('details').length") == len(spoken)
+                # Markdown of descriptions is rendered, not shown.
+                assert page.run("document.querySelectorAll('#introduction p').length") > 0
+                assert "`" not in page.run("document.getElementById('introduction').textContent")
                 page.run("document.getElementById('search').value = 'purge'")
                 page.run("document.getElementById('search').dispatchEvent(new Event('input'))")
                 assert page.run("[...document.querySelectorAll('details')].filter((each) => !each.hidden).length") == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import jwt
 import pytest
 from tests.support.http_client import HttpClient
-from tests.support.http_fuzz import ANY_LOGIN, fuzz
+from tests.support.http_fuzz import ANY_LOGIN, fuzz, fuzz_accepted
 from tests.support.http_fuzz_hooks import QUEUE
 from tests.support.http_server import running_server
 from tests.support.live_server import live_server
@@ -26,6 +26,22 @@ def test_a_live_server_keeps_to_its_description_whatever_it_is_asked(tmp_path: P
             fuzz(f"http://127.0.0.1:{server.ports['http']}", tmp_path, 45, 1, ANY_LOGIN)
             assert server.is_up and http.get("/ready").status == 200
         assert "Traceback" not in server.said()
+
+
+@pytest.mark.faults
+def test_what_the_description_admits_is_not_refused_for_its_shape(tmp_path: Path) -> None:
+    """But for changes of settings, which must go together with those that a queue has: what their schemas admit is
+    tested in test_http_shapes.py. Users, whom development mode does not keep, have a test of their own."""
+    with live_server(tmp_path / "server", ["storage.disk_reserve=0", "log.level=warning"]) as server:
+        with closing(HttpClient(("127.0.0.1", server.ports["http"]))) as http:
+            http.publish(QUEUE, "a", "b")
+        settled = [
+            "--exclude-tag",
+            "Users and rules",
+            "--exclude-path-regex",
+            "/config$",
+        ]
+        fuzz_accepted(f"http://127.0.0.1:{server.ports['http']}", tmp_path, 20, 1, [*ANY_LOGIN, *settled])
 
 
 @pytest.mark.faults

@@ -106,6 +106,8 @@ def test_what_it_does_not_allow_is_refused(server: LiveServer, path: str) -> Non
         assert case.meta is not None
         wrong = [place for place, part in case.meta.components.items() if part.mode.is_negative]
         assume(any(place != ParameterLocation.HEADER for place in wrong))
+        # A parameter without a value is not sent.
+        assume(all(value != [] for value in (case.query or {}).values()))
         assert 400 <= ask(server, case).status_code < 500
 
     for_all(cases(server, path, GenerationMode.NEGATIVE), check)

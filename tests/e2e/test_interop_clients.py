@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -11,6 +12,12 @@ from tests.e2e.interop.async_peers import AiomqttPeer, GmqttPeer
 from tests.e2e.interop.node_peer import NodePeer
 from tests.e2e.interop.peers import Came, PahoPeer, Peer, Place, Will
 from tests.support.live_server import LiveServer, live_server
+
+from penstock.client.mqtt.async_client import AsyncMqttClient
+from penstock.client.mqtt.options import MqttOptions
+from penstock.codecs.mqtt.properties import Properties
+
+BURST = 10_000
 
 _numbers = count(1)
 
@@ -145,3 +152,33 @@ def test_members_of_a_shared_subscription_get_each_message_once(scene: Scene) ->
         there.publish(topic, b"%d" % number, 1)
     came = [member.next().payload for member in members for _ in range(3)]
     assert sorted(came) == [b"%d" % number for number in range(6)]
+
+
+# The peers of the others take messages one by one.
+@pytest.mark.parametrize(
+    "scene", [each for each in _libraries() if each.name in ("paho", "mqttjs")], ids=str, indirect=True
+)
+@pytest.mark.parametrize("is_live", [False, True], ids=["stored", "live"])
+def test_a_burst_comes_whole_and_in_order(scene: Scene, is_live: bool) -> None:
+    """As fast as the server sends, so that packets lie across frames of a WebSocket and many in one."""
+    here, queue = scene.connected("here"), f"$queue/{scene.name('burst')}"
+    payloads = [b"%d:" % number + b"x" * (number % 300) for number in range(BURST)]
+    if is_live:
+        here.subscribe(f"$share/g/{queue}", 1, {"ack-mode": "puback"})
+    send_all(scene.server.ports["mqtt"], queue, payloads)
+    if not is_live:
+        here.subscribe(f"$share/g/{queue}", 1, {"ack-mode": "puback"})
+    assert [here.next().payload for _ in payloads] == payloads
+
+
+def send_all(port: int, queue: str, payloads: list[bytes]) -> None:
+    """With one key, so that one partition has them all in their order."""
+
+    async def main() -> None:
+        keyed = Properties(user_properties=(("partition-key", "k"),))
+        async with AsyncMqttClient(MqttOptions(port=port)) as client:
+            await asyncio.gather(
+                *[await client.begin_publish(queue, each, qos=1, properties=keyed) for each in payloads]
+            )
+
+    asyncio.run(main())

@@ -14,8 +14,8 @@ from tests.support.broker import stage
 from tests.support.metrics import sources_of
 from tests.support.servers import INSTALL_HINT
 
-from penstock.gateways.http.metrics.exposition import exposition
-from penstock.gateways.http.metrics.sources import MetricOptions
+from penstock.telemetry.exposition import exposition
+from penstock.telemetry.sources import MetricOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "metrics.md"
 _ALERTS = re.compile(r"^```yaml\n(groups:\n.*?)^```", re.MULTILINE | re.DOTALL)

@@ -52,6 +52,13 @@ def data(tmp_path: Path) -> Path:
     return directory
 
 
+@pytest.mark.parametrize("command", [("queue", "create", "a"), ("queue", "template", "add", "a-*")])
+def test_what_is_refused_makes_no_directory(tmp_path: Path, command: tuple[str, ...]) -> None:
+    told = said(*command, "--set", "limits.max_queue_dpth=1", "--data", tmp_path / "new", expected=1)
+    assert "did you mean limits.max_queue_depth" in told
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_queue_is_declared_from_options_and_from_a_file(tmp_path: Path) -> None:
     settings = tmp_path / "orders.json"
     settings.write_text('{"name": "orders", "partitions": 3, "retry_policy": {"max_retries": 3}}')
@@ -165,14 +172,14 @@ def test_dead_letters_are_listed_shown_redriven_and_dropped(data: Path) -> None:
     said("dlq", "drop", "--data", data, "orders", expected=2)
     assert "3 letters would be dropped" in said("dlq", "drop", "--data", data, "orders", "--all", "--dry-run")
     assert shown("dlq", "redrive", "--data", data, "orders", "-n", "2", "--dry-run")["redriven"] == 2
-    assert "waits" in said("dlq", "show", "--data", data, "orders@1:1:77", expected=3)
+    assert "no dead letter" in said("dlq", "show", "--data", data, "orders@1:1:77", expected=3)
     assert "1 letter dropped" in said("dlq", "drop", "--data", data, "orders", "--id", "orders@1:1:3", "--yes")
     assert "2 letters redriven" in said(
         "dlq", "redrive", "--data", data, "$dlq/orders", "--group", "billing", "--rate", "1000"
     )
     assert "0 letters redriven" in said("dlq", "redrive", "--data", data, "orders")
     assert sorted(asyncio.run(received(data, "orders", "billing"))) == [b"message 0", b"message 1", b"message 2"]
-    assert "waits" in said("dlq", "redrive", "--data", data, "orders", "--id", "orders@1:1:3", expected=1)
+    assert "no dead letter" in said("dlq", "redrive", "--data", data, "orders", "--id", "orders@1:1:3", expected=1)
 
 
 def test_letters_that_cannot_go_back_stay_and_the_exit_code_says_so(data: Path) -> None:

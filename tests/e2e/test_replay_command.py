@@ -179,7 +179,7 @@ def test_killed_anywhere_and_run_again_each_message_is_there_once(directory: Pat
     with penstock.open(directory) as database:
         database.put("orders", b"came later")
     ran = run_command(*arguments)
-    assert (b"goes on" in ran.stderr) == (epoch > 0)
+    assert (b"continuing" in ran.stderr) == (epoch > 0)
     expected = values(directory, "orders")
     del expected[b"came later"]
     assert values(directory, "again") == expected
@@ -254,6 +254,6 @@ def test_killed_with_processes_or_without_it_goes_on_with_or_without_them(
     arguments = ["pipeline", "replay", "--data", str(directory), "--from", "orders", "--to", "again"]
     command = [sys.executable, "-c", _DYING, where, "3", *arguments, *first]
     assert subprocess.run(command, env=ENVIRONMENT, timeout=60, capture_output=True).returncode == _KILLED
-    assert b"goes on: 3 of 6" in run_command(*arguments, *then).stderr
+    assert b"continuing: 3 of 6" in run_command(*arguments, *then).stderr
     assert values(directory, "again") == values(directory, "orders")
     assert not list(directory.parent.glob("again.replay*"))

@@ -103,7 +103,7 @@ def test_processes_stage_by_themselves_and_each_message_is_there_once(
     command = [sys.executable, "-c", _DYING, where, "2", *arguments]
     died = subprocess.run(command, env=ENVIRONMENT, timeout=120, capture_output=True)
     assert died.returncode == _KILLED, died.stderr[-2000:]
-    assert b"goes on: 2 of " in run_command(*arguments).stderr
+    assert b"continuing: 2 of " in run_command(*arguments).stderr
     assert values(served, queue, 500) == values(served, "orders", 500)
 
 

@@ -20,15 +20,15 @@ _FACTS = """JSON.stringify({
   small: [...document.querySelectorAll("td, th, p")].some((each) => parseFloat(getComputedStyle(each).fontSize) < 12),
 })"""
 # Tables that are wider are scrolled by themselves.
-_NARROW = """(() => {
-  document.body.style.width = "360px";
+_OVERFLOW = """(() => {
+  document.body.style.width = "WIDTH";
   const edge = document.body.getBoundingClientRect().right;
   const found = [...document.body.querySelectorAll("*")].filter((each) => !each.closest("table"));
   return Math.max(...found.map((each) => each.getBoundingClientRect().right - edge));
 })()"""
 
 
-def test_the_page_is_drawn_and_fits_a_telephone(tmp_path: Path) -> None:
+def test_the_page_is_drawn_and_fits_a_telephone_and_a_desktop(tmp_path: Path) -> None:
     with penstock.open(tmp_path / "data") as database:
         database.put_many("orders", [b"x" * 300] * 500, keys=[b"a-key-that-is-long-%d" % (at % 9) for at in range(500)])
         with database.consume("orders", group="a-group-with-a-rather-long-name") as messages:
@@ -45,12 +45,12 @@ def test_the_page_is_drawn_and_fits_a_telephone(tmp_path: Path) -> None:
         with browsing(file.as_uri(), tmp_path / "profile") as page:
             page.until("document.readyState === 'complete' && document.querySelector('[role=img]') !== null")
             facts = json.loads(page.run(_FACTS))
-            overflow_px = page.run(_NARROW)
+            overflow_px = {width: page.run(_OVERFLOW.replace("WIDTH", width)) for width in ("360px", "1440px")}
     except NoBrowser as error:
         not_tested("the page of a report in a browser", str(error))
     assert len(facts["plots"]) == 4 and all(width > 100 for width in facts["plots"])
     assert facts["drawn"] and not facts["small"]
-    assert facts["overflow"] <= 0 and overflow_px <= 0
+    assert facts["overflow"] <= 0 and max(overflow_px.values()) <= 0, overflow_px
     assert facts["fetched"] == 0
     assert {"Hot keys", "Lag", "Retries", "Dead letters", "From publish to settlement"} <= set(facts["titles"])
 

@@ -59,7 +59,7 @@ FAMILIES = {
     ("dlq", "list"): {"admin", "read-only"},
     ("dlq", "list", "q"): {"admin", "consumer", "read-only"},
     ("client", "list"): {"admin", "read-only"},
-    ("config", "view"): {"admin", "read-only"},
+    ("config", "view"): {"admin"},
     ("config", "log-level", "info"): {"admin"},
     ("user", "list"): {"admin"},
     ("key", "list"): {"admin"},

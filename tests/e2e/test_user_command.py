@@ -104,7 +104,8 @@ def test_rules_are_added_listed_checked_and_removed(data: Path) -> None:
 
 
 def test_built_in_roles_are_listed_and_checked(data: Path) -> None:
-    assert [role["name"] for role in shown("acl", "roles")["roles"]] == ["admin", "producer", "consumer", "read-only"]
+    names = [role["name"] for role in shown("acl", "roles")["roles"]]
+    assert names == ["admin", "producer", "consumer", "read-only", "monitor"]
     assert "read-only" in said("acl", "roles")
     said("user", "roles", "--data", data, "alice", "producer")
     assert (
@@ -210,7 +211,7 @@ def test_a_running_server_is_told_of_users_by_publishing(data: Path) -> None:
     said("user", "add", "root", "--role", "admin", "--data", data, given=b"correct horse\n")
     (secret := data.parent / "secret").write_text("correct horse\n")
     with server(data, "auth: {}\n") as (_, (host, port)):
-        login = ("-h", host, "-p", str(port), "-u", "root", "--password-file", secret)
+        login = ("-H", host, "-p", str(port), "-u", "root", "--password-file", secret)
         asked = json.dumps({"name": "bob", "password": "builder", "roles": ["staff"]}).encode()
         said("publish", "$admin/user/add", "--stdin", *login, given=asked)
         with closing(client((host, port), "bob", b"builder")) as bob:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from tests.fuzz.packets import mutate_stream, seed_stream, some_limits, try_stream
+from tests.fuzz.packets import mutate_stream, seed_stream, some_limits, try_regions, try_stream
 
 import penstock.kernels
 from penstock.core.errors import CorruptBatch, CorruptFrame
@@ -191,7 +191,9 @@ def try_entries(data: memoryview, rng: random.Random) -> None:
 def once_packets(rng: random.Random, pages: GuardedPages, streams: list[tuple[int, bytes]], tally: Tally) -> None:
     version, stream = rng.choice(streams)
     placed = pages.place(mutate_stream(rng, stream), rng.random() < 0.7)
-    if reason := try_stream(placed, some_limits(rng, version)):
+    limits = some_limits(rng, version)
+    try_regions(placed, limits, rng)
+    if reason := try_stream(placed, limits):
         tally.refuse(f"packet {reason:#x}")
     else:
         tally.accepted += 1

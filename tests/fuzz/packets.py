@@ -90,6 +90,25 @@ def try_stream(data: memoryview, limits: Limits) -> int:
         at = scanner.position + (scanner.size if scanner.why == names.OTHER_PACKET else 0)
 
 
+def try_regions(data: memoryview, limits: Limits, rng: random.Random) -> None:
+    """Cut anywhere, with each piece a connection's: as if they were scanned one by one, and inside the buffer."""
+    cuts = sorted(rng.choices(range(len(data) + 1), k=rng.randint(0, 5)))
+    starts, stops = array("i", [0, *cuts]), array("i", [*cuts, len(data)])
+    versions, aliases = array("i", [limits.version]) * len(starts), array("i", [limits.alias]) * len(starts)
+    together, alone = Scanner(ROOM), Scanner(ROOM)
+    together.scan_regions(data, starts, stops, versions, limits.packet_bytes, aliases, limits.qos, limits.retain)
+    _ask(data, together)
+    regions, whys = together.column(names.REGION), together.whys
+    for region, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        alone.scan(data, start, stop, limits.version, limits.packet_bytes, limits.alias, limits.qos, limits.retain)
+        if whys[region] == names.ROWS_FULL:
+            assert set(whys[region:]) <= {names.ROWS_FULL, names.NEEDS_BYTES}
+            break
+        assert regions.count(region) == alone.rows
+        assert (whys[region], together.positions[region]) == (alone.why, alone.position)
+        assert (together.sizes[region], together.reasons[region]) == (alone.size, alone.reason)
+
+
 def _ask(data: memoryview, scanner: Scanner) -> None:
     rows = scanner.rows
     topics, topic_ends = scanner.column(names.TOPIC_START), scanner.column(names.TOPIC_END)

@@ -27,6 +27,7 @@ class Rebalancing(RuleBasedStateMachine):
         self.deadlines_ms: dict[int, int] = {}
         self.partitions, self.generation = 0, 0
         self.leaving: int | None = None
+        self.suspended: set[int] = set()
 
     @initialize(partitions=st.integers(0, 24))
     def open(self, partitions: int) -> None:
@@ -50,7 +51,7 @@ class Rebalancing(RuleBasedStateMachine):
         events = self.group.join(member, self.now_ms, is_immortal=member in IMMORTAL)
         self.follow(events)
         assert is_new or not events
-        if was_quiet:
+        if was_quiet and not self.suspended:
             assert len(events) <= -(-self.partitions // len(self.last_heard_ms)) or len(self.last_heard_ms) == 1
 
     @rule(member=member_numbers)
@@ -71,6 +72,20 @@ class Rebalancing(RuleBasedStateMachine):
             return
         self.group.heartbeat(member, generation, self.now_ms)
         self.last_heard_ms[member] = self.now_ms
+
+    @rule(member=member_numbers)
+    def suspend(self, member: int) -> None:
+        self.tick()
+        self.suspended |= {member} & self.last_heard_ms.keys()
+        self.follow(self.group.suspend(member, self.now_ms))
+        assert self.group.suspended == self.suspended
+
+    @rule(member=member_numbers)
+    def resume(self, member: int) -> None:
+        self.tick()
+        self.suspended.discard(member)
+        self.follow(self.group.resume(member, self.now_ms))
+        assert self.group.suspended == self.suspended
 
     @rule()
     def all_send_heartbeats(self) -> None:
@@ -142,7 +157,8 @@ class Rebalancing(RuleBasedStateMachine):
                 del self.deadlines_ms[partition]
             case Lost(member, partition):
                 assert self.owners.pop(partition) == member
-                assert self.deadlines_ms.pop(partition) <= self.now_ms
+                ends_ms = self.deadlines_ms.pop(partition) if partition in self.deadlines_ms else None
+                assert member in self.suspended or (ends_ms is not None and ends_ms <= self.now_ms)
             case Left(member, partitions, has_expired):
                 self.see_off(member, partitions, has_expired)
             case Added(partition):
@@ -153,6 +169,7 @@ class Rebalancing(RuleBasedStateMachine):
         assert self.has_run_out(member) if has_expired else member == self.leaving
         assert partitions == tuple(sorted(owned for owned, owner in self.owners.items() if owner == member))
         del self.last_heard_ms[member]
+        self.suspended.discard(member)
         for partition in partitions:
             del self.owners[partition]
             self.deadlines_ms.pop(partition, None)
@@ -175,8 +192,10 @@ class Rebalancing(RuleBasedStateMachine):
             return
         assert len(self.owners) == self.partitions
         counts = Counter(self.owners.values())
-        shares = [counts[member] for member in self.last_heard_ms]
+        able = [member for member in self.last_heard_ms if member not in self.suspended]
+        shares = [counts[member] for member in able or self.last_heard_ms]
         assert max(shares) - min(shares) <= 1
+        assert sum(shares) == self.partitions, "one that is suspended has something though another is not"
 
     @invariant()
     def a_tick_is_due_no_later_than_anything_runs_out(self) -> None:

@@ -12,10 +12,15 @@ from tests.support.simdisk import SimDisk, SimulatedCrash
 
 from penstock.core.errors import JournalFailed
 from penstock.core.metrics import ShardMetrics
-from penstock.core.types import Durability, LogNumber
+from penstock.core.types import Durability
 from penstock.log.bounds import OFFSET_GAP
+from penstock.log.check import small_file_faults
 from penstock.log.commit import CommitOptions
+from penstock.log.cuts import DirectoryState
 from penstock.log.engine import Engine
+from penstock.log.faults import can_pass
+from penstock.log.format_file import is_ours
+from penstock.log.inspect import FoldedDirectory
 from penstock.log.journal import JournalOptions
 from penstock.log.keeper import KeeperOptions
 from penstock.log.names import CATALOGUE_NUMBER
@@ -24,7 +29,6 @@ from penstock.log.partition import Log
 from penstock.log.reading import LogReader
 from penstock.log.records import Edit
 from penstock.log.recovery import recover
-from penstock.log.written import WrittenLog
 
 
 def small_options(rng: random.Random) -> ShardOptions:
@@ -64,6 +68,8 @@ class Life:
         """log number -> visible end of a log of durability `commit` when the engine was left"""
         self.faulty = rng.random() < 0.4
         """whether disk calls fail now and then; the others are pure crashes"""
+        self.may_leave_strays = False
+        """files that nobody knows, until the next opening"""
         self.trace: list[str] = []
 
     @property
@@ -113,14 +119,15 @@ class Life:
         }
         self.promised = {}
         for number, log in self.engine.logs.items():
-            if number in self.history.tip and not self._is_stopped(log):
+            if number in self.history.tip:
                 self.history.seen(number, log.visible_end)
                 if number not in changing and log.settings.durability is Durability.COMMIT:
                     self.promised[number] = log.visible_end
         self.engine = None
 
     def _is_stopped(self, log: Log) -> bool:
-        """Its view is that of the checkpoint, whatever was committed since: that is kept aside."""
+        """Its view is that of the checkpoint, whatever was committed since: that is kept aside, and an opening puts it
+        back."""
         written = self.live.keeper.logs.get(log.number)
         return written is not None and bool(written.stopped)
 
@@ -145,7 +152,9 @@ class Life:
         raise AssertionError("the directory cannot be opened")
 
     def _open_once(self) -> None:
+        self._check_nothing_is_found()
         metrics, self.interleaved, self.keeper_ended = ShardMetrics(), False, False
+        self.may_leave_strays = False
         opened = recover(self.disk, self.clock, self.options, metrics)
         self.trace.append(f"opened at {opened.journal.next_sequence}, unclean {opened.unclean}")
         assert opened.unclean or self.closed, "an unclean stop was taken for a clean one"
@@ -154,12 +163,19 @@ class Life:
         check_recovered(self.disk, self.history.settled, opened)
         self._check_promises()
         if opened.unclean:
-            self._expect_gaps(opened.keeper.logs)
+            self._expect_gaps()
         self.engine = Engine(self.disk, self.clock, self.options, metrics, opened, lambda call: call())
         self._let_keeper_run_before_syncs()
         self._let_commits_run_beside_checkpoints()
         self.reader = LogReader(self.disk, self.engine.keeper.views, cache_segments=2)
         self._check_live()
+
+    def _check_nothing_is_found(self) -> None:
+        """A crash is no damage: what tells of lost files and frames has nothing to tell."""
+        assert small_file_faults(self.disk) == []
+        if is_ours(self.disk) and self.rng.random() < 0.2:
+            found = FoldedDirectory(self.disk, DirectoryState.CRASHED)
+            assert (found.faults, found.journal.problems) == ([], [])
 
     def _check_promises(self) -> None:
         for number, end in self.promised.items():
@@ -195,12 +211,12 @@ class Life:
 
         engine.keeper.files.sync = run_then_sync  # type: ignore[method-assign]  # where a checkpoint takes its time
 
-    def _expect_gaps(self, written: dict[LogNumber, WrittenLog]) -> None:
+    def _expect_gaps(self) -> None:
         """After an unclean stop, logs that may have lost what was acknowledged go on far behind their end."""
         gaps: list[Change] = [
             Alter(number, Edit(end=log.end + OFFSET_GAP))
             for number, log in self.history.tip.items()
-            if log.settings.durability is not Durability.COMMIT and not written[LogNumber(number)].stopped
+            if log.settings.durability is not Durability.COMMIT
         ]
         if gaps:
             self.history.staged(self.history.begin(Durability.COMMIT), gaps)
@@ -214,7 +230,7 @@ class Life:
                 check_bounds(number, history.tip[number], log.bounds)
         tail_bytes = sum(len(batch.data) for log in engine.logs.values() for batch in log.tail)
         assert engine.usage.tail == tail_bytes, f"{engine.usage.tail} bytes are counted, the tails hold {tail_bytes}"
-        slots = len(self.disk.list("journal"))
+        slots = len(self.disk.list("journal")) - self.faulty  # one that could neither be made whole nor removed
         assert slots <= self.options.journal.limit_bytes // self.options.journal.file_bytes, "the journal is too large"
 
     def _keeper(self, step: Callable[[], None]) -> None:
@@ -225,10 +241,11 @@ class Life:
             step()
         except (OSError, JournalFailed) as error:
             assert self.faulty, f"the keeper failed without a reason: {error!r}"
+            assert not (isinstance(error, OSError) and can_pass(error)), f"the keeper did not wait: {error!r}"
             self.keeper_ended = True
             self.live.commit.fail(JournalFailed(repr(error)))
 
     def _after_checkpoint(self, is_written: bool) -> None:
         assert is_written or self.faulty, "a checkpoint was not written"
-        if is_written and not any(log.stopped for log in self.live.keeper.logs.values()):
+        if is_written and not self.may_leave_strays and not any(log.stopped for log in self.live.keeper.logs.values()):
             check_no_strays(self.disk, self.live)

@@ -38,7 +38,9 @@ class Accidents:
 
     async def go_to(self, due_ms: int) -> None:
         world = self.world
-        world.stage.clock.wall_ms = due_ms
+        clock = world.stage.clock
+        clock.seconds += (due_ms - clock.wall_ms) / 1000
+        clock.wall_ms = due_ms
         world.say("time")
         world.stage.broker.alarms.ring()
         await world.stage.quiet()

@@ -82,6 +82,7 @@ class Policy:
             "overflow": "drop-oldest" if self.drops_oldest else "reject",
             "retention": {"time": 0},
             "max_deliveries": self.max_returns,
+            "suspend_after": "none",
             "group_expiry": 0,
             "group_window": self.window,
             "switch_timeout": f"{SWITCH_TIMEOUT_MS}ms",

@@ -14,7 +14,7 @@ from tests.support.broker import Stage, got
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
 from penstock.broker.group import Group
-from penstock.broker.publisher import Publisher
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.broker.start import LATEST, Start

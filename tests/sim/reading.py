@@ -54,8 +54,7 @@ def check_recovered(disk: SimDisk, expected: Logs, opened: Recovered) -> None:
         written = keeper.logs[LogNumber(number)]
         assert (written.name, written.settings) == (log.name, log.settings), f"settings of log {number}"
         assert opened.catalogue.numbers[log.name] == number
-        if written.stopped:
-            continue
+        assert not written.stopped, f"log {number} stays stopped though nothing fails any more: {written.stopped}"
         check_bounds(number, log, written.bounds)
         check_batches(number, log, batches_in(disk, written.view()))
 
@@ -96,7 +95,7 @@ def check_no_strays(disk: SimDisk, engine: Engine) -> None:
     What was cut off beside it goes with the next one, what was trimmed or deleted with the next cut."""
     logs = engine.keeper.logs.values()
     known = {path for log in logs for path in log.paths()}
-    outlived = {path for log in logs for path in (*log.outlived, *log.dropped)}
+    outlived = {path for log in logs for path in (*log.outlived, *log.dropped)} | engine.keeper.files.leftovers
     going = tuple(f"{log.directory}/" for log in engine.keeper.going)
     coming = imported_version(engine.keeper.taken_sequence)
     files = {path for path in files_below(disk, "logs") if path.endswith(".seg") and not path.startswith(going)}

@@ -24,6 +24,10 @@ from penstock.log.partition import Log
 from penstock.log.records import Edit, LogSettings, SegmentInfo
 from penstock.log.segments import segment_path
 
+# Calls of the disk that can fail, and what with. A directory that cannot be synced is not among them, only one that
+# cannot be opened: where its sync fails, a file system stops as a whole, and shows what it has when mounted again.
+CALLS = ("open", "create", "write", "sync", "allocate", "truncate", "rename", "unlink", "make_directory")
+CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM)
 # None, a few, and around and above the sector in which writes are torn.
 VALUE_BYTES = (0, 1, 7, 40, 200, 511, 700, 1500)
 NAMES = ("a", "b", "c", "deep/er", "é.x")
@@ -35,7 +39,9 @@ class Walk(Life):
     def __init__(self, seed: int) -> None:
         super().__init__(random.Random(seed))
         self.values = 0
-        self.weights = NARROW_WEIGHTS if self.rng.random() < 0.1 else WEIGHTS
+        kind = self.rng.random()
+        self.weights = NARROW_WEIGHTS if kind < 0.1 else STORMY_WEIGHTS if kind < 0.3 else WEIGHTS
+        self.faulty |= self.weights is STORMY_WEIGHTS
 
     def run(self) -> None:
         self._open()
@@ -52,6 +58,9 @@ class Walk(Life):
             self.trace.append(str(crash))
             self._die()
             return
+        except OSError as error:
+            assert self.faulty  # a reader was told so, before anything was staged
+            self.trace.append(repr(error))
         except JournalFailed as failure:
             assert self.faulty
             self.keeper_ended = True
@@ -119,7 +128,7 @@ class Walk(Life):
         settings = self._settings()
 
         def call(commit: Commit) -> list[Change]:
-            self.live.stage_change(log, settings, commit.done)
+            self.live.stage_change([(log, settings)], commit.done)
             return [Declare(log.number, log.name, settings)]
 
         self._stage(Durability.COMMIT, call)
@@ -199,13 +208,19 @@ class Walk(Life):
             for _ in range(self.rng.choice((1, 3, 8))):
                 importer.add(self.rng.choice(logs), self._columns()[0])
             importer.finish()
+            adopted = importer.adopted
+            found = [
+                (log.number, batch)
+                for log, infos in adopted.items()
+                for info in infos
+                for batch in self._batches_of(log, info)
+            ]
         except OSError:
             assert self.faulty
-            importer.abandon()
+            self._abandon(importer)
             return
-        adopted = importer.adopted
         if self.rng.random() < 0.1:
-            importer.abandon()
+            self._abandon(importer)
             return
         beside = next((log for log in self.live.logs.values() if log.number in self.history.tip), logs[0])
         parts = [(beside, self._columns()[0])] if beside not in adopted and beside.fault is None else []
@@ -215,18 +230,17 @@ class Walk(Life):
             try:
                 self.live.stage_adoption(adopted, parts, commit.done)
             except PenstockError:
-                importer.abandon()
+                self._abandon(importer)
                 raise
-            found = [
-                (log.number, batch)
-                for log, infos in adopted.items()
-                for info in infos
-                for batch in self._batches_of(log, info)
-            ]
-            found += [(beside.number, bytes(tail.data)) for tail in beside.tail[before:]]
-            return [Append(number, _model_batch(data)) for number, data in found]
+            others = [(beside.number, bytes(tail.data)) for tail in beside.tail[before:]]
+            return [Append(number, _model_batch(data)) for number, data in found + others]
 
         self._stage(Durability.COMMIT, call)
+
+    def _abandon(self, importer: Importer) -> None:
+        """What cannot be removed stays until the next opening."""
+        importer.abandon()
+        self.may_leave_strays |= self.faulty
 
     def _batches_of(self, log: Log, info: SegmentInfo) -> list[bytes]:
         file = self.disk.open_read(segment_path(directory_of(log.name, log.number), info.base, info.version))
@@ -315,11 +329,16 @@ class Walk(Life):
     def fail_something(self) -> None:
         if not self.faulty:
             return
-        call = self.rng.choice(("write", "sync"))
-        part = self.rng.choice((".seg", ".seg", ".seg", "journal/", "checkpoint"))
+        call, part = (
+            self.rng.choice(("write", "sync")),
+            self.rng.choice((".seg", ".seg", ".seg", "journal/", "checkpoint")),
+        )
         code = self.rng.choice((errno.EIO, errno.EIO, errno.ENOSPC))
+        if self.rng.random() < 0.5:
+            call = self.rng.choice(CALLS)
+            part, code = self.rng.choice(("", ".seg", "journal", "logs", "checkpoint")), self.rng.choice(CODES)
         log = self._some_log()
-        times = 1
+        times = self.rng.choice((1, 1, 3))
         if log is not None and self.rng.random() < 0.15:
             part, times = f"@{log.number}/", 4
         self.disk.fail(call, part, OSError(code, os.strerror(code)), times)
@@ -376,3 +395,12 @@ NARROW: dict[Callable[[Walk], None], int] = {
     Walk.power_cut: 4,
 }
 NARROW_WEIGHTS = [NARROW.get(action, 0) for action in ACTIONS]
+# Calls that fail all the time, of every kind; crashes come between them.
+STORMY: dict[Callable[[Walk], None], int] = {
+    Walk.append: 60,
+    Walk.checkpoint: 12,
+    Walk.fail_something: 30,
+    Walk.crash_soon: 2,
+    Walk.kill: 2,
+}
+STORMY_WEIGHTS = [STORMY.get(action, weight) for action, weight in ACTIONS_AND_WEIGHTS]

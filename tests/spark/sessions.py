@@ -36,7 +36,7 @@ def small_session(place: Path, master: str = LOCAL) -> Iterator[SparkSession]:
         # Spark leaves the sockets to its JVM to the garbage collector.
         warnings.simplefilter("ignore", ResourceWarning)
         builder = (
-            session_builder(master)
+            session_builder(master, local_checkpoints=True)
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.host", "127.0.0.1")

@@ -192,7 +192,7 @@ def test_what_cannot_be_written_is_refused_by_name(spark: SparkSession, server: 
     rows, given = spark.range(3), {"url": server.flight_url, "queue": "letters"}
     server.http.create_queue("letters", if_absent=True)
     writing = rows.write.format("penstock").options(**given).mode("append")
-    with pytest.raises(PySparkException, match="column 'id' is none of a message"):
+    with pytest.raises(PySparkException, match="unknown column 'id'"):
         writing.save()
     values = rows.selectExpr("string(id) as value").write.format("penstock").mode("append")
     with pytest.raises(PySparkException, match="did you mean queue"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +11,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.support.faults import wait_until
 from tests.support.http_server import running_server
 from tests.support.numbered import purge, put_numbers, until_declared, until_end
 
 import penstock
 from penstock.client.http.client import Client
 from penstock.embedded.database import Database
+from penstock.spark.offsets import BEHIND, METRICS
 
 
 @pytest.fixture
@@ -70,7 +74,9 @@ def test_a_stream_picks_up_added_partitions_and_reports_how_far_it_could_go(
     query = _run(spark, database, tmp_path)
     assert _numbers(spark, tmp_path) == [*range(100), 1000, 1001, 1002, 1003]
     source = query.recentProgress[-1].sources[0]
-    assert source.latestOffset == source.endOffset
+    latest = json.loads(source.latestOffset)
+    assert (latest.pop(METRICS)["rowsBehindLatest"], latest.pop(BEHIND)) == (0, {"orders": 0})
+    assert latest == json.loads(source.endOffset)
 
 
 def test_a_batch_that_failed_is_read_again_as_it_was(spark: SparkSession, database: Database, tmp_path: Path) -> None:
@@ -130,3 +136,32 @@ def test_a_group_of_the_broker_shows_that_all_was_read(spark: SparkSession, tmp_
         writing = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
         writing.trigger(availableNow=True).start().awaitTermination()
         assert client.group("orders", "spark").lag == 0
+
+
+def test_a_query_that_fails_leaves_no_word_of_its_processes(
+    spark: SparkSession, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Spark lets go of those that read and plan for it; it used to print a traceback of each."""
+    put_numbers(database, "orders", range(100))
+    with pytest.raises(StreamingQueryException, match="not this time"):
+        _run(spark, database, tmp_path, wanted="raise_error('not this time') is null")
+    wait_until(lambda: not _planning(), "the process that planned has ended")
+    assert "BrokenPipeError" not in capfd.readouterr().err
+
+
+def _planning() -> list[str]:
+    """Processes of this session that plan streams: children of a daemon that is below this process."""
+    found = {each.name: _parent_and_command(each) for each in Path("/proc").iterdir() if each.name.isdigit()}
+    mine = {str(os.getpid())}
+    while more := {pid for pid, (parent, _) in found.items() if parent in mine} - mine:
+        mine |= more
+    daemons = {pid for pid in mine if "python_streaming_source_runner" in found.get(pid, ("", ""))[1]}
+    return [pid for pid in daemons if found[pid][0] in daemons]
+
+
+def _parent_and_command(process: Path) -> tuple[str, str]:
+    try:
+        parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+        return parent, (process / "cmdline").read_text()
+    except OSError:
+        return "", ""

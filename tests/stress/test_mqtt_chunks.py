@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.support.http_client import HttpClient
 from tests.support.live_server import LiveServer, live_server
 from tests.support.mqtt_client import MqttClient
 
@@ -41,6 +43,9 @@ Cuts = Sequence[float]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with live_server(tmp_path_factory.mktemp("chunks"), ["mqtt.sys_interval=none"]) as running:
+        with closing(HttpClient(("127.0.0.1", running.ports["http"]))) as http:
+            for version in Version:
+                assert http.post("queues", {"name": f"chunks-{version}"}).status == 201  # who makes it is told so
         yield running
 
 

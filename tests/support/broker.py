@@ -17,8 +17,8 @@ from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.consumer import Consumer
 from penstock.broker.delivery import Delivery
 from penstock.broker.group import Group
-from penstock.broker.publisher import Publisher
-from penstock.broker.publishing import ProducerCall, Published
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.publish.request import ProducerCall, Published
 from penstock.broker.queue import Queue
 from penstock.broker.settling import Settled
 from penstock.broker.start import EARLIEST, Start
@@ -142,6 +142,7 @@ class Stage:
 
     async def advance(self, seconds: float) -> None:
         """The time is later, everything that was due has been done."""
+        await self.quiet()  # upkeep that began before is not about the later time
         self.clock.advance(seconds)
         self.broker.alarms.ring()
         await self.quiet()

@@ -28,16 +28,21 @@ class CannotDo(Exception):
     """This machine cannot make the fault; the text says why."""
 
 
-@cache
 def shim_library() -> Path:
     """The compiled shim; CannotDo without a C compiler or where nothing can be preloaded."""
+    return compiled(SHIM_SOURCE)
+
+
+@cache
+def compiled(source: Path) -> Path:
+    """A library to be preloaded; CannotDo as above."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if sys.platform != "linux" or compiler is None:
         raise CannotDo("the shim needs Linux and a C compiler (cc)")
     library = Path(tempfile.mkdtemp(prefix="penstock-shim-")) / "shim.so"
     atexit.register(shutil.rmtree, library.parent)
     subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", library, SHIM_SOURCE, "-ldl", "-lpthread"],
+        [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", library, source, "-ldl", "-lpthread"],
         check=True,
     )
     return library

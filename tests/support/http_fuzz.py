@@ -13,7 +13,10 @@ from tests.support import http_fuzz_hooks
 from tests.support.cli import ENVIRONMENT
 
 _REPOSITORY = Path(__file__).parents[2]
+_SETTINGS = Path(__file__).with_name("http_fuzz.toml")
 _GRACE_S = 120.0
+_WIDEST = 500
+"""characters of a line that a failure shows: requests may be long"""
 _CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -34,14 +37,35 @@ ENDLESS = {
 ANY_LOGIN = ("--header", "Authorization:Bearer any", "--header", "X-API-Key:any")
 
 
+def fuzz_accepted(url: str, place: Path, seconds: int, seed: int, options: Sequence[str] = ()) -> str:
+    """As fuzz(), but only what the description allows, which must not be refused for its shape."""
+    return _run(url, place, seconds, seed, ["positive_data_acceptance"], ["--mode", "positive", *options], is_tame=True)
+
+
 def fuzz(url: str, place: Path, seconds: int, seed: int, options: Sequence[str] = ()) -> str:
     """How many cases it was, in its words. AssertionError, with what it found, if the server or its description is
     wrong. `place` is a directory that backups may fill."""
-    command = [str(Path(sys.executable).with_name("st")), "run", f"{url}/openapi.json", "--max-time", str(seconds)]
-    command += ["--checks", ",".join(_CHECKS), "--phases", "coverage,fuzzing", "--continue-on-failure", "--no-color"]
+    return _run(url, place, seconds, seed, _CHECKS, options)
+
+
+def _run(
+    url: str,
+    place: Path,
+    seconds: int,
+    seed: int,
+    checks: Sequence[str],
+    options: Sequence[str],
+    *,
+    is_tame: bool = False,
+) -> str:
+    command = [str(Path(sys.executable).with_name("st")), "--config-file", str(_SETTINGS), "run", f"{url}/openapi.json"]
+    command += ["--max-time", str(seconds)]
+    command += ["--checks", ",".join(checks), "--phases", "coverage,fuzzing", "--continue-on-failure", "--no-color"]
     command += ["--seed", str(seed), "--request-timeout", "30", "--warnings", "off", "--suppress-health-check", "all"]
     path = os.pathsep.join([str(_REPOSITORY), ENVIRONMENT["PYTHONPATH"]])
     hooks = {"SCHEMATHESIS_HOOKS": http_fuzz_hooks.__name__, http_fuzz_hooks.PLACE: str(place), "PYTHONPATH": path}
+    if is_tame:
+        hooks[http_fuzz_hooks.TAME] = "1"
     ran = subprocess.run(
         [*command, *(word for path in ENDLESS for word in ("--exclude-path", path)), *options],
         env={**ENVIRONMENT, **hooks},
@@ -51,7 +75,7 @@ def fuzz(url: str, place: Path, seconds: int, seed: int, options: Sequence[str] 
         text=True,
         timeout=seconds + _GRACE_S,
     )
-    assert ran.returncode == 0, ran.stdout[-20_000:]
+    assert ran.returncode == 0, "\n".join(line[:_WIDEST] for line in ran.stdout.splitlines())[-20_000:]
     counted = re.search(r"(\d+) generated", ran.stdout)
     assert counted is not None, ran.stdout[-5000:]
     return f"{counted[1]} requests, seed {seed}"

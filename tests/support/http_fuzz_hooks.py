@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from typing import Any
 
 import schemathesis
@@ -10,15 +11,21 @@ from schemathesis import Case, HookContext
 
 PLACE = "PENSTOCK_FUZZ_PLACE"
 """variable of the environment: below this directory everything may be written"""
+TAME = "PENSTOCK_FUZZ_TAME"
+"""variable of the environment: if it is set, values are of a kind that only their shape could be refused for"""
 QUEUE = "fuzzed"
+_PARTITIONS = 10
 _KNOWN = {"queue": QUEUE, "group": "default", "topic": "fuzzed/topic", "name": "fuzzed", "id": "fuzzed"}
 _LONGEST_WAIT_S = 30
+_backups = count()
 
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, Any]) -> None:
     if case.meta is not None and case.meta.generation.mode.is_positive:
         _lead_somewhere(case)
+    if os.environ.get(TAME):
+        _tame(case)
     body = case.body
     if isinstance(body, dict) and case.path.endswith("/backup"):
         _write_below(body)
@@ -35,10 +42,35 @@ def _lead_somewhere(case: Case[Any]) -> None:
         case.query.pop("namespace", None)
 
 
+def _tame(case: Case[Any]) -> None:
+    """Partitions are there, no place is named twice, and of settings those are left out that have to go together with
+    others."""
+    body: Any = case.body
+    query: dict[str, Any] = case.query or {}
+    if isinstance(body, dict):
+        _go_together(body)
+        if isinstance(body.get("partitions"), list):
+            body["partitions"] = [int(number) % _PARTITIONS for number in body["partitions"]]
+        for message in [body, *(body["messages"] if isinstance(body.get("messages"), list) else [])]:
+            message.pop("partition", None)
+    for name in ("partition", "cursor", "last_event_id"):
+        if ":" in str(query.get(name)) or name == "partition":
+            query.pop(name, None)
+
+
+def _go_together(settings: dict[str, Any]) -> None:
+    for section, names in (
+        ("retry_policy", ("initial_backoff", "max_backoff")),
+        ("dlq_config", ("topic", "alert_webhook")),
+    ):
+        if isinstance(settings.get(section), dict):
+            settings[section] = {name: each for name, each in settings[section].items() if name not in names}
+
+
 def _write_below(body: dict[str, Any]) -> None:
     target = body.get("target")
     if isinstance(target, str) and target.startswith("/"):
-        body["target"] = f"{os.environ[PLACE]}/backups/{len(target)}"
+        body["target"] = f"{os.environ[PLACE]}/backups/{len(target)}-{next(_backups)}"
 
 
 def _wait_shortly(body: dict[str, Any]) -> None:

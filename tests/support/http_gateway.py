@@ -27,12 +27,13 @@ from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.queue import Queue
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.sessions import Sessions
+from penstock.broker.topics.topics import Topics
 from penstock.gateways.http.gateway import HttpGateway
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
-from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.gateways.mqtt.options import MqttOptions
+from penstock.gateways.wire.listener import ListenerFacts
 from penstock.log.columns import Columns
 from penstock.log.options import ShardOptions
 
@@ -91,10 +92,10 @@ class RunningHttp(LoopThread):
         self.broker = await Broker.open(self._directory, BrokerOptions(setup.shard), self.clock)
         self.access = await self._door()
         limits, shard, now = RateLimits(setup.rates, self.clock), self.broker.shard, self.broker.now
-        self._sessions, self._retained = await Sessions.open(shard, now), await Retained.open(shard, now)
-        parts = self.broker, self.access, self._sessions, self._retained, limits
-        self.mqtt = MqttGateway(*parts, MqttOptions(sys_interval_s=0))
-        self.mqtt.start()
+        self._sessions, self._retained = await Sessions.open(shard, now), await Retained.open(shard)
+        self._topics = Topics(self.broker, self._sessions, self._retained)
+        self.mqtt = MqttGateway(self.broker, self.access, self._topics, limits, MqttOptions(sys_interval_s=0))
+        await self.mqtt.start()
         self.gateway = HttpGateway(self._ports(limits), setup.options)
         if setup.heartbeat_s is not None:
             self.gateway.app.state.streams._heartbeat_s = setup.heartbeat_s
@@ -110,7 +111,7 @@ class RunningHttp(LoopThread):
             limits=limits,
             retained=self._retained,
             sessions=self._sessions,
-            topics=mqtt.bus,
+            topics=self._topics,
             taps=broker.taps,
             clients=mqtt.directory,
             operations=self.operations,
@@ -131,7 +132,7 @@ class RunningHttp(LoopThread):
         await self.gateway.drain()
         await self.gateway.close()
         await self.mqtt.close()
-        self._retained.close()
+        await self._topics.close()
         self.access.close()
         await self.broker.close()
 

@@ -23,11 +23,11 @@ from penstock.server.config import Config, load
 from penstock.server.log_lines import LogLines
 from penstock.server.operations import ServerOperations
 from penstock.server.server import Server
-from penstock.server.wiring import ServerWorks, open_works
+from penstock.server.wiring import Runtime, open_runtime
 
 _SMALL = {"journal_file_size": "4MiB", "journal_size": "16MiB", "disk_reserve": 0}
 _LISTENERS = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0}, "http": {"port": 0}}
-ROLES = ("producer", "consumer", "read-only", "admin")
+ROLES = ("producer", "consumer", "read-only", "monitor", "admin")
 
 
 class RunningServer(LoopThread):
@@ -35,7 +35,7 @@ class RunningServer(LoopThread):
     say otherwise."""
 
     server: Server
-    works: ServerWorks
+    works: Runtime
     operations: ServerOperations
 
     def __init__(self, place: Path, settings: Mapping[str, object]) -> None:
@@ -59,8 +59,8 @@ class RunningServer(LoopThread):
         config = self._read()
         operations = self.operations = ServerOperations(self._read, LogLines(config.log))
 
-        async def opening(config: Config) -> ServerWorks:
-            self.works = await open_works(config, operations)
+        async def opening(config: Config) -> Runtime:
+            self.works = await open_runtime(config, operations)
             return self.works
 
         self.server = await Server.start(config, opening)
@@ -150,10 +150,10 @@ class RunningServer(LoopThread):
         for queue in self.call(lambda: list(self.broker.queues)):
             self.wait(self.broker.declaring.delete(queue))
 
-    def key(self, *roles: str, expires_ms: int | None = None) -> str:
+    def key(self, *roles: str, expires_ms: int | None = None, namespace: str = "default") -> str:
         """A new API key."""
         users = self.works.ports.access.users
-        return self.wait(users.add_key(list(roles), "default", "of a test", expires_ms=expires_ms))[1]
+        return self.wait(users.add_key(list(roles), namespace, "of a test", expires_ms=expires_ms))[1]
 
     def with_roles(self, *roles: str) -> HttpClient:
         """A client with a key of its own."""

@@ -48,12 +48,16 @@ def live_server(
     is_dev: bool = True,
     data: Path | None = None,
     variables: Mapping[str, str] = NOTHING,
+    open_files: int | None = None,
 ) -> Iterator[LiveServer]:
     """On free ports of loopback, in development mode or with logins; `settings` as for --set. Data is in a directory of
-    its own below `directory`, unless it is said where. Ended by SIGTERM, and it must end."""
+    its own below `directory`, unless it is said where. `open_files` is what the process may open. Ended by SIGTERM, and
+    it must end."""
     directory.mkdir(exist_ok=True)
     ready, output = directory / "ready.json", directory / "output.txt"
     command = [*COMMAND, "serve", "--data", str(data or directory / "data"), "--ready-file", str(ready)]
+    if open_files is not None:
+        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
     environment = {**ENVIRONMENT, **variables}
     command += ["--dev"] if is_dev else []
     for setting in ("listeners.mqtt.port=0", "listeners.mqtt_ws.port=0", "listeners.http.port=0", *settings):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -35,6 +36,11 @@ class LoopThread:
 
         return self.wait(run())
 
+    def look(self) -> None:
+        """The loop has looked at all that was sent to it before."""
+        for _ in range(2):
+            self.call(lambda: None)
+
     def until(self, is_so: Callable[[], bool]) -> None:
         """Turns of the loop until it holds."""
 
@@ -43,6 +49,22 @@ class LoopThread:
                 await asyncio.sleep(0.002)
 
         self.wait(run())
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The loop does nothing meanwhile: whatever is sent to it, it finds all of it at once."""
+        begun, over = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            begun.set()
+            over.wait(PATIENCE_S)
+
+        self._loop.call_soon_threadsafe(hold)
+        assert begun.wait(PATIENCE_S)
+        try:
+            yield
+        finally:
+            over.set()
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -16,8 +16,8 @@ from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import SessionOptions
 from penstock.broker.sessions.sessions import Sessions
 from penstock.core.metrics import ReloadMetrics
-from penstock.gateways.http.metrics.exposition import exposition
-from penstock.gateways.http.metrics.sources import Build, MetricOptions, MetricSources
+from penstock.telemetry.exposition import exposition
+from penstock.telemetry.sources import Build, MetricOptions, MetricSources
 
 _SAMPLE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
 _PAIR = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"(?:,|$)')
@@ -46,7 +46,7 @@ class CountedProtocol:
 async def sources_of(stage: Stage, protocol: CountedProtocol | None = None) -> AsyncIterator[MetricSources]:
     broker = stage.broker
     sessions = await Sessions.open(broker.shard, broker.now, SessionOptions())
-    retained = await Retained.open(broker.shard, broker.now)
+    retained = await Retained.open(broker.shard)
     counted = protocol or CountedProtocol(
         1, 2, 3, 4, 5, 6, 7, {"quota-exceeded": 8}, {"message-rate": 9}, {"malformed-packet": 10}
     )

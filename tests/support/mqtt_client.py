@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from penstock.codecs.mqtt.decode import Decoder, Need
 from penstock.codecs.mqtt.encode import encode
-from penstock.codecs.mqtt.kinds import Version
+from penstock.codecs.mqtt.kinds import MAX_PACKET_BYTES, Version
 from penstock.codecs.mqtt.packets import (
     ConnAck,
     Connect,
@@ -134,7 +134,8 @@ class MqttClient:
         password: bytes | None = None,
         properties: Properties = NO_PROPERTIES,
     ) -> ConnAck:
-        """CONNACK, whatever it says."""
+        """CONNACK, whatever it says. From here on the decoder refuses packets above the client's maximum."""
+        self._decoder.max_packet_bytes = properties.maximum_packet_bytes or MAX_PACKET_BYTES
         self.send(
             Connect(self.version, self.client_id, clean, keep_alive_s, will, username, password, properties),
         )

@@ -4,6 +4,7 @@ blocking clients, and reach into its loop where they must."""
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,13 +26,14 @@ from penstock.broker.queue import Queue
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.sessions import Sessions
+from penstock.broker.topics.topics import TopicOptions, Topics
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Publish, Will
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.gateways.mqtt.options import MqttOptions
+from penstock.gateways.wire.listener import ListenerFacts
 from penstock.log.options import ShardOptions
 
 T = TypeVar("T")
@@ -43,6 +45,7 @@ LONG_S = 3600
 @dataclass(frozen=True, slots=True)
 class Setup:
     options: MqttOptions = field(default_factory=lambda: MqttOptions(sys_interval_s=0))
+    topics: TopicOptions = field(default_factory=TopicOptions)
     auth: AuthOptions | None = None
     """None: everyone may do everything"""
     rates: RateLimitOptions = field(default_factory=RateLimitOptions)
@@ -108,6 +111,10 @@ class RunningGateway(LoopThread):
         self.wait(run())
         self.settle()
 
+    def keep_up(self) -> None:
+        """Groups and queues that nobody used are gone."""
+        self.wait(self.broker.keep_up(self.broker.now()))
+
     # Opening and closing
 
     async def _open(self) -> tuple[str, int]:
@@ -124,14 +131,22 @@ class RunningGateway(LoopThread):
                 policy=Policy(options.queued_policy.value),
             ),
         )
-        self.retained = await Retained.open(self.broker.shard, self.broker.now)
+        self.retained = await Retained.open(self.broker.shard)
         limits = RateLimits(setup.rates, self.clock)
-        self.gateway = MqttGateway(self.broker, self.access, sessions, self.retained, limits, options)
-        self.gateway.start()
+        self.topics = Topics(self.broker, sessions, self.retained, setup.topics)
+        self.gateway = MqttGateway(self.broker, self.access, self.topics, limits, options)
+        await self.gateway.start()
         facts = ListenerFacts("mqtt", setup.is_loopback)
-        self._server = await self._loop.create_server(lambda: self.gateway.protocol(facts), "127.0.0.1", 0)
-        host, port = self._server.sockets[0].getsockname()[:2]
+        self._server = socket.create_server(("127.0.0.1", 0), backlog=1000)
+        self._server.setblocking(False)
+        self._loop.add_reader(self._server.fileno(), self._accept, facts)
+        host, port = self._server.getsockname()[:2]
         return str(host), int(port)
+
+    def _accept(self, facts: ListenerFacts) -> None:
+        connection, peer = self._server.accept()
+        connection.setblocking(False)
+        self.gateway.adopt(connection, peer, facts)
 
     async def _door(self) -> Access:
         if self._setup.auth is None:
@@ -141,9 +156,10 @@ class RunningGateway(LoopThread):
         return Access(users, passwords, self._setup.auth, self.clock)
 
     async def _close(self) -> None:
+        self._loop.remove_reader(self._server.fileno())
         self._server.close()
         await self.gateway.close()
-        self.retained.close()
+        await self.topics.close()
         self.access.close()
         await self.broker.close()
 

@@ -15,6 +15,8 @@ class FakeOperations:
     reload_metrics: ReloadMetrics = field(default_factory=ReloadMetrics)
     log_level: str = "info"
     why_not_ready: list[str] = field(default_factory=list)
+    why_failed: str | None = None
+    broken: list[str] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
     def addresses(self) -> dict[str, tuple[str, int]]:
@@ -22,6 +24,12 @@ class FakeOperations:
 
     def problems(self) -> list[str]:
         return self.why_not_ready
+
+    def broken_logs(self) -> list[str]:
+        return self.broken
+
+    def failure(self) -> str | None:
+        return self.why_failed
 
     def warnings(self) -> list[str]:
         return []

@@ -12,7 +12,8 @@ from pathlib import Path
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.core.ports import Buffer
 from penstock.gateways.http.ports import Operations
-from penstock.gateways.listener import ListenerFacts
+from penstock.gateways.port import InThisProcess
+from penstock.gateways.wire.listener import ListenerFacts
 from penstock.log.journal import JournalOptions
 from penstock.log.options import ShardOptions
 from penstock.server.config import Config, load
@@ -64,7 +65,7 @@ class Echo(asyncio.BufferedProtocol):
         self._transport.abort()  # type: ignore[attr-defined]  # as above
 
 
-class EchoGateway:
+class EchoGateway(InThisProcess):
     def __init__(self) -> None:
         self.connections: set[Echo] = set()
         self.events: list[str] = []
@@ -74,6 +75,8 @@ class EchoGateway:
     @property
     def connection_count(self) -> int:
         return len(self.connections)
+
+    async def start(self) -> None: ...
 
     def protocol(self, listener: ListenerFacts) -> Echo:
         return Echo(self, listener)
@@ -123,6 +126,9 @@ class EchoWorks:
 
     async def bootstrap(self) -> str | None:
         return self.password
+
+    def has_room(self, listener: str, descriptor: int, coming: int) -> bool:
+        return True
 
     def may_connect(self, peer: str) -> bool:
         return self.may(peer)

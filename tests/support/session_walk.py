@@ -296,9 +296,17 @@ class SessionWalk:
             assert set(model.outgoing) <= known <= set(model.outgoing) | set(model.completed), self.trace[-20:]
             model.outgoing |= {one: model.completed[one] for one in known - set(model.outgoing)}
             model.completed.clear()
-            still = {one.packet_id for one in session.outgoing if one.qos == 1}
-            assert still <= set(model.in_flight) | {1000, 1001, 1002}
+            self._check_in_flight(session, model, dict(zip(message_ids(taken), values(taken), strict=True)))
         await self._check()
+
+    def _check_in_flight(self, session: Session, model: SessionModel, named: dict[int, bytes]) -> None:
+        """Of QoS 1, what was known, and what was sent before something that is."""
+        assert len({one.packet_id for one in session.outgoing}) == len(session.outgoing), self.trace[-20:]
+        known = set(model.in_flight) | {1000, 1001, 1002}
+        below = max([one.message_id for one in session.outgoing if not one.is_received], default=0)
+        still = [one for one in session.outgoing if one.qos == 1]
+        assert all(one.packet_id in known or one.message_id < below for one in still), self.trace[-20:]
+        model.in_flight = {one.packet_id: named[one.message_id] for one in still}
 
     async def _check(self) -> None:
         assert sorted(one.client_id for one in self.stage.sessions) == sorted(self.models)

@@ -95,6 +95,7 @@ class SessionStage:
         try:
             if accepted.parts:
                 await self.shard.commit(accepted.parts)
+            accepted.taken()
         finally:
             accepted.close()
         return accepted

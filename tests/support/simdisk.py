@@ -15,6 +15,7 @@ from tests.support.medium import Aftermath, Copy, Directory, EntryChange, Inode,
 from penstock.core.ports import Buffer
 from penstock.core.types import FilePosition
 from penstock.log.disk import relative_parts
+from penstock.log.faults import SyncFailed
 
 UNLIMITED_BYTES = 1 << 40
 
@@ -135,9 +136,9 @@ class SimDisk:
         return SimDisk(seed, any_subset_of_entries=self.any_subset_of_entries, capacity_bytes=self.capacity_bytes)
 
     def fail(self, operation: str, path_part: str, error: OSError, times: int = 1) -> None:
-        """The next `times` calls of that name (`write`, `sync`, `rename`, …) on a path containing path_part raise the
-        error. A failed write or allocate has written some part; after a failed sync what was unsynced counts as clean,
-        though only some of it, by chance, reached the medium."""
+        """The next `times` calls of that name (`write`, `sync`, `rename`, `open`, …) on a path containing path_part
+        raise the error. A failed write or allocate has written some part; after a failed sync what was unsynced counts
+        as clean, though only some of it, by chance, reached the medium."""
         self._faults.append(Fault(operation, path_part, error, times))
 
     def heal(self) -> None:
@@ -152,10 +153,14 @@ class SimDisk:
         if self.crash_at is not None and self.calls >= self.crash_at:
             self._off = True
             return SimulatedCrash(f"at call {self.calls}, {call} {paths[0]!r}")
+        return self._fault(call, *paths)
+
+    def _fault(self, call: str, *paths: str) -> OSError | None:
         for fault in self._faults:
             if fault.times and fault.operation == call and any(fault.path_part in path for path in paths):
                 fault.times -= 1
-                return OSError(fault.error.errno, fault.error.strerror, paths[0])
+                kind = SyncFailed if call in ("sync", "sync_directory") else OSError
+                return kind(fault.error.errno, fault.error.strerror, paths[0])
         return None
 
     def begin(self, call: str, *paths: str) -> None:
@@ -196,10 +201,17 @@ class SimDisk:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return self._directory("/".join(parts[:-1])), parts[-1]
 
+    def _refuse_open(self, path: str) -> None:
+        """Opening changes nothing, so that it is no call to crash at; but it can fail, as if descriptors lacked."""
+        if (fault := self._fault("open", path)) is not None:
+            raise fault
+
     def open(self, path: str) -> SimFile:
+        self._refuse_open(path)
         return SimFile(self, path, self._file(path), writable=True)
 
     def open_read(self, path: str) -> SimFile:
+        self._refuse_open(path)
         return SimFile(self, path, self._file(path), writable=False)
 
     def create(self, path: str) -> SimFile:
@@ -279,6 +291,7 @@ class SimDisk:
 
     def sync_directory(self, path: str) -> None:
         directory = self._directory(path)
+        self._refuse_open(path)
         stop = self.interruption("sync_directory", path)
         if isinstance(stop, OSError):
             directory.fail_sync(self.rng, self.any_subset_of_entries)

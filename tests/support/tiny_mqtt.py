@@ -6,7 +6,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from penstock.codecs.mqtt.decode import Decoder, Need
@@ -29,21 +29,25 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 @dataclass(slots=True)
 class _Client:
     socket: socket.socket
-    decoder: Decoder = field(default_factory=lambda: Decoder(Version.V5))
+    decoder: Decoder = field(default_factory=Decoder)
     filter: str = ""
     qos: int = 0
     packet_id: int = 0
 
     def send(self, packet: Packet) -> None:
-        self.socket.sendall(encode(packet, Version.V5))
+        """A client may be gone before it has its answers."""
+        with suppress(ConnectionError):
+            self.socket.sendall(encode(packet, self.decoder.version or Version.V5))
 
 
 class TinyBroker:
     """Hands each message to all whose filter is its topic, or has '#' or '$queue' in it. Forgets the delivery with the
-    number `forgets`, counted from 1."""
+    number `forgets`, and sends the one with the number `repeats` twice, both counted from 1; answers the publish with
+    the number `leaps` with another packet id."""
 
-    def __init__(self, forgets: int = 0) -> None:
-        self._forgets, self._deliveries = forgets, 0
+    def __init__(self, forgets: int = 0, repeats: int = 0, leaps: int = 0) -> None:
+        self._forgets, self._repeats, self._deliveries = forgets, repeats, 0
+        self._leaps, self._publishes = leaps, 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listener.getsockname()
         self._selector = selectors.DefaultSelector()
@@ -91,8 +95,9 @@ class TinyBroker:
             client.filter, client.qos = asked.filter, asked.qos
             client.send(SubAck(packet.packet_id, (ReasonCode(asked.qos),)))
         elif isinstance(packet, Publish):
+            self._publishes += 1
             if packet.qos:
-                client.send(PubAck(packet.packet_id))
+                client.send(PubAck(packet.packet_id + (self._publishes == self._leaps)))
             self._deliver(packet)
         elif isinstance(packet, PingReq):
             client.send(PingResp())
@@ -101,7 +106,8 @@ class TinyBroker:
         for client in self._clients.values():
             if client.filter == packet.topic or "#" in client.filter or client.filter.startswith("$queue"):
                 self._deliveries += 1
-                if self._deliveries != self._forgets:
+                copies = 0 if self._deliveries == self._forgets else 1 + (self._deliveries == self._repeats)
+                for _ in range(copies):
                     client.packet_id = client.packet_id % 65535 + 1
                     client.send(replace(packet, qos=client.qos, packet_id=client.packet_id if client.qos else 0))
 
@@ -114,9 +120,9 @@ class TinyBroker:
 
 
 @contextmanager
-def tiny_broker(forgets: int = 0) -> Iterator[tuple[str, int]]:
+def tiny_broker(forgets: int = 0, repeats: int = 0, leaps: int = 0) -> Iterator[tuple[str, int]]:
     """Its address."""
-    broker = TinyBroker(forgets)
+    broker = TinyBroker(forgets, repeats, leaps)
     thread = threading.Thread(target=broker.serve)
     thread.start()
     try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from tests.support.cli import ENVIRONMENT
 from tests.support.loop import LoopErrors, UnhandledInLoop, run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -78,6 +81,34 @@ def test_every_silent_failure_fails_its_test(tmp_path: Path) -> None:
     unsound = {test for outcome, test in outcomes if outcome != "PASSED"}
     assert unsound == {*re.findall(r"def (test_in_\w+)", SILENT_FAILURES)}, ran.stdout + ran.stderr
     assert {test for _, test in outcomes} - unsound == {"test_that_is_sound"}
+
+
+USED_BEFORE = {
+    "PENSTOCK_URL": "https://broker.example",
+    "PENSTOCK_TOKEN": "secret",
+    "PENSTOCK_DATA_DIR": "/nowhere",
+    "PENSTOCK_DATA": "/nowhere",
+    "PENSTOCK_CONTEXT": "work",
+}
+
+
+@pytest.mark.parametrize("where", ["unit/cli/test_imports.py", "unit/cli/test_main.py", "unit/cli/test_target.py"])
+def test_what_a_user_has_set_up_reaches_no_test(tmp_path: Path, where: str) -> None:
+    (tmp_path / ".config" / "penstock").mkdir(parents=True)
+    (tmp_path / ".config" / "penstock" / "config.yaml").write_text("current_context: [what no command can read\n")
+    homes = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / ".config"), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "pytest", "-q", f"tests/{where}"]
+    environment = os.environ | homes | USED_BEFORE
+    ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
+
+
+def test_a_test_and_what_it_starts_have_a_home_of_their_own() -> None:
+    program = "import os, tempfile; print(os.path.expanduser('~'), tempfile.gettempdir())"
+    [home, temporary] = subprocess.check_output([sys.executable, "-c", program], text=True).split()
+    assert Path(home).parent == Path(temporary).parent and Path(home).parent.name.startswith("penstock-tests-")
+    assert tempfile.gettempdir() == temporary
+    assert ENVIRONMENT["HOME"] == home
 
 
 def test_run_returns_the_result() -> None:

@@ -1,4 +1,4 @@
-"""Calls at a time of the broker's clock, one for each key."""
+"""Calls at a running time, one for each key."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import logging
 from collections.abc import Callable, Hashable
 from itertools import count
 
-from penstock.core.ports import Clock
+from penstock.core.timeline import Timeline
 
 logger = logging.getLogger("penstock.broker.alarms")
 
-# A wall clock may jump: it is looked at this often while something is due later.
+# Whether the wall clock was set is looked at this often, while something is due later.
 _LONGEST_SLEEP_S = 1.0
 
 
 class Alarms:
     """Used from the loop. An alarm is set to the earliest time asked for its key, and forgotten when it rings."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._loop = clock, asyncio.get_running_loop()
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline, self._loop = timeline, asyncio.get_running_loop()
         self._due: dict[Hashable, int] = {}
         self._heap: list[tuple[int, int, Hashable, Callable[[int], None]]] = []
         self._numbers = count()
@@ -41,7 +41,8 @@ class Alarms:
 
     def ring(self) -> None:
         """Make the calls that are due now."""
-        now = self._clock.now_ms()
+        self._timeline.look()
+        now = self._timeline.now()
         while self._heap and self._heap[0][0] <= now:
             due, _, key, call = heapq.heappop(self._heap)
             if self._due.get(key) != due:
@@ -64,5 +65,5 @@ class Alarms:
             self._timer.cancel()
             self._timer = None
         if self._heap and not self._is_closed:
-            wait_s = max(self._heap[0][0] - self._clock.now_ms(), 0) / 1000
+            wait_s = max(self._heap[0][0] - self._timeline.now(), 0) / 1000
             self._timer = self._loop.call_later(min(wait_s, _LONGEST_SLEEP_S), self.ring)

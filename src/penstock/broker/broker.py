@@ -12,7 +12,6 @@ from pathlib import Path
 
 from penstock.broker import opening, snapshots
 from penstock.broker.alarms import Alarms
-from penstock.broker.batch_publishing import BatchPublishing
 from penstock.broker.claiming import Claiming
 from penstock.broker.configuration import Configuration
 from penstock.broker.consumer import Consumer
@@ -21,13 +20,16 @@ from penstock.broker.declaring import Declaring
 from penstock.broker.delivery import Delivery
 from penstock.broker.group import Group
 from penstock.broker.ledger import Ledger
-from penstock.broker.publisher import Publisher
-from penstock.broker.publishing import Publishing
+from penstock.broker.publish.commit import Intake
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.publish.publishing import Publishing
+from penstock.broker.publish.routes import Routes
 from penstock.broker.queue import Queue
 from penstock.broker.settling import Settled, Settling
 from penstock.broker.staging.staging import Staging
 from penstock.broker.start import EARLIEST, Start
-from penstock.broker.taps import Taps
+from penstock.broker.superseded import settle_superseded
+from penstock.broker.topics.taps import Taps
 from penstock.broker.transaction import Transaction
 from penstock.broker.unit import Unit
 from penstock.broker.webhooks.watch import Watch
@@ -46,6 +48,8 @@ _UPKEEP_MS = 5_000
 # Looked at in one turn of the loop: about 0.2 ms.
 _UPKEEP_QUEUES = 100
 _AUTO_QUEUE_MS = 24 * 3600 * 1000
+# Windows know who holds a message by 31 bits. Below it are the numbers of members.
+FIRST_SESSION = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +65,22 @@ class Broker:
 
     def __init__(self, shard: Shard, configuration: Configuration, clock: Clock, options: BrokerOptions) -> None:
         self.shard, self.clock, self.options = shard, clock, options
-        self.alarms = Alarms(clock)
+        self.timeline = shard.timeline
+        self.timeline.watch(self._note_jump)
+        self.alarms = Alarms(self.timeline)
         self.ledger = Ledger(shard)
-        self.webhooks = Webhooks(self.now)
+        self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
-        self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, self.now, options.max_auto_queues)
-        self._numbers = count(1)
-        letters = DeadLetters(self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of)
+        self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, options.max_auto_queues)
+        self._numbers, self._sessions = count(1), count()
+        intake = Intake(shard, self.now, lambda group, unit: self.settling.after_dropping(group, unit))
+        letters = DeadLetters(
+            intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
+        )
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
-        self.publishing = Publishing(shard, self.declaring, self.settling, self.now, options.auto_create)
-        self.batch_publishing = BatchPublishing(shard, self.publishing)
-        self.staging = Staging(shard, self.declaring, self.settling, self.now)
+        routes = Routes(shard, self.declaring, options.auto_create)
+        self.publishing = Publishing(intake, routes)
+        self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -128,7 +137,20 @@ class Broker:
         await self.shard.close()
 
     def now(self) -> int:
+        """Running time, which nobody sets: for all that waits."""
+        return self.timeline.now()
+
+    def wall(self) -> int:
+        """The wall clock: for all that is stored or shown."""
         return self.clock.now_ms()
+
+    def _note_jump(self) -> None:
+        """Times in the state logs are wall times: those that count on are written anew, as they are now."""
+        for queue in self.declaring.queues.values():
+            for unit in queue.units.values():
+                moved = [cursor.move(self.timeline.shift) for cursor in unit.cursors.values()]
+                if any(moved):
+                    self.ledger.flush_soon(unit)
 
     # Queues
 
@@ -157,7 +179,7 @@ class Broker:
         return Publisher(next(self._numbers))
 
     def transaction(self, publisher: Publisher) -> Transaction:
-        return Transaction(self.shard, self.publishing, self.settling, publisher)
+        return Transaction(self.publishing, self.settling, publisher)
 
     # Consuming
 
@@ -181,8 +203,9 @@ class Broker:
         consumer.group.leave(consumer)
 
     def session(self) -> int:
-        """The number of one who pulls without being a member."""
-        return next(self._numbers)
+        """The number of one who pulls without being a member. Each request may take one: they come round again, long
+        after the longest lease is over."""
+        return FIRST_SESSION + next(self._sessions) % FIRST_SESSION
 
     async def pull(
         self, group: Group, session: int, limit: int, wait_s: float = 0.0, lease_ms: int | None = None
@@ -215,10 +238,10 @@ class Broker:
         """InvalidArgument for a message of a queue that is gone, or of a partition it has not."""
         queue = self.declaring.by_incarnation.get(message.incarnation)
         if queue is None or queue.name != message.queue:
-            raise InvalidArgument(f"message {message} is of a queue that is not there any more")
+            raise InvalidArgument(f"message {message} is of a queue that no longer exists")
         unit = queue.units.get(message.partition)
         if unit is None:
-            raise InvalidArgument(f"message {message} is of a partition that queue {queue.name!r} has not")
+            raise InvalidArgument(f"message {message} is of a partition that queue {queue.name!r} does not have")
         return queue, unit
 
     # Upkeep
@@ -254,6 +277,7 @@ class Broker:
             unit.producers.expire(now)
             for cursor in unit.cursors.values():
                 cursor.rest()
+            await self._look_at_holes(queue, unit)
             if snapshots.is_due(unit, now):
                 await snapshots.write(self.shard, queue, unit, now)
         if queue.record.is_auto and queue.is_unused(now, _AUTO_QUEUE_MS):
@@ -263,6 +287,14 @@ class Broker:
         if queue.is_retention_due(now):
             queue.retain(now)
         queue.plan_upkeep()
+
+    async def _look_at_holes(self, queue: Queue, unit: Unit) -> None:
+        """After a compaction: what waits to come again may be gone."""
+        holes = self.shard.holes(unit.data, unit.start)
+        if holes and holes != unit.holes:
+            for group in list(queue.groups.values()):
+                await settle_superseded(self.shard, group, unit, self.settling)
+        unit.holes = holes
 
 
 def _named(delivery: Delivery, places: array[int] | None) -> tuple[array[int], array[int] | None]:

@@ -112,7 +112,7 @@ class _Walk:
 
 
 async def _begin(broker: Broker, queue: Queue, unit: Unit, start: Start, topic_filter: str | None) -> _Walk:
-    offset = await start.offset(broker.shard, unit.data, unit.partition, broker.now())
+    offset = await start.offset(broker.shard, unit.data, unit.partition, broker.wall())
     return _Walk(queue, unit, offset, topic_filter)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -48,8 +48,18 @@ class SubscriptionDescription(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
 
 
+class ClientTally(NamedTuple):
+    """What of a client is counted."""
+
+    namespace: str
+    is_connected: bool
+    subscriptions: int
+
+
 class ClientDirectory(Protocol):
     """Used from the loop; what an iterator gives is as it was when it was asked for."""
+
+    def tallies(self) -> Iterator[ClientTally]: ...
 
     def clients(self) -> Iterator[ClientDescription]: ...
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import msgspec
 
-from penstock.core.types import LogName, Purpose
-from penstock.log.batch import Batch
-from penstock.log.columns import Columns
+from penstock.broker.copied import CopiedLog
+from penstock.core.types import LogName
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings
 from penstock.log.shard import Shard
@@ -22,31 +21,29 @@ _SETTINGS = LogSettings(segment_bytes=4 << 20, compaction=Compaction(lag_s=60.0,
 class Configuration:
     """The log of what was declared. Used from the loop."""
 
-    def __init__(self, shard: Shard, log: Log) -> None:
-        self._shard, self.log = shard, log
+    def __init__(self, copied: CopiedLog) -> None:
+        self._copied = copied
 
     @classmethod
     async def open(cls, shard: Shard) -> Configuration:
-        found = next((log for log in shard.logs if log.name == NAME), None)
-        return cls(shard, found if found is not None else await shard.create(NAME, _SETTINGS))
+        """A broker that lost some of it to damage of both copies starts with the rest, and says so."""
+        return cls(await CopiedLog.open(shard, NAME, _SETTINGS, may_lose=True))
+
+    @property
+    def log(self) -> Log:
+        return self._copied.log
+
+    @property
+    def has_lost(self) -> bool:
+        return self._copied.has_lost
 
     def read(self) -> dict[str, Record]:
         """Everything that stands, by key, in the order in which the keys came."""
         found: dict[str, Record] = {}
-        apply(found, self._values())
+        apply(found, ((key.decode(), value) for key, value in self._copied.rows()))
         return found
 
-    async def write(self, *changes: tuple[str, Record | None]) -> None:
-        """All in one commit; None deletes."""
-        await self._shard.append(self.log, columns_of(changes), Purpose.SETTLE)
-
-    def _values(self) -> Iterator[tuple[str, bytes]]:
-        for data in self._shard.reader.batches(self.log, self.log.start):
-            for row in Batch.parse(data):
-                if row.key is not None:
-                    yield row.key.decode(), row.value
-
-
-def columns_of(changes: tuple[tuple[str, Record | None], ...]) -> Columns:
-    values = [b"" if record is None else msgspec.json.encode(record) for _, record in changes]
-    return Columns.of(values, keys=[key.encode() for key, _ in changes])
+    async def write(self, *changes: tuple[str, Record | None], logs: Sequence[tuple[Log, LogSettings]] = ()) -> None:
+        """All in one commit; None deletes. `logs` follow the records: their settings are in the same frame."""
+        records = [(key, b"" if record is None else msgspec.json.encode(record)) for key, record in changes]
+        await self._copied.write(records, logs)

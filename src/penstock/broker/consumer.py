@@ -23,6 +23,10 @@ class Consumer:
         self.group, self.number, self.prefetch = group, number, prefetch
         self.holds: dict[int, Hold] = {}
         self.is_closed = False
+        self.name = ""
+        """who it is, for log lines"""
+        self.timeouts, self.timed_out_ms = 0, 0
+        """how often in a row its time ran out, without a word from it, and when that was last"""
         self._ready: dict[int, None] = {}
         """partitions that may have something, the next one first"""
         self._wake = asyncio.Event()

@@ -14,6 +14,7 @@ from penstock.broker.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels import rows
 from penstock.queues.cursor import Cursor
+from penstock.queues.settings import Ordering
 
 if TYPE_CHECKING:
     from penstock.broker.group import Group
@@ -74,6 +75,10 @@ class Taking:
     is_allowed: Callable[[], bool]
     """looked at again after each wait for a file: the consumer may be gone meanwhile"""
 
+    @property
+    def _is_strict(self) -> bool:
+        return self.group.queue.settings.ordering is Ordering.STRICT
+
     async def take(self, room: int, now: int, out: list[Delivery]) -> bool:
         """Up to `room` messages to `out`; whether there may be more."""
         try:
@@ -93,6 +98,8 @@ class Taking:
                     return False
                 if window.pending >= self.group.limits.window:
                     return True
+                if self._is_strict and (window.parked or window.waiting):
+                    return False  # who has its turn tells it
             stored = self.unit.stored_near(offset)
             if stored is None:
                 stored = await self._read(offset)
@@ -122,8 +129,10 @@ class Taking:
             return None
 
     def _pass_gone(self, offset: int, stop: int) -> None:
-        """Retention or compaction took what was there: there is nothing to hand out."""
-        self.cursor.tally.lost += self.cursor.settle(offset, stop)
+        """Retention or compaction took what was there: there is nothing to hand out. What compaction took is not lost,
+        a newer one has its place."""
+        settled = self.cursor.settle(offset, stop)
+        self.cursor.tally.lost += settled if offset < self.unit.start else 0
         self.cursor.pass_to(stop)
 
     def _take_again(self, stored: StoredBatch, room: int, now: int, out: list[Delivery]) -> int:
@@ -136,7 +145,7 @@ class Taking:
         for offset, count in zip(offsets[:given], deliveries[:given], strict=True):
             row = stored.row_from(offset)
             if row >= len(stored) or stored.offsets[row] != offset:
-                cursor.tally.lost += cursor.settle(offset, offset + 1)
+                cursor.settle(offset, offset + 1)
             elif over is not None and over[row]:
                 cursor.tally.expired += cursor.settle(offset, offset + 1)
             else:
@@ -155,6 +164,9 @@ class Taking:
             # Nothing is left before the stop, or of the batch: offsets are missing there.
             cursor.pass_to(min(stop_at, stored.end))
             return 0
+        if self._is_strict and window.held > window.held_by(self.consumer):
+            # Another is at work: one that waits for its turn is enough, and the rest need no memory.
+            stop = row + 1
         rows = array("i", bytes(4 * min(room, stop - row)))
         skip = group.skipped(stored, now)
         given = cursor.hand_out(
@@ -176,6 +188,7 @@ class Taking:
             cursor.pass_to(stored.end)
         if given:
             rows = rows if given == len(rows) else rows[:given]
-            group.queue.delivery_latency.observe(max(now - stored.batch.header.max_timestamp, 0) / 1000, given)
+            waited_ms = now + group.timeline.shift - stored.batch.header.max_timestamp
+            group.queue.delivery_latency.observe(max(waited_ms, 0) / 1000, given)
             out.append(Delivery(group, self.unit, self.consumer, stored, rows, None, self.deadline))
         return given

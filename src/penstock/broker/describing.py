@@ -8,6 +8,7 @@ from penstock.broker.consumer import Consumer
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
+from penstock.broker.webhooks.events import without_secrets
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels.window import Window
 from penstock.queues.cursor import Tally
@@ -15,7 +16,7 @@ from penstock.queues.settings import queue_json
 
 
 class PartitionDescription(msgspec.Struct, frozen=True):
-    """Offsets start to end - 1 are kept. Messages that compaction took out are still counted."""
+    """Offsets start to end - 1 are kept; not every one names a message."""
 
     partition: int
     start: int
@@ -28,6 +29,8 @@ class MemberDescription(msgspec.Struct, frozen=True):
     partitions: list[int]
     prefetch: int
     in_flight: int
+    is_suspended: bool = False
+    """it settles nothing, so others get what it would"""
 
 
 class ProgressDescription(msgspec.Struct, frozen=True):
@@ -89,6 +92,13 @@ class QueueDescription(msgspec.Struct, frozen=True):
     settings: dict[str, object]
 
 
+def shown_settings(queue: Queue) -> dict[str, object]:
+    """As people write them, without what is secret in them: nobody is shown that, whatever their role."""
+    shown = without_secrets(queue_json(queue.settings))
+    assert isinstance(shown, dict)
+    return shown
+
+
 async def describe_queue(queue: Queue, now: int) -> QueueDescription:
     """Reads a message of each group and partition, for its age."""
     partitions = [_partition(queue.units[number]) for number in sorted(queue.units)]
@@ -106,7 +116,7 @@ async def describe_queue(queue: Queue, now: int) -> QueueDescription:
         dead_letter_queue=queue.settings.dead_letter_queue,
         partitions=partitions,
         groups=[await describe_group(group, now) for group in list(queue.groups.values())],
-        settings=queue_json(queue.settings),
+        settings=shown_settings(queue),
     )
 
 
@@ -165,7 +175,8 @@ def lag_of(window: Window, unit: Unit) -> int:
 
 
 def _member(consumer: Consumer) -> MemberDescription:
-    return MemberDescription(consumer.number, consumer.partitions, consumer.prefetch, consumer.held)
+    is_suspended = consumer.number in consumer.group.members.suspended
+    return MemberDescription(consumer.number, consumer.partitions, consumer.prefetch, consumer.held, is_suspended)
 
 
 def _counts(tallies: list[Tally]) -> Tally:

@@ -15,9 +15,13 @@ class Gate:
         self._opened: asyncio.Event | None = None
         self._empty: asyncio.Event | None = None
 
-    async def enter(self) -> None:
+    async def opened(self) -> None:
+        """Returns when it is open."""
         while self._opened is not None:
             await self._opened.wait()
+
+    async def enter(self) -> None:
+        await self.opened()
         self._under_way += 1
 
     def enter_now(self) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from penstock.broker.alarms import Alarms
 from penstock.broker.consumer import Consumer
@@ -15,6 +17,7 @@ from penstock.broker.hold import Hold
 from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import NoSuchGroup
+from penstock.core.timeline import Timeline
 from penstock.queues.bindings import filter_mask
 from penstock.queues.cursor import Cursor, Limits
 from penstock.queues.deadletter import Reason
@@ -46,19 +49,22 @@ class Group:
     """Used from the loop."""
 
     def __init__(
-        self, queue: Queue, record: GroupRecord, alarms: Alarms, failures: Failures, now: Callable[[], int]
+        self, queue: Queue, record: GroupRecord, alarms: Alarms, failures: Failures, timeline: Timeline
     ) -> None:
-        self.queue, self.record, self.now = queue, record, now
+        self.queue, self.record, self.timeline, self.now = queue, record, timeline, timeline.now
         self.number = record.number
         self.key = record.key
         self.consumers: dict[int, Consumer] = {}
-        self.last_used_ms = now()
+        self.last_used_ms = self.now()
         self.members = Members(self.name, queue.settings.partitions)
         self.limits = limits_of(queue.settings)
         self._alarms, self._failures = alarms, failures
         self.switches: list[Switch] = []
         """changes of the number of partitions that it has not gone past, oldest first"""
+        self.silent = 0
+        """consumers whose time ran out, and of whom nothing was heard since"""
         self._pullers: set[asyncio.Event] = set()
+        self._kept_for: set[Hashable] = set()
 
     @property
     def name(self) -> str:
@@ -79,20 +85,34 @@ class Group:
         return bool(self.consumers or self._pullers)
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for messages, or will come back for them."""
+        return self.is_active or bool(self._kept_for)
+
+    @property
     def ends_ms(self) -> int | None:
-        """When it goes, because nobody has used it for as long as the queue keeps such groups; None while it is in use,
+        """When it goes, because nobody has used it for as long as the queue keeps such groups; None while it is wanted,
         and for one that stays."""
-        if self.record.is_permanent or self.is_active:
+        if self.record.is_permanent or self.is_wanted:
             return None
         settings = self.queue.settings
         after = settings.derived_group_expiry_ms if self.record.is_derived else settings.group_expiry_ms
         return None if after is None else self.last_used_ms + after
+
+    def keep_for(self, session: Hashable) -> None:
+        """A session that outlives its connection is subscribed: the group stays until let_go()."""
+        self._kept_for.add(session)
+
+    def let_go(self, session: Hashable) -> None:
+        self._kept_for.discard(session)
+        self.last_used_ms = self.now()
 
     def cursor(self, unit: Unit) -> Cursor:
         cursor = unit.cursors.get(self.number)
         if cursor is None:
             start, history_end = self.record.starts.get(unit.partition, (0, 0))
             cursor = Cursor(self.number, max(start, unit.start), history_end)
+            cursor.move(self.timeline.shift)
             if not self.is_deleted:
                 unit.cursors[self.number] = cursor
         return cursor
@@ -117,6 +137,7 @@ class Group:
         """What it holds is free at once."""
         if self.consumers.pop(consumer.number, None) is None:
             return
+        self.silent -= consumer.timeouts > 0
         consumer.shut()
         for partition in list(consumer.holds):
             self._free(consumer, partition, counted)
@@ -163,7 +184,8 @@ class Group:
             consumer.holds[event.partition].is_revoked = False
             consumer.notify(event.partition)
         elif isinstance(event, Lost):
-            self._free(consumer, event.partition, counted=True)
+            # That a member hangs is held against none of its messages.
+            self._free(consumer, event.partition, counted=consumer.number not in self.members.suspended)
         elif isinstance(event, Left):
             self.leave(consumer)
 
@@ -267,15 +289,18 @@ class Group:
     def too_old(self, now: int) -> int:
         """What was published then or before is over; -1 for nothing."""
         ttl_ms = self.queue.settings.limits.message_ttl_ms
-        return now - ttl_ms if ttl_ms else -1
+        return self.timeline.stamped_by(now - ttl_ms) if ttl_ms else -1
 
     def too_old_among(self, stored: StoredBatch, now: int) -> bytearray | None:
         """Marks of rows that are over, by the queue's limit or by their own; None if none is."""
+        now = self.timeline.now_at(stored.batch.header.base_timestamp, now)
         return stored.expired(now, self.queue.settings.limits.message_ttl_ms or 0)
 
     def begin_switch(self, switch: Switch) -> None:
-        self.switches.append(switch)
-        self._watch_switch(switch)
+        # A wall clock that was set back while nobody was here must not make it longer.
+        deadline_ms = min(switch.deadline_ms - self.timeline.shift, self.now() + self.queue.settings.switch_timeout_ms)
+        self.switches.append(msgspec.structs.replace(switch, deadline_ms=deadline_ms))
+        self._watch_switch(self.switches[-1])
 
     def look_at_switch(self, now: int) -> None:
         """Go past it when every older partition is settled up to it, or when that takes too long."""
@@ -406,6 +431,8 @@ class Group:
         if now < due:
             self.watch_clock(consumer, hold, due)
             return
+        if self._is_suspended(consumer, now):
+            return
         oldest = cursor.oldest_in_flight(number)
         if oldest < 0:
             return
@@ -420,19 +447,61 @@ class Group:
         self.notify(hold.partition)
         consumer.wake()
 
+    def _is_suspended(self, consumer: Consumer, now: int) -> bool:
+        """The time of a consumer ran out: whether all it holds goes to others, because it settles nothing."""
+        settings = self.queue.settings
+        if consumer.timeouts and now - consumer.timed_out_ms < settings.performance.delivery_timeout_ms:
+            return False  # of another partition, in the same while
+        if not consumer.timeouts:
+            self.silent += 1
+        consumer.timeouts += 1
+        consumer.timed_out_ms = now
+        if settings.suspend_after is None:
+            return False
+        # One that is gone after its first failure has the first timeout, too, held against the member.
+        most = max(1, min(settings.suspend_after, settings.retry_policy.max_retries))
+        if consumer.timeouts < most or consumer.number in self.members.suspended:
+            return False
+        logger.warning(
+            "consumer suspended, it settles nothing queue=%s group=%s consumer=%s timeouts=%d",
+            self.queue.name,
+            self.name,
+            consumer.name or consumer.number,
+            consumer.timeouts,
+        )
+        self._act(self.members.suspend(consumer.number, now))
+        return not consumer.holds
+
+    def heard_from(self, number: int) -> None:
+        """A consumer settled something, or tried to: it is at work. Cheap to call where `silent` is not 0."""
+        consumer = self.consumers.get(number)
+        if consumer is None or not consumer.timeouts:
+            return
+        consumer.timeouts = 0
+        self.silent -= 1
+        if number in self.members.suspended:
+            logger.info(
+                "consumer at work again queue=%s group=%s consumer=%s",
+                self.queue.name,
+                self.name,
+                consumer.name or number,
+            )
+            self._act(self.members.resume(number, self.now()))
+
     # Numbers
 
     def depth(self) -> int:
         """What it has not settled of messages that came after it was created or reset."""
-        return sum([self._depth_in(unit) for unit in self.queue.units.values()])
+        return sum([self.depth_in(unit) for unit in self.queue.units.values()])
 
-    def _depth_in(self, unit: Unit) -> int:
+    def depth_in(self, unit: Unit, first: int = 0) -> int:
+        """Of one partition, from an offset on."""
         end = unit.data.end
         cursor = unit.cursors.get(self.number)
         if cursor is None:
-            start = max(self.record.starts.get(unit.partition, (0, 0))[1], unit.start)
+            start = max(self.record.starts.get(unit.partition, (0, 0))[1], unit.start, first)
             return end - start - unit.missing(start)
-        return cursor.depth(end, unit.missing(max(cursor.window.next, cursor.history_end)))
+        return cursor.depth(end, unit.missing(max(cursor.window.next, cursor.history_end, first)), first)
 
 
 def hold_key(consumer: Consumer, hold: Hold) -> tuple[int, int]:

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from penstock.broker.unit import Unit
 from penstock.core.errors import PenstockError
 from penstock.core.types import Durability, Purpose
 from penstock.log.columns import Columns
-from penstock.log.partition import Log
-from penstock.log.shard import Part, Shard
+from penstock.log.engine import Effect
+from penstock.log.late import Late, Part, values_bytes
+from penstock.log.shard import Shard
 from penstock.log.spread import Spread
+from penstock.queues.cursor import Cursor, Unsaid
+from penstock.queues.records import encoded_settled_below
 
-# Frames hold 16 MiB. A unit adds at most a few; the next ones wait for the next frame.
+# Frames hold 16 MiB; what is more waits for the next one.
 _ENOUGH_BYTES = 4 << 20
+_SETTLED_BYTES = values_bytes([encoded_settled_below(0, 0)])
 
 
 class _NothingToSay(Exception):
-    """A frame without a part is none."""
+    """Nothing to commit."""
 
 
 class Ledger:
-    """State records are taken from the units at the moment at which their frame is staged: the state log has them in
-    the order in which changes were applied, and a snapshot taken at any time knows where it stands."""
+    """State records are taken from the units at the moment at which their frame is staged, and can no longer be
+    refused: the state log has them in the order in which changes were applied, and a snapshot taken at any time knows
+    where it stands."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard, self._loop = shard, asyncio.get_running_loop()
@@ -35,6 +41,10 @@ class Ledger:
 
     def flush_soon(self, unit: Unit) -> asyncio.Future[None]:
         """Done when what was noted of the unit so far is committed, in the sense of the queue's durability."""
+        if unit.state.fault is not None:
+            refused: asyncio.Future[None] = self._loop.create_future()
+            _tell(refused, unit.state.fault)
+            return refused
         level = unit.data.settings.durability
         future = self._flushed.get(level)
         if future is None:
@@ -45,15 +55,18 @@ class Ledger:
         return future
 
     def flush_all_soon(self, units: Iterable[Unit]) -> list[asyncio.Future[None]]:
-        """flush_soon() of many: a future for each durability among them."""
+        """flush_soon() of many: a future for each durability among them, and for each that is refused."""
         found: dict[Durability, asyncio.Future[None]] = {}
+        refused: list[asyncio.Future[None]] = []
         for unit in units:
             level = unit.data.settings.durability
-            if level in found:
+            if unit.state.fault is not None:
+                refused.append(self.flush_soon(unit))
+            elif level in found:
                 self._dirty[level][unit] = None
             else:
                 found[level] = self.flush_soon(unit)
-        return list(found.values())
+        return [*found.values(), *refused]
 
     def flush_now(self) -> None:
         """What was to be flushed soon, for one who visits the shard (Shard.is_visited): no turn of the loop follows."""
@@ -64,15 +77,16 @@ class Ledger:
         """Returns when all that was noted of the units is committed."""
         await asyncio.gather(*self.flush_all_soon(units))
 
-    async def commit(self, parts: Sequence[Part], unit: Unit, group: int, settle: Callable[[], None]) -> None:
-        """One frame: `parts`, what `settle` does at the moment at which it is staged, and what else was noted of the
-        group there."""
-
-        def late() -> list[Part]:
-            settle()
-            return state_parts({unit: drained(unit, (group,))})
-
-        await self._commit(parts, late)
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Around a frame in which something is settled, see Statement.settle(): drain() waits for it."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._under_way.add(done)
+        try:
+            yield
+        finally:
+            self._under_way.discard(done)
+            done.set_result(None)
 
     async def drain(self) -> None:
         while waiting := [*self._tasks, *self._under_way]:
@@ -93,11 +107,15 @@ class Ledger:
         """What is nearly always so: there is something to say, room for it, and one frame takes it all."""
         is_all = False
 
-        def late() -> Spread:
-            nonlocal is_all
-            said = _said(units)
-            is_all = not units
-            return state_spread(said)
+        def late(room: int) -> tuple[Spread, Effect]:
+            statement = _said(units, room, future)
+
+            def apply() -> None:
+                nonlocal is_all
+                statement.apply()
+                is_all = not units
+
+            return statement.spread(), apply
 
         def done(error: PenstockError | None) -> None:
             self._under_way.discard(future)
@@ -117,11 +135,16 @@ class Ledger:
         return is_all
 
     async def _flush(self, level: Durability, units: dict[Unit, None], future: asyncio.Future[None]) -> None:
+        def late(room: int) -> Late:
+            statement = _said(units, room, future)
+            return Late(statement.parts(), statement.apply)
+
         try:
             if not units:
                 raise _NothingToSay
             while units:
-                await self._commit((), lambda: state_parts(_said(units)))
+                with self.busy():
+                    await self._shard.commit((), Purpose.SETTLE, late)
         except _NothingToSay:
             # What was noted is in a frame that somebody else has staged: a move, a transaction, a snapshot.
             await self._staged(level, future)
@@ -140,48 +163,98 @@ class Ledger:
         except PenstockError as error:
             _tell(future, error)
 
-    async def _commit(self, parts: Sequence[Part], late: Callable[[], Sequence[Part]]) -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._under_way.add(done)
-        try:
-            await self._shard.commit(parts, Purpose.SETTLE, late)
-        finally:
-            self._under_way.discard(done)
-            done.set_result(None)
+
+class Statement:
+    """What units say to their state logs in one frame of so many bytes: worked out, and not struck off before
+    apply()."""
+
+    __slots__ = ("_finished", "_settled", "_unsaid", "records", "room")
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.records: dict[Unit, list[bytes]] = {}
+        self._settled: list[Cursor] = []
+        """those of which all that can be said is how far they have settled everything"""
+        self._unsaid: list[tuple[Cursor, Unsaid]] = []
+        self._finished: list[tuple[dict[Unit, None], Unit]] = []
+
+    def say(self, unit: Unit) -> bool:
+        """What was noted of a unit, as much as there is room for; whether that was all."""
+        if len(unit.cursors) == 1:
+            [cursor] = unit.cursors.values()
+            record = cursor.unsaid_settled()
+            if record is not None:
+                if self.room < _SETTLED_BYTES:
+                    return False
+                self.room -= _SETTLED_BYTES
+                self.records[unit] = [record]
+                self._settled.append(cursor)
+                return True
+        return self._say_all(unit)
+
+    def _say_all(self, unit: Unit) -> bool:
+        found: list[bytes] = []
+        room, is_all = self.room - values_bytes(()), True
+        for cursor in unit.cursors.values():
+            if not cursor.is_dirty:
+                continue
+            unsaid = cursor.unsaid(room)
+            found += unsaid.records
+            room -= values_bytes(unsaid.records)
+            self._unsaid.append((cursor, unsaid))
+            is_all &= cursor.is_all(unsaid)
+        if found:
+            self.records[unit] = found
+            self.room -= values_bytes(found)
+        return is_all
+
+    def settle(self, unit: Unit, cursor: Cursor, offsets: array[int]) -> None:
+        """That these messages are settled in this frame. What else was noted waits for another one."""
+        settlement = cursor.settlement(offsets)
+        self._unsaid.append((cursor, settlement))
+        self.records.setdefault(unit, []).extend(settlement.records)
+
+    def strike_off(self, units: dict[Unit, None], unit: Unit) -> None:
+        """It has said all, once this is staged."""
+        self._finished.append((units, unit))
+
+    def parts(self) -> list[Part]:
+        return [(unit.state, Columns.of(values)) for unit, values in self.records.items()]
+
+    def spread(self) -> Spread:
+        """The same for many units."""
+        every = [record for records in self.records.values() for record in records]
+        counts = array("i", list(map(len, self.records.values())))
+        return Spread(Columns.of(every), counts, [unit.state for unit in self.records])
+
+    def apply(self) -> None:
+        """The frame is staged."""
+        for cursor in self._settled:
+            cursor.said_settled()
+        for cursor, unsaid in self._unsaid:
+            cursor.said(unsaid)
+        for unit, records in self.records.items():
+            unit.note_records(records)
+        for units, unit in self._finished:
+            del units[unit]
 
 
-def drained(unit: Unit, groups: Collection[int] | None = None) -> list[bytes]:
-    """The records of what was noted since the last call, of these groups or of all; as many as a frame takes well, the
-    rest at the next call."""
-    found: list[bytes] = []
-    size = 0
-    for number, cursor in unit.cursors.items():
-        if size > _ENOUGH_BYTES or (groups is not None and number not in groups):
-            continue
-        for record in cursor.drain_encoded():
-            found.append(record)
-            size += len(record)
-    if found:
-        unit.records_since_snapshot += len(found)
-        unit.bytes_since_snapshot += size
-    return found
-
-
-def state_parts(found: dict[Unit, list[bytes]]) -> list[tuple[Log, Columns]]:
-    return [(unit.state, Columns.of(values)) for unit, values in found.items() if values]
-
-
-def state_spread(found: dict[Unit, list[bytes]]) -> Spread:
-    """The same for many units, each of which has something to say."""
-    every = [record for records in found.values() for record in records]
-    return Spread(Columns.of(every), array("i", list(map(len, found.values()))), [unit.state for unit in found])
-
-
-def _said(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
-    found = _enough(units)
-    if not found:
+def _said(units: dict[Unit, None], room: int, future: asyncio.Future[None]) -> Statement:
+    """Of as many units as a frame takes well. One whose state log takes nothing keeps what it has to say, and `future`
+    is told; the others are not held up by it."""
+    statement = Statement(min(room, _ENOUGH_BYTES))
+    for unit in list(units):
+        if (fault := unit.state.fault) is not None:
+            _tell(future, fault)
+            del units[unit]
+        elif statement.say(unit):
+            statement.strike_off(units, unit)
+        else:
+            break
+    if not statement.records:
+        statement.apply()
         raise _NothingToSay
-    return found
+    return statement
 
 
 def _tell(future: asyncio.Future[None], error: BaseException | None) -> None:
@@ -193,32 +266,3 @@ def _tell(future: asyncio.Future[None], error: BaseException | None) -> None:
     else:
         future.set_exception(error)
         future.exception()  # else it is reported as never looked at
-
-
-def _enough(units: dict[Unit, None]) -> dict[Unit, list[bytes]]:
-    """Of as many units as a frame takes well; those that have said all are struck off."""
-    found: dict[Unit, list[bytes]] = {}
-    size = 0
-    for unit in list(units):
-        before = unit.bytes_since_snapshot
-        record = _only_record(unit)
-        if records := drained(unit) if record is None else [record]:
-            found[unit] = records
-            size += unit.bytes_since_snapshot - before
-        if record is not None or not unit.is_dirty:
-            del units[unit]
-        if size > _ENOUGH_BYTES:
-            break
-    return found
-
-
-def _only_record(unit: Unit) -> bytes | None:
-    """All that a unit with one group has to say, drained, if that is only how far the group has settled everything."""
-    if len(unit.cursors) != 1:
-        return None
-    [cursor] = unit.cursors.values()
-    record = cursor.drain_settled()
-    if record is not None:
-        unit.records_since_snapshot += 1
-        unit.bytes_since_snapshot += len(record)
-    return record

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
+from collections.abc import Sequence
 
 from penstock.broker import snapshots
 from penstock.broker.configuration import Configuration
 from penstock.broker.declaring import Declaring
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue, state_settings
+from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
+from penstock.core.errors import LogDamaged, LogPoisoned
 from penstock.core.types import LogName
+from penstock.kernels.window import Window
 from penstock.log.partition import Log
+from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.declared import GroupRecord, NumbersRecord, QueueRecord, TemplateRecord, queue_key
 from penstock.queues.names import data_log, snapshots_log, state_log
 from penstock.queues.settings import Ordering, log_settings, parse_queue
 from penstock.queues.templates import Template
+
+logger = logging.getLogger("penstock.broker.opening")
 
 
 async def restore(shard: Shard, configuration: Configuration, declaring: Declaring, now: int) -> None:
@@ -34,10 +42,14 @@ async def restore(shard: Shard, configuration: Configuration, declaring: Declari
             await _find_units(shard, queue, logs)
         else:
             groups.append(record)
+    await _mend_settings(shard, list(declaring.queues.values()))
+    if configuration.has_lost:
+        declaring.pass_numbers_over()
     # Compaction leaves the newest record of a key: that of a queue that was changed lies behind those of its groups.
     for group in groups:
         if (owner := declaring.by_incarnation.get(group.incarnation)) is not None:
             declaring.adopt_group(owner, group)
+    await shard.learn_holes([unit.data for queue in declaring.queues.values() for unit in queue.units.values()])
     for queue in declaring.queues.values():
         for unit in queue.units.values():
             await _restore_unit(shard, queue, unit, now)
@@ -54,7 +66,10 @@ async def _finish_deletion(
             log = logs.get(name(settings.namespace, settings.name, partition))
             if log is not None:
                 await shard.delete(log)
-    await configuration.write((queue_key(record.incarnation), None))
+    try:
+        await configuration.write((queue_key(record.incarnation), None))
+    except (LogDamaged, LogPoisoned) as error:
+        logger.error("a deleted queue is still on the books queue=%s error=%s", settings.name, error)
 
 
 async def _find_units(shard: Shard, queue: Queue, logs: dict[LogName, Log]) -> None:
@@ -71,6 +86,20 @@ async def _find_units(shard: Shard, queue: Queue, logs: dict[LogName, Log]) -> N
         queue.adopt(unit)
 
 
+async def _mend_settings(shard: Shard, queues: Sequence[Queue]) -> None:
+    """Settings of logs follow those of their queue; a change that an older version was in the midst of is finished."""
+    changes: list[tuple[Log, LogSettings]] = []
+    for queue in queues:
+        found = queue.changed_logs(queue.settings)
+        if found:
+            logger.warning(
+                "settings of logs differed from their queue's and were mended queue=%s logs=%d", queue.name, len(found)
+            )
+        changes += found
+    if changes:
+        await shard.change_many(changes)
+
+
 async def _restore_unit(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
     if unit.state.start == unit.state.end and unit.snapshots is None:
         return
@@ -85,34 +114,43 @@ async def _restore_unit(shard: Shard, queue: Queue, unit: Unit, now: int) -> Non
     }
     for number, cursor in list(unit.cursors.items()):
         group = groups[number]
-        await _restore_keys(queue, unit, group)
+        await _restore_keys(shard, queue, unit, group)
         group.look_at_due(unit, cursor, now)
         group.watch_due(unit, cursor)
         if spent[number]:
             group.give_up(unit, spent[number])
 
 
-async def _restore_keys(queue: Queue, unit: Unit, group: Group) -> None:
-    """Keys are not in the state log: messages that wait are looked at again, for the order of what comes after them."""
+async def _restore_keys(shard: Shard, queue: Queue, unit: Unit, group: Group) -> None:
+    """Keys are not in the state log: messages that wait are looked at again, for the order of what comes after them.
+    Those that cannot be read have none, and whoever asks for them is told."""
     window = unit.cursors[group.number].window
     if not window.pending or queue.settings.ordering is Ordering.NONE:
         return
     offsets = window.offsets()
     at = 0
-    while at < len(offsets):
-        stored = await unit.stored(offsets[at])
-        if stored is None:
-            break
-        stop = at
-        keys = group.keys(stored)
-        mine, hashes = array("q"), array("Q")
-        while stop < len(offsets) and offsets[stop] < stored.end:
-            row = stored.row_from(offsets[stop])
-            if keys is not None and row < len(stored) and stored.offsets[row] == offsets[stop]:
-                mine.append(offsets[stop])
-                hashes.append(keys[row])
-            stop += 1
-        if mine:
-            window.set_keys(mine, hashes)
-        at = max(stop, at + 1)
+    try:
+        while at < len(offsets) and (stored := await unit.stored(offsets[at])) is not None:
+            at = max(_set_keys(group, window, stored, offsets, at), at + 1)
+    except (LogDamaged, LogPoisoned):
+        for data in shard.readable(unit.data, offsets[at]):
+            if at == len(offsets):
+                break
+            at = _set_keys(group, window, StoredBatch.of(data), offsets, at)
     window.rebuild()
+
+
+def _set_keys(group: Group, window: Window, stored: StoredBatch, offsets: array[int], at: int) -> int:
+    """Of the offsets from the place `at` on that lie in the batch; the place of the first behind it."""
+    stop = at
+    keys = group.keys(stored)
+    mine, hashes = array("q"), array("Q")
+    while stop < len(offsets) and offsets[stop] < stored.end:
+        row = stored.row_from(offsets[stop])
+        if keys is not None and row < len(stored) and stored.offsets[row] == offsets[stop]:
+            mine.append(offsets[stop])
+            hashes.append(keys[row])
+        stop += 1
+    if mine:
+        window.set_keys(mine, hashes)
+    return stop

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from penstock.broker.gate import Gate
 from penstock.broker.group import Group
@@ -22,13 +21,10 @@ from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.cursor import Tally
-from penstock.queues.deadletter import Reason
+from penstock.queues.deadletter import REDRIVEN, Reason, max_message_bytes
 from penstock.queues.declared import QueueRecord
 from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
-from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, log_settings
-
-if TYPE_CHECKING:
-    from penstock.broker.publisher import Publisher
+from penstock.queues.settings import Overflow, QueueSettings, Settled, log_settings
 
 # A snapshot, memory given back or producers forgotten may come so much later where nothing happens.
 _IDLE_UPKEEP_MS = 60_000
@@ -51,7 +47,15 @@ class Listener(Protocol):
 class Queue:
     """Used from the loop."""
 
-    def __init__(self, shard: Shard, cache: StoredCache, settings: QueueSettings, record: QueueRecord) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        cache: StoredCache,
+        settings: QueueSettings,
+        record: QueueRecord,
+        changed: set[Queue] | None = None,
+    ) -> None:
+        """It adds itself to `changed` when messages or groups have come, or groups have gone."""
         self.cache, self.settings, self.record = cache, settings, record
         self.units: dict[int, Unit] = {}
         self.groups: dict[GroupName, Group] = {}
@@ -69,6 +73,8 @@ class Queue:
         """from the commit of a message to its first delivery to a group"""
         self.used_ms = 0
         """when messages were last published to it, or handed out"""
+        self.made_ms = record.created_ms
+        """in running time, which is the record's at opening"""
         self.retained_ms = self.kept_up_ms = self._upkeep_due_ms = 0
         self._shard = shard
         self.expected = 0
@@ -83,7 +89,10 @@ class Queue:
         self._id_prefixes: dict[int, str] = {}
         self._partitions: dict[LogNumber, int] = {}
         """by the number of their data log"""
-        self._on_commit = self._notify_of
+        self._on_commit: Callable[[list[Log]], None] | None = None
+        """one for all its logs, so that they are told together"""
+        self._changed = changed
+        self.note_change()
 
     @property
     def name(self) -> str:
@@ -96,6 +105,11 @@ class Queue:
     @property
     def incarnation(self) -> int:
         return self.record.incarnation
+
+    @property
+    def is_unmade(self) -> bool:
+        """It is not there: see Declaring.unmade()."""
+        return not self.record.incarnation
 
     def message_id_prefix(self, partition: int) -> str:
         found = self._id_prefixes.get(partition)
@@ -130,6 +144,16 @@ class Queue:
             task = self._opening[partition] = asyncio.ensure_future(self._create(partition))
         return await asyncio.shield(task)
 
+    async def make(self, partitions: Sequence[int]) -> None:
+        """Those that are needed, unless it is deleted meanwhile."""
+        await self.gate.enter()
+        try:
+            for partition in partitions:
+                if not self.is_deleted:
+                    await self.unit(partition)
+        finally:
+            self.gate.leave()
+
     async def _create(self, partition: int) -> Unit:
         space, name = self.namespace, self.name
         try:
@@ -149,7 +173,7 @@ class Queue:
     def adopt(self, unit: Unit) -> None:
         self.units[unit.partition] = unit
         self._partitions[unit.data.number] = unit.partition
-        unit.data.on_commit = self._on_commit
+        unit.data.on_commit = self._on_commit = self._on_commit or self._notify_of
         unit.data.wanted_from = lambda: self._unsettled_from(unit)
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
 
@@ -174,6 +198,19 @@ class Queue:
         if unit.snapshots is None:
             name = snapshots_log(self.namespace, self.name, unit.partition)
             unit.snapshots = await self._shard.create(name, state_settings(log_settings(self.settings)))
+            if changed := self.changed_logs(self.settings):
+                await self._shard.change_many(changed)  # the queue was changed meanwhile
+
+    def changed_logs(self, settings: QueueSettings) -> list[tuple[Log, LogSettings]]:
+        """The logs whose settings are not those that the queue's decide, with these."""
+        data = log_settings(settings)
+        state = state_settings(data)
+        wanted = [
+            (log, follows)
+            for unit in self.units.values()
+            for log, follows in ((unit.data, data), (unit.state, state), (unit.snapshots, state))
+        ]
+        return [(log, follows) for log, follows in wanted if log is not None and log.settings != follows]
 
     def units_in_turn(self) -> Iterator[Unit]:
         """Each call begins with another one."""
@@ -187,11 +224,20 @@ class Queue:
 
     def _notify_of(self, logs: list[Log]) -> None:
         partitions = self._partitions
+        self.note_change()
         self._notify([partitions[log.number] for log in logs])
 
     def _notify(self, partitions: Sequence[int]) -> None:
         for listener in list(self.listening):
             listener.notify_all(partitions)
+
+    def note_change(self) -> None:
+        if self._changed is not None and not self.is_deleted:
+            self._changed.add(self)
+
+    def note_published(self, count: int) -> None:
+        self.published += count
+        self.note_change()
 
     def notify_of_end(self) -> None:
         """It was deleted."""
@@ -205,24 +251,16 @@ class Queue:
             raise NoSuchQueue(self.name)
         if columns.count < 1:
             raise InvalidArgument(f"nothing to publish to queue {self.name!r}")
-        limit = self.settings.limits.max_message_size_bytes
         longest = columns.longest_value
+        if longest > self.settings.limits.max_message_size_bytes:
+            self.check_longest(longest)
+        check_largest(columns, self._shard.max_frame_bytes, self.name)
+
+    def check_longest(self, longest: int) -> None:
+        """TooLarge for a value of so many bytes, if that is over the limit."""
+        limit = self.settings.limits.max_message_size_bytes
         if longest > limit:
             raise TooLarge(f"a message for queue {self.name!r}", longest, limit)
-
-    def place(self, columns: Columns, publisher: Publisher, partition: int | None = None) -> list[tuple[int, Columns]]:
-        """The rows of each partition."""
-        if partition is not None:
-            return [(self.existing(partition), columns)]
-        return columns.scatter(self.settings.partitions, self.unkeyed_partition(publisher))
-
-    def gather(
-        self, columns: Columns, publisher: Publisher, partition: int | None = None
-    ) -> tuple[list[int], array[int], Columns]:
-        """The same in one: the partitions, how many rows each gets, and all rows in that order."""
-        if partition is not None:
-            return [self.existing(partition)], array("i", [columns.count]), columns
-        return columns.gathered(self.settings.partitions, self.unkeyed_partition(publisher))
 
     def existing(self, partition: int) -> int:
         """That number; InvalidArgument if there is no such partition."""
@@ -232,23 +270,21 @@ class Queue:
             )
         return partition
 
-    def unkeyed_partition(self, publisher: Publisher) -> int:
-        """Where rows without a key go."""
-        is_spread = self.settings.unkeyed is Unkeyed.SPREAD
-        return publisher.next_partition(self) if is_spread else publisher.partition(self)
-
     def producer_partition(self, producer: bytes) -> int:
         """Where the queue remembers what the producer sent; it does not move when partitions are added."""
         return hashing.murmur3(producer, 0, len(producer)) % self.record.first_partitions
 
-    def admit(self, count: int) -> bool:
-        """Whether so many messages find room; depths are worked out only when that could be otherwise."""
+    def admit(self, count: int, before: int = 0) -> bool:
+        """Whether so many messages find room, behind those that came `before` them in their frame; False if older ones
+        have to be dropped first. QueueFull if they are refused. Depths are worked out only when they may matter."""
         limit = self.settings.limits.max_queue_depth
         if limit is None or not self.groups:
             return True
         self._allowance -= count
         if self._allowance < 0:
             self._allowance = limit - self._taken() - count
+            if self._allowance < 0 and not (self.drops_oldest and self._reserved + before + count <= limit):
+                raise self.full()
         return self._allowance >= 0
 
     def has_room(self, count: int) -> bool:
@@ -313,7 +349,7 @@ class Queue:
     def is_unused(self, now: int, after_ms: int) -> bool:
         """Neither messages nor groups, and none of late."""
         is_empty = all(unit.data.start == unit.data.end for unit in self.units.values())
-        return is_empty and not self.groups and now - max(self.used_ms, self.record.created_ms) >= after_ms
+        return is_empty and not self.groups and now - max(self.used_ms, self.made_ms) >= after_ms
 
     def configure(self, settings: QueueSettings, record: QueueRecord) -> None:
         self.settings, self.record, self._allowance, self._upkeep_due_ms = settings, record, 0, 0
@@ -325,6 +361,19 @@ class Queue:
 def state_settings(data: LogSettings) -> LogSettings:
     """A state log is as durable as the messages it speaks of, and is let go of only behind snapshots."""
     return LogSettings(durability=data.durability, segment_bytes=8 << 20)
+
+
+def check_largest(columns: Rows, max_frame_bytes: int, queue: str = "") -> None:
+    """A message with all it has must fit a frame as a dead letter, too: TooLarge."""
+    # Columns may share bytes, each with the others: no more than this has to be looked at.
+    if 4 * columns.bytes_at_most <= max_frame_bytes:
+        return
+    is_redriven = isinstance(columns, Columns) and columns.producer_id == REDRIVEN
+    limit = max_message_bytes(max_frame_bytes, is_redriven=is_redriven)
+    longest = columns.longest_row(limit)
+    if longest > limit:
+        what = f"a message for queue {queue!r}" if queue else "a message"
+        raise TooLarge(f"{what} with its key, topic and properties", longest, limit)
 
 
 def _prefixes(name: str) -> tuple[bytes, ...]:

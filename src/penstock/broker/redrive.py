@@ -16,14 +16,14 @@ from penstock.broker.letters import ALL, REDRIVE, Letter, Selection, waiting
 from penstock.broker.queue import Queue
 from penstock.broker.start import EARLIEST
 from penstock.broker.unit import Unit
-from penstock.core.errors import InvalidArgument, NoSuchQueue, QueueFull
+from penstock.core.errors import InvalidArgument, NoSuchQueue, QueueFull, TooLarge
 from penstock.log.batch import Row
 from penstock.queues.cursor import NO_DEADLINE
-from penstock.queues.deadletter import Edit, redrive_columns
+from penstock.queues.deadletter import Edit, redrive_columns, row_bytes
 from penstock.queues.names import DEAD_LETTER_PREFIX
 
 _CHUNK_LETTERS = 500
-# Of what a frame holds: the rest is for keys, topics, and the settlements.
+# Of what a frame holds: the rest is for what a redrive adds, and the settlements.
 _FRAME_SHARE = 4
 _CHUNKS_PER_SECOND = 10
 # Letters that are passed over wait in the window, be they ever so many: the one that is asked for may be the last.
@@ -227,7 +227,7 @@ class _Run:
                 self._report.left[reason] += 1
         if self._options.limit is not None:
             able = able[: max(self._options.limit - self._report.done, 0)]
-        for chunk in _chunks(able, self._chunk, self._broker.options.shard.journal.max_frame_bytes // _FRAME_SHARE):
+        for chunk in _chunks(able, self._chunk, self._broker.shard.max_frame_bytes // _FRAME_SHARE):
             await self._settle_chunk(chunk, fate)
         self._progress(self._report)
 
@@ -237,7 +237,10 @@ class _Run:
             await self._options.sleep(self._pause_s)
         try:
             await fate.settle(chunk)
-        except QueueFull:
+        except (QueueFull, TooLarge) as error:
+            if len(chunk) == 1 and isinstance(error, TooLarge):
+                self._report.left["it is too large for the queue"] += 1
+                return
             if len(chunk) == 1:
                 raise
             await self._settle_chunk(chunk[: len(chunk) // 2], fate)
@@ -258,16 +261,16 @@ class _Run:
 
 
 def _chunks(chosen: Sequence[_Chosen], most: int, most_bytes: int) -> list[list[_Chosen]]:
-    """Each fits a frame."""
+    """Each fits a frame well; what does not after all is halved."""
     chunks: list[list[_Chosen]] = []
     size = 0
     for one in chosen:
-        row_bytes = len(one.row.value) + len(one.row.properties or b"") + len(one.row.native or b"")
-        if not chunks or size + row_bytes > most_bytes or len(chunks[-1]) >= most:
+        letter_bytes = row_bytes(one.row)
+        if not chunks or size + letter_bytes > most_bytes or len(chunks[-1]) >= most:
             chunks.append([])
             size = 0
         chunks[-1].append(one)
-        size += row_bytes
+        size += letter_bytes
     return chunks
 
 

@@ -56,6 +56,8 @@ class Settling:
         self, group: Group, unit: Unit, offsets: array[int], deliveries: array[int] | None, consumer: int
     ) -> Settled:
         """The same for those whom nobody answers: it is committed with the next frame, within a turn of the loop."""
+        if group.silent:
+            group.heard_from(consumer)
         cursor = group.cursor(unit)
         count = cursor.ack(offsets, deliveries, consumer)
         if count:
@@ -98,6 +100,8 @@ class Settling:
     def _ack_run(self, group: Group, number: int, acked: list[Delivery], units: dict[Unit, None]) -> int:
         """Deliveries of one consumer; how many messages were settled, in units that are added to `units`. What a
         settlement has to look at is looked at once for all of them where it can be."""
+        if group.silent:
+            group.heard_from(number)
         consumer, now, done, group_number = group.consumers.get(number), group.now(), 0, group.number
         holds = {} if consumer is None else consumer.holds
         cursors = [delivery.unit.cursors.get(group_number) or group.cursor(delivery.unit) for delivery in acked]
@@ -134,6 +138,7 @@ class Settling:
         detail: str = "",
     ) -> Settled:
         """Not done: come again after the backoff, or after the delay."""
+        group.heard_from(consumer)
         cursor, now = group.cursor(unit), group.now()
         before = cursor.tally.stale
         spent = cursor.fail(offsets, deliveries, consumer, now, delay_ms, group.limits)
@@ -142,7 +147,7 @@ class Settling:
             self._after(group, unit, cursor, consumer)
             group.watch_due(unit, cursor)
             if spent:
-                await self._letters.move(group, unit, spent, Reason.MAX_RETRIES, detail)
+                await self._give_up(group, unit, spent, Reason.MAX_RETRIES, detail)
                 self._after_any(group, unit, cursor)
             await self._ledger.flush_soon(unit)
         return Settled(len(offsets) - stale, stale)
@@ -157,11 +162,12 @@ class Settling:
         detail: str = "",
     ) -> Settled:
         """Never to be done: to the dead letters."""
+        group.heard_from(consumer)
         cursor = group.cursor(unit)
         held = cursor.held(offsets, deliveries, consumer)
         if held:
             cursor.set_aside(held)
-            await self._letters.move(group, unit, held, Reason.REJECTED, detail)
+            await self._give_up(group, unit, held, Reason.REJECTED, detail)
             self._after(group, unit, cursor, consumer)
         return Settled(len(held), len(offsets) - len(held))
 
@@ -174,6 +180,7 @@ class Settling:
         consumer: int,
         deadline_ms: int,
     ) -> Settled:
+        group.heard_from(consumer)
         cursor = group.cursor(unit)
         count = cursor.extend(offsets, deliveries, consumer, deadline_ms)
         if count:
@@ -186,6 +193,7 @@ class Settling:
     ) -> Settled:
         """Not looked at: anybody's again at once, and nothing counts against them. Committed with the next frame,
         within a turn of the loop."""
+        group.heard_from(consumer)
         cursor = group.cursor(unit)
         held = cursor.held(offsets, deliveries, consumer)
         if held:
@@ -197,6 +205,7 @@ class Settling:
 
     def restart_clock(self, group: Group, unit: Unit, consumer: int) -> None:
         """Whoever holds messages there is still at work: their time begins anew, as it does with every settlement."""
+        group.heard_from(consumer)
         member = group.consumers.get(consumer)
         if member is not None and (hold := member.holds.get(unit.partition)) is not None:
             hold.clock_ms = group.now()
@@ -206,6 +215,7 @@ class Settling:
         generation it knows: FencedMember if the partition is another's by now."""
         if fence is not None:
             group.members.check(fence[0], unit.partition, fence[1])
+            group.heard_from(fence[0])
         cursor = group.cursor(unit)
         count = cursor.settle_below(min(offset, unit.end))
         if count:
@@ -215,6 +225,7 @@ class Settling:
 
     def after_ack(self, group: Group, unit: Unit, consumer: int) -> None:
         """Messages were settled in a frame of somebody else's."""
+        group.heard_from(consumer)
         self._after(group, unit, group.cursor(unit), consumer)
 
     def after_dropping(self, group: Group, unit: Unit) -> None:
@@ -233,9 +244,9 @@ class Settling:
         """Something changed that nobody waits for: it rides in the next commit, within a turn of the loop."""
         self._ledger.flush_soon(unit)
 
-    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: Reason) -> None:
+    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str = "") -> None:
         """Move them, while others go on."""
-        task = asyncio.get_running_loop().create_task(self._move(group, unit, offsets, reason))
+        task = asyncio.get_running_loop().create_task(self._move(group, unit, offsets, reason, detail))
         self._moves.add(task)
         task.add_done_callback(self._moves.discard)
 
@@ -244,19 +255,26 @@ class Settling:
         while self._moves:
             await asyncio.wait(self._moves)
 
-    async def _move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason) -> None:
+    async def _move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
         try:
-            await self._letters.move(group, unit, offsets, reason, "")
+            await self._give_up(group, unit, offsets, reason, detail)
             self._after_all(group, unit, group.cursor(unit))
         except Exception:
-            # They stay set aside, and are tried again.
-            asyncio.get_running_loop().call_later(_MOVE_AGAIN_S, self.dead_letter, group, unit, offsets, reason)
             logger.exception(
                 "messages not moved to the dead letters queue=%s partition=%d group=%s",
                 unit.queue,
                 unit.partition,
                 group.name,
             )
+
+    async def _give_up(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
+        """What cannot be moved now stays set aside, and is tried again."""
+        try:
+            await self._letters.move(group, unit, offsets, reason, detail)
+        except Exception:
+            again = group, unit, offsets, reason, detail
+            asyncio.get_running_loop().call_later(_MOVE_AGAIN_S, self.dead_letter, *again)
+            raise
 
     def _after(self, group: Group, unit: Unit, cursor: Cursor, number: int) -> None:
         """Clocks, room and what may be handed out now."""

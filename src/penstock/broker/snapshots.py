@@ -4,13 +4,13 @@ Snapshots are records of a log of their own beside the state log (queues/snapsho
 
 from __future__ import annotations
 
-from penstock.broker.ledger import drained, state_parts
+from penstock.broker.ledger import Statement
 from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
 from penstock.core.types import Purpose
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
-from penstock.log.partition import Log
+from penstock.log.late import Late
 from penstock.log.shard import Shard
 from penstock.queues import dedup, records, snapshot
 from penstock.queues.records import Kind, StateRecord
@@ -30,20 +30,31 @@ async def write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
     await queue.snapshots(unit)
     log = unit.snapshots
     assert log is not None
-    unit.records_since_snapshot = unit.bytes_since_snapshot = 0
-    unit.last_snapshot_ms = now
     found: list[bytes] = []
     starts: list[int] = []
+    piece_bytes = min(snapshot.PIECE_BYTES, shard.max_frame_bytes // 4)
 
-    def late() -> list[tuple[Log, Columns]]:
-        """All at one moment: the state, and where the state log stands."""
-        parts = state_parts({unit: drained(unit)})
+    def late(room: int) -> Late:
+        """All at one moment: the state, and where the state log stands. If that does not know everything yet, and there
+        is more than goes in the frame, it is told first."""
+        statement = Statement(room - 2 * piece_bytes)
+        is_all = statement.say(unit)
+        parts = statement.parts()
         end = unit.state.end + sum([columns.count for _, columns in parts])
-        starts.append(end)
-        found.extend(snapshot.pieces(_state(unit), end, now))
-        return [*parts, (log, Columns.of(found[:1]))]
+        pieces = list(snapshot.pieces(_state(unit), end, now, piece_bytes)) if is_all else []
 
-    first = (await shard.commit((), Purpose.SETTLE, late))[-1]
+        def apply() -> None:
+            statement.apply()
+            if is_all:
+                starts.append(end)
+                found.extend(pieces)
+                unit.records_since_snapshot = unit.bytes_since_snapshot = 0
+                unit.last_snapshot_ms = now
+
+        return Late([*parts, (log, Columns.of(pieces[:1]))] if is_all else parts, apply)
+
+    while not found:
+        first = (await shard.commit((), Purpose.SETTLE, late))[-1]
     for piece in found[1:]:
         await shard.append(log, Columns.of([piece]), Purpose.SETTLE)
     unit.snapshot_bytes = sum(map(len, found))
@@ -59,7 +70,7 @@ def read(shard: Shard, unit: Unit) -> tuple[list[StateRecord], int]:
     log = unit.snapshots
     if log is None:
         return [], unit.state.start
-    wholes = snapshot.wholes(shard.reader.batches(log, log.start))
+    wholes = snapshot.wholes(shard.readable(log, log.start))
     unit.snapshot_starts = [(each.first, each.state_offset) for each in wholes][-KEPT:]
     if not wholes:
         return [], unit.state.start
@@ -81,7 +92,7 @@ def restore(shard: Shard, unit: Unit, now: int) -> None:
     for record in found:
         _apply(unit, record, now)
     replayed = size = 0
-    for data in shard.reader.batches(unit.state, max(offset, unit.state.start)):
+    for data in shard.readable(unit.state, max(offset, unit.state.start)):
         for row in Batch.parse(data, verify=False):
             if row.offset >= offset:
                 _apply(unit, records.decode(row.value), row.timestamp)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.broker.delivery import Delivery
-from penstock.broker.ledger import drained, state_parts
-from penstock.broker.publisher import Publisher
-from penstock.broker.publishing import Published, Publishing, passing
-from penstock.broker.queue import Placed, Queue
+from penstock.broker.ledger import Statement
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.publish.publishing import Publishing
+from penstock.broker.publish.request import Published, PublishRequest, Put
+from penstock.broker.queue import Queue
 from penstock.broker.settling import Settling
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, StaleSettlement
 from penstock.core.types import Purpose
 from penstock.log.columns import Columns
-from penstock.log.shard import Part, Shard
+from penstock.log.late import Late
+from penstock.queues.cursor import Cursor
 from penstock.queues.names import MessageId
 
-
-@dataclass(frozen=True, slots=True)
-class _Put:
-    queue: Queue
-    columns: Columns
-    partition: int | None
+# What was handed out and is not in the state log goes before a settlement in its frame: if it is much, in one before.
+_MANY_OFFSETS = 4096
+# At most, of a settlement in a frame: for itself and for each of its messages.
+_ACK_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +36,16 @@ class _Ack:
 class Transaction:
     """Gather with put() and ack(), then commit() once. Until then nothing has happened. Used from the loop."""
 
-    def __init__(self, shard: Shard, publishing: Publishing, settling: Settling, publisher: Publisher) -> None:
-        self._shard, self._publishing, self._settling = shard, publishing, settling
-        self._publisher = publisher
-        self._puts: list[_Put] = []
+    def __init__(self, publishing: Publishing, settling: Settling, publisher: Publisher) -> None:
+        self._publishing, self._settling, self._publisher = publishing, settling, publisher
+        self._puts: list[Put] = []
         self._acks: list[_Ack] = []
         self._is_done = False
 
     def put(self, queue: Queue, columns: Columns, partition: int | None = None) -> None:
+        """Into a queue that is there, or one as Routes.wanted() says, which is made by commit()."""
         self._refuse_done()
-        self._puts.append(_Put(queue, columns, partition))
+        self._puts.append(Put(queue, columns, self._publisher, partition))
 
     def ack(self, delivery: Delivery, offsets: array[int], deliveries: array[int] | None = None) -> None:
         """Messages of a delivery; `deliveries` as in Settling.ack."""
@@ -58,36 +57,58 @@ class Transaction:
         TooLarge for more than a frame holds; else as publishing."""
         self._refuse_done()
         self._is_done = True
-        parts: list[Part] = []
-        places: list[list[tuple[int, Columns]]] = []
         if not self._puts and not self._acks:
             return []
-        async with passing(put.queue for put in self._puts):
-            for put in self._puts:
-                self._publishing.refuse(put.queue, put.columns)
-            for put in self._puts:
-                some, placed = await self._publishing.accept(put.queue, put.columns, self._publisher, put.partition)
-                parts += some
-                places.append(placed)
-            self._shard.refuse_publishes()
-            offsets = iter(await self._shard.commit(parts, Purpose.SETTLE, self._settle))
-        self._after()
-        return [
-            Published(put.queue, [Placed(number, next(offsets), mine.count) for number, mine in placed])
-            for put, placed in zip(self._puts, places, strict=True)
-        ]
+        await self._make_queues()
+        for cursor, unit in self._settled():
+            if cursor.unsaid_span > _MANY_OFFSETS:
+                await self._settling.committed(unit)
+        published = await self._publishing.intake.stage(
+            PublishRequest(self._puts, late=self._settle, purpose=Purpose.SETTLE)
+        )
+        for ack in self._acks:
+            self._settling.after_ack(ack.delivery.group, ack.delivery.unit, ack.delivery.consumer)
+        return published
 
-    def _settle(self) -> Sequence[Part]:
+    async def _make_queues(self) -> None:
+        """Those that puts name and that are not there, if nothing of the whole is refused."""
+        if not any(put.queue.is_unmade for put in self._puts):
+            return
+        for ack in self._acks:
+            self._refuse_stale(ack)
+        routes = self._publishing.routes
+        for put in self._puts:
+            routes.refuse([(put.queue, put.rows)], put.partition)
+        settled_bytes = sum([_ACK_BYTES * (1 + len(ack.offsets)) for ack in self._acks])
+        routes.refuse_together([(put.queue, put.rows) for put in self._puts], settled_bytes)
+        for number, put in enumerate(self._puts):
+            made = await routes.made(put.queue, [put.rows], put.partition)
+            self._puts[number] = put._replace(queue=made)
+
+    def _settle(self, room: int) -> Late:
         """In the turn in which the frame is staged: all deliveries are current, and then settled, or none is."""
         for ack in self._acks:
             self._refuse_stale(ack)
+        statement = Statement(room)
+        for (cursor, unit), offsets in self._settled().items():
+            statement.settle(unit, cursor, offsets)
+
+        def apply() -> None:
+            statement.apply()
+            for ack in self._acks:
+                delivery = ack.delivery
+                cursor = delivery.group.cursor(delivery.unit)
+                cursor.ack(ack.offsets, ack.deliveries, delivery.consumer, is_said=True)
+
+        return Late(statement.parts(), apply)
+
+    def _settled(self) -> dict[tuple[Cursor, Unit], array[int]]:
+        """The offsets of all acks, by where they are."""
+        found: dict[tuple[Cursor, Unit], array[int]] = {}
         for ack in self._acks:
-            delivery = ack.delivery
-            delivery.group.cursor(delivery.unit).ack(ack.offsets, ack.deliveries, delivery.consumer)
-        cursors: dict[Unit, set[int]] = {}
-        for ack in self._acks:
-            cursors.setdefault(ack.delivery.unit, set()).add(ack.delivery.group.number)
-        return state_parts({unit: drained(unit, groups) for unit, groups in cursors.items()})
+            unit = ack.delivery.unit
+            found.setdefault((ack.delivery.group.cursor(unit), unit), array("q")).extend(ack.offsets)
+        return {place: offsets for place, offsets in found.items() if offsets}
 
     def _refuse_stale(self, ack: _Ack) -> None:
         group, unit = ack.delivery.group, ack.delivery.unit
@@ -96,12 +117,6 @@ class Transaction:
             stale = next(iter(set(ack.offsets) - set(current)), ack.offsets[0])
             message = MessageId(group.queue.name, group.queue.incarnation, unit.partition, stale)
             raise StaleSettlement(str(message), "the transaction came too late; nothing of it was done")
-
-    def _after(self) -> None:
-        for ack in self._acks:
-            self._settling.after_ack(ack.delivery.group, ack.delivery.unit, ack.delivery.consumer)
-        for put in self._puts:
-            put.queue.published += put.columns.count
 
     def _refuse_done(self) -> None:
         if self._is_done:

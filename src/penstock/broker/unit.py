@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from penstock.broker.stored import StoredBatch, StoredCache
 from penstock.core.types import LogName
@@ -29,6 +30,8 @@ class Unit:
         self.producers = Producers()
         self.records_since_snapshot = self.bytes_since_snapshot = self.snapshot_bytes = 0
         self.last_snapshot_ms = 0
+        self.holes = 0
+        """that compaction had made when somebody last looked for messages that are gone"""
         self.snapshot_starts: list[tuple[int, int]] = []
         """of those kept, oldest first: offset of the first piece, and what they include of the state log"""
         self._shard, self._cache = shard, cache
@@ -51,8 +54,17 @@ class Unit:
                 return True
         return False
 
+    def note_records(self, records: Sequence[bytes]) -> None:
+        """They were staged for the state log: a snapshot is due by how many came since the last one."""
+        self.records_since_snapshot += len(records)
+        self.bytes_since_snapshot += sum(map(len, records))
+
     def missing(self, first: int) -> int:
-        """Offsets at or above `first` that were skipped when the log was opened after a crash."""
+        """Offsets at or above `first` that name no message: they were skipped when the log was opened after a crash, or
+        compaction removed what they named."""
+        return self._skipped(first) + self._shard.holes(self.data, first)
+
+    def _skipped(self, first: int) -> int:
         return sum(
             start.start - max(first, start.previous_end)
             for start in self.data.bounds.epochs
@@ -61,7 +73,7 @@ class Unit:
 
     def has_between(self, first: int, stop: int) -> bool:
         """Whether any offset in first..stop - 1 was given to a message."""
-        return first < stop and stop - first > self.missing(first) - self.missing(stop)
+        return first < stop and stop - first > self._skipped(first) - self._skipped(stop)
 
     async def stored(self, offset: int) -> StoredBatch | None:
         """The batch that holds or follows an offset; None where nothing more can be read. OffsetOutOfRange below the

@@ -99,7 +99,7 @@ class _NextBatches:
         stored = [StoredBatch(batch.data, batch.first, batch.end, True) for batch in batches]
         rows = [_ALL_ROWS[:count] for count in counts]
         found += map(Delivery, repeat(group), self.units, repeat(consumer.number), stored, rows)
-        self._note_latency(counts, now, group.queue.delivery_latency)
+        self._note_latency(counts, now + group.timeline.shift, group.queue.delivery_latency)
         return sum(counts)
 
     def _keep_given(self, counts: list[int]) -> list[int]:

@@ -13,7 +13,7 @@ from penstock.cli.failures import FAILED
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
 from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
-from penstock.cli.target import Target, target_options
+from penstock.cli.target import Target, target_options, target_options_beside_user
 from penstock.client.http.answers import Facts
 from penstock.client.http.async_client import AsyncClient
 
@@ -41,8 +41,8 @@ def rule_arguments(command: Callable[..., object]) -> Callable[..., object]:
 
     wrapped: Callable[..., object] = with_rule
     for option in (
-        click.option("--role", metavar="ROLE", help="The rule is about everyone who has this role."),
-        click.option("--user", metavar="NAME", help="The rule is about this user. Without it and --role: everyone."),
+        click.option("--role", metavar="ROLE", help="Apply the rule to users with this role."),
+        click.option("--user", metavar="NAME", help="Apply the rule to this user.  [default without --role: everyone]"),
         click.argument("pattern", metavar="PATTERN"),
         click.argument("action", metavar="ACTION", type=click.Choice(_ACTIONS)),
         click.argument("effect", metavar="EFFECT", type=click.Choice(_EFFECTS)),
@@ -53,12 +53,12 @@ def rule_arguments(command: Callable[..., object]) -> Callable[..., object]:
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def acl() -> None:
-    """Rules: who may publish, subscribe, consume and administer what.
+    """List, add and remove access rules: who may publish, subscribe, consume and administer.
 
-    A rule allows or denies an action (publish, subscribe, consume, admin, all) on topics that match a pattern: + is
-    one level, # the rest, %c the client id, %u the user's name. A deny always wins, and what no rule allows is denied.
-    The roles admin, producer, consumer and read-only allow things by themselves: `penstock acl roles` lists them. An
-    API key is the user key:ID. Rules of a server's configuration (auth.acl) are not shown here.
+    A rule allows or denies an action (publish, subscribe, consume, admin, all) on topics that match a pattern: + is one
+    level, # the rest, %c the client id, %u the user name. A deny always wins, and anything that no rule allows is
+    denied. Built-in roles come with permissions: `penstock acl roles` lists them. An API key is the user key:ID. Rules
+    from the server's configuration (auth.acl) are not shown here.
 
     \b
     Examples:
@@ -71,13 +71,13 @@ def acl() -> None:
 
 @click.command()
 @rule_arguments
-@target_options
+@target_options_beside_user
 @output_option()
 def add(target: Target, rule: Facts, output: str) -> None:
-    """Add a rule. EFFECT is allow or deny; ACTION is publish, subscribe, consume, admin or all. It counts in the
-    namespace of --namespace; `*` is all.
+    """Add a rule. EFFECT is allow or deny; ACTION is publish, subscribe, consume, admin or all. The rule applies in the
+    namespace given with --namespace; `*` means all namespaces.
 
-    To consume, the pattern is the name of a queue. Wildcards in the first level do not reach topics that begin with $:
+    For consume, the pattern is the name of a queue. Wildcards in the first level do not match topics that begin with $:
     write $SYS/#, $queue/#, $dlq/# or $admin/# for those.
 
     \b
@@ -100,10 +100,10 @@ def add(target: Target, rule: Facts, output: str) -> None:
 @click.command("rm")
 @rule_arguments
 @destructive
-@target_options
+@target_options_beside_user
 @output_option()
 def remove(target: Target, rule: Facts, yes: bool, dry_run: bool, output: str) -> None:
-    """Remove a rule, named as it was added.
+    """Remove a rule. Give the same arguments and options as for `penstock acl add`.
 
     \b
     Examples:
@@ -149,7 +149,7 @@ def list_rules(target: Target, output: str) -> None:
 @click.command("roles")
 @output_option()
 def list_roles(output: str) -> None:
-    """List the roles that allow something by themselves. A rule that denies takes from all but admin.
+    """List the built-in roles and what they allow. A deny rule overrides every role except admin.
 
     \b
     Examples:
@@ -166,12 +166,15 @@ def list_roles(output: str) -> None:
 
 @click.command()
 @click.argument("asked", metavar="[USER] ACTION TOPIC", nargs=-1, required=True)
-@click.option("--user", metavar="NAME", help="Whom it is about; key:ID is an API key. May stand before ACTION instead.")
-@click.option("--client-id", metavar="ID", default="", help="What %c stands for.")
-@target_options
+@click.option(
+    "--user", metavar="NAME", help="The user to check; key:ID is an API key. Can also be given before ACTION."
+)
+@click.option("--client-id", metavar="ID", default="", help="Client id that %c stands for.")
+@target_options_beside_user
 @output_option()
 def check(target: Target, asked: tuple[str, ...], user: str | None, client_id: str, output: str) -> None:
-    """Say whether a user may do something, by its roles and rules, and which of them decides; ends with 1 if not.
+    """Check whether a user may do something, and show the role or rule that decides. The exit code is 1 if the user may
+    not.
 
     ACTION is publish (to a topic), subscribe (to a filter), receive (a message of a topic), consume or browse (a
     queue).
@@ -198,7 +201,7 @@ def check(target: Target, asked: tuple[str, ...], user: str | None, client_id: s
 def _asked(words: tuple[str, ...], user: str | None) -> tuple[str, str, str]:
     whole = words if user is None else (user, *words)
     if len(whole) != 3:
-        raise click.UsageError("write a user, an action and a topic: --user alice publish a/b")
+        raise click.UsageError("give a user, an action and a topic, like --user alice publish a/b")
     name, action, topic = whole
     if action not in _ASKED_ACTIONS:
         raise click.BadParameter(f"{action!r} is not one of {', '.join(_ASKED_ACTIONS)}", param_hint="ACTION")
@@ -206,7 +209,9 @@ def _asked(words: tuple[str, ...], user: str | None) -> tuple[str, str, str]:
 
 
 def _placed(target: Target, rule: Facts) -> Facts:
-    return {**rule, "namespace": target.options.namespace or "default"}
+    """Without --namespace: that of the login."""
+    namespace = target.options.namespace
+    return rule if namespace is None else {**rule, "namespace": namespace}
 
 
 def _home(target: Target) -> Target:

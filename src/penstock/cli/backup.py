@@ -25,12 +25,12 @@ _LONGEST_S = 24 * 3600.0
 @target_options
 @output_option()
 def backup(places: tuple[str, ...], target: Target, output: str) -> None:
-    """Copy a data directory to TARGET, while its broker goes on.
+    """Back up a data directory to TARGET, also while the server runs.
 
-    With DIR (or --data) this command copies; without it the server of the context does, and TARGET is an absolute path
-    on the server's machine. Everything acknowledged before the command began is in the backup. Segments that are
-    complete are hard links where TARGET is on the same file system, so that they cost no room: copy TARGET to another
-    disk to be safe from the loss of this one. TARGET must be empty or absent.
+    With DIR (or --data) this command copies the files; without it the server of the context does, and TARGET is an
+    absolute path on the server's machine. The backup contains everything acknowledged before the command started. If
+    TARGET is on the same file system, complete segments are hard links and take no extra space: copy TARGET to another
+    disk to protect against the loss of this one. TARGET must be empty or missing.
 
     \b
     Examples:
@@ -86,11 +86,11 @@ def _ask_for_backup(target: Target, copy: str, output: str) -> None:
 @click.argument("directory", metavar="DIR", type=DIRECTORY)
 @output_option()
 def restore(source: Path, directory: Path, output: str) -> None:
-    """Make a data directory DIR from a backup, and check all of it.
+    """Restore a data directory DIR from a backup and verify it.
 
     Every file is checked against the backup's manifest and every batch against its checksum. DIR must be empty or
-    absent and shares nothing with the backup. Each log goes on 2^32 offsets behind its last record, so that no offset
-    names another message than it did before.
+    missing, and does not share files with the backup. Each log continues 2^32 offsets after its last record, so that no
+    offset refers to a different message than before.
 
     \b
     Examples:

@@ -57,19 +57,23 @@ def _number(*names: str, least: int = 1, most: int, usual: int, text: str) -> Ca
 
 @click.command()
 @click.argument("kinds", metavar="[LOAD]...", nargs=-1, type=click.Choice([*_HTTP_LOADS, *_MQTT, *_FLIGHT]))
-@_number("-n", "--messages", most=100_000_000, usual=20_000, text="Of each load, over all connections.")
-@_number("--size", least=0, most=1 << 20, usual=256, text="Bytes of a message.")
-@_number("--connections", most=1000, usual=8, text="That send at the same time.")
 @_number(
-    "--batch", most=65_535, usual=100, text="Messages of a request; over MQTT, of a connection and not acknowledged."
+    "-n", "--messages", most=100_000_000, usual=20_000, text="Number of messages of each load, over all connections."
 )
-@_number("--partitions", most=1000, usual=4, text="Of the queue that is made for it.")
+@_number("--size", least=0, most=1 << 20, usual=256, text="Size of a message in bytes.")
+@_number("--connections", most=1000, usual=8, text="Number of connections that send at the same time.")
+@_number(
+    "--batch", most=65_535, usual=100, text="Messages per request; over MQTT, unacknowledged messages per connection."
+)
+@_number("--partitions", most=1000, usual=4, text="Partitions of the queue that is created for the load.")
 @click.option(
-    "--mqtt", metavar="ADDRESS", help="Of mqtt loads: mqtt(s)://host or ws(s)://host/mqtt.  [default: the context's]"
+    "--mqtt",
+    metavar="ADDRESS",
+    help="Address for mqtt loads: mqtt(s)://host or ws(s)://host/mqtt.  [default: the context's]",
 )
-@click.option("--flight", metavar="ADDRESS", help="Of flight loads: grpc://host:port or grpc+tls://host:port.")
-@click.option("--save", metavar="FILE", type=_FILE, help="Write what was measured as JSON.")
-@click.option("--compare", metavar="FILE", type=_FILE, help="Show the ratio to what was saved before.")
+@click.option("--flight", metavar="ADDRESS", help="Address for flight loads: grpc://host:port or grpc+tls://host:port.")
+@click.option("--save", metavar="FILE", type=_FILE, help="Save the results to this file as JSON.")
+@click.option("--compare", metavar="FILE", type=_FILE, help="Compare with results saved before.")
 @target_options
 @output_option()
 def bench(
@@ -86,12 +90,13 @@ def bench(
     compare: Path | None,
     output: str,
 ) -> None:
-    """Load a server, and say how fast it was: messages a second, and how long requests took.
+    """Measure the throughput of a server: messages per second, and the time requests take.
 
-    LOAD is http-publish, http-receive (taken and acknowledged), http-events (streams of the queue, each from its first
-    message on), mqtt-publish (QoS 1), mqtt-consume (QoS 1, by one group), flight-publish or flight-read; without one,
-    the first two. Messages go to a queue that is made for it and deleted afterwards; what reads finds them there, and
-    every acknowledgement is one that is on disk. This process is the load: on a small machine it is measured too.
+    LOAD is http-publish, http-receive (received and acknowledged), http-events (event streams, each from the first
+    message on), mqtt-publish (QoS 1), mqtt-consume (QoS 1, in one group), flight-publish or flight-read; by default the
+    first two. Messages are published to a temporary queue, which is deleted afterwards; loads that read are given
+    messages to read first. Every acknowledgement means that the message is on disk. The load runs in this process: on a
+    small machine it competes with the server.
 
     \b
     Examples:
@@ -152,7 +157,7 @@ class Doors:
     def _flight_login(self) -> FlightLogin:
         """That of HTTP: the server has one list of users and keys."""
         if self.flight is None:
-            raise click.UsageError("say where Arrow Flight listens: --flight grpc://host:port (listeners.flight)")
+            raise click.UsageError("give the address of Arrow Flight: --flight grpc://host:port (listeners.flight)")
         options = self.target.options
         files = options.tls
         return FlightLogin(
@@ -176,7 +181,7 @@ def _print(measured: Saved, before: Saved | None) -> None:
     rows = [_row(result) + ([] if before is None else [_ratio(result, before)]) for result in measured.results]
     print_table(columns, rows, numbers=columns[1:])
     if before is not None and any(row[-1] == _NO_RATIO for row in rows):
-        click.echo("no ratio: size, connections and batch must be those of what was saved", err=True)
+        click.echo("no ratio: size, connections and batch must be the same as in the saved results", err=True)
 
 
 def _row(result: Result) -> list[object]:

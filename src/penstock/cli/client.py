@@ -12,9 +12,9 @@ from penstock.client.http.answers import Facts
 from penstock.client.http.async_client import AsyncClient
 
 COMMANDS = {
-    "list": LazyCommand("client", "list_clients", "List the clients: connected ones, and sessions that are kept."),
-    "show": LazyCommand("client", "show", "Show a client whole."),
-    "disconnect": LazyCommand("client", "disconnect", "End the connection of a client."),
+    "list": LazyCommand("client", "list_clients", "List clients: connected ones and stored sessions."),
+    "show": LazyCommand("client", "show", "Show all details of a client."),
+    "disconnect": LazyCommand("client", "disconnect", "Disconnect a client."),
 }
 
 _FIELDS = ["user", "protocol", "peer", "subscriptions", "queued", "in_flight", "received", "sent"]
@@ -23,7 +23,7 @@ _NUMBERS = ["subscriptions", "queued", "in flight", "received", "sent"]
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def client() -> None:
-    """Who is connected to a server over MQTT, and whose sessions it keeps.
+    """List and disconnect the MQTT clients of a server, including stored sessions of clients that are away.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def client() -> None:
 
 
 @click.command("list")
-@click.option("--connected/--disconnected", default=None, help="Only these.")
+@click.option("--connected/--disconnected", default=None, help="Only connected, or only disconnected, clients.")
 @target_options
 @output_option()
 def list_clients(target: Target, connected: bool | None, output: str) -> None:
@@ -64,7 +64,7 @@ def list_clients(target: Target, connected: bool | None, output: str) -> None:
 @target_options
 @output_option()
 def show(target: Target, client_id: str, output: str) -> None:
-    """Show a client whole.
+    """Show all details of a client.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def show(target: Target, client_id: str, output: str) -> None:
 @target_options
 @output_option()
 def disconnect(target: Target, client_id: str, yes: bool, dry_run: bool, output: str) -> None:
-    """End the connection of a client. Its session stays, and it may come back.
+    """Disconnect a client. Its session is kept, and it can connect again.
 
     \b
     Examples:

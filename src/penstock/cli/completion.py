@@ -1,4 +1,4 @@
-"""`penstock completion`: what makes a shell complete commands and options."""
+"""`penstock completion`: the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.command()
 @click.argument("shell", metavar="SHELL", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print what makes bash, zsh or fish complete commands and options.
+    """Print the completion script for bash, zsh or fish.
 
     \b
     Examples:

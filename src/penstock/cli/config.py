@@ -14,8 +14,8 @@ from penstock.client.http.async_client import AsyncClient
 COMMANDS = {
     "view": LazyCommand("config", "view", "Show the configuration of a server, without secrets."),
     "diff": LazyCommand("config", "diff", "Show what a reload would change."),
-    "reload": LazyCommand("config", "reload", "Let a server read its configuration again."),
-    "log-level": LazyCommand("config", "log_level", "Show or set which log lines a server writes."),
+    "reload": LazyCommand("config", "reload", "Reload the configuration of a server."),
+    "log-level": LazyCommand("config", "log_level", "Show or set the log level of a server."),
     "use-context": LazyCommand("context", "use", "The same as `penstock context use`."),
     "set-context": LazyCommand("context", "set_context", "The same as `penstock context set`."),
     "get-contexts": LazyCommand("context", "list_contexts", "The same as `penstock context list`."),
@@ -28,7 +28,8 @@ _LEVELS = click.Choice(["debug", "info", "warning", "error", "critical"])
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def config() -> None:
-    """How a running server is configured, and reading that again; and kubectl's words for `penstock context`.
+    """Show and reload the configuration of a running server; also has kubectl's names for the `penstock context`
+    commands.
 
     \b
     Examples:
@@ -43,7 +44,7 @@ def config() -> None:
 @target_options
 @output_option()
 def view(target: Target, output: str) -> None:
-    """Show the configuration of a server: every setting by its path, `(secret)` in place of secrets.
+    """Show the configuration of a server: every setting with its path. Secrets are shown as `(secret)`.
 
     \b
     Examples:
@@ -66,7 +67,7 @@ def view(target: Target, output: str) -> None:
 @target_options
 @output_option()
 def diff(target: Target, output: str) -> None:
-    """Show what a reload would change, and what of it needs a restart. Nothing changes.
+    """Show what a reload would change, and which changes need a restart. Nothing is changed.
 
     \b
     Examples:
@@ -81,7 +82,7 @@ def diff(target: Target, output: str) -> None:
 @target_options
 @output_option()
 def reload(target: Target, dry_run: bool, output: str) -> None:
-    """Let a server read its configuration again. All of it is checked first: what will not do changes nothing.
+    """Reload the configuration of a server. It is checked first: if anything is invalid, nothing is changed.
 
     \b
     Examples:
@@ -109,7 +110,7 @@ def reload(target: Target, dry_run: bool, output: str) -> None:
 @target_options
 @output_option()
 def log_level(target: Target, level: str | None, output: str) -> None:
-    """Show or set which log lines a server writes, until it is restarted or reads another one.
+    """Show or set the log level of a server. It lasts until the server restarts or a reload changes the level.
 
     \b
     Examples:

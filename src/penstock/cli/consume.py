@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable
@@ -22,6 +23,7 @@ from penstock.client.http.incoming import StoredMessage
 from penstock.client.http.intake import ConsumeOptions
 from penstock.client.http.options import Retries
 from penstock.client.http.settlements import Kind, settlement
+from penstock.core.errors import PenstockError
 
 _PAGE = 500
 _FOLLOW_WAIT_S = 20.0
@@ -55,17 +57,21 @@ class ConsumeRequest:
 
 @click.command()
 @queue_argument
-@click.option("-g", "--group", metavar="GROUP", help="Take messages as a member of this group, and acknowledge them.")
-@click.option("-f", "--follow", is_flag=True, help="Wait for more, until interrupted.")
-@click.option("--from", "start", metavar="START", help="A duration back from now (2h), a time, or an offset.")
-@click.option("--from-beginning", is_flag=True, help="From the oldest message that is kept.")
-@click.option("-p", "--partition", metavar="N", type=click.IntRange(min=0), help="Only this one.")
+@click.option(
+    "-g", "--group", metavar="GROUP", help="Consume as a member of this consumer group and acknowledge messages."
+)
+@click.option("-f", "--follow", is_flag=True, help="Keep waiting for new messages until interrupted.")
+@click.option(
+    "--from", "start", metavar="START", help="Start here: a duration back from now (2h), a time, or an offset."
+)
+@click.option("--from-beginning", is_flag=True, help="Start at the oldest message.")
+@click.option("-p", "--partition", metavar="N", type=click.IntRange(min=0), help="Only this partition.")
 @click.option("--grep", metavar="RE", help="Only messages whose value matches this regular expression.")
 @click.option("-n", "--max", "most", metavar="N", type=click.IntRange(min=1), help="End after N messages.")
 @click.option(
     "--ack/--no-ack",
     default=None,
-    help="With --group: acknowledge what was printed, or give it back at the end, which counts as no failure.",
+    help="With --group: acknowledge printed messages, or return them at the end without counting a failure.",
 )
 @target_options
 @output_option("text")
@@ -84,9 +90,10 @@ def consume(
 ) -> int:
     """Print messages of a queue.
 
-    Without --group it looks at them: nothing is settled, and every run sees the same; from the oldest one, or with
-    --follow from now on, unless it is said from where. With --group it takes them as a worker does: from where the
-    group is, and what was printed is acknowledged; a new group begins where --from says, else at the oldest.
+    Without --group, messages are only read: nothing is acknowledged, and every run prints the same messages. Reading
+    starts at the oldest message, or with --follow at the newest, unless --from is given. With --group, messages are
+    consumed: from the group's position on, and printed messages are acknowledged. A new group starts at --from, or at
+    the oldest message.
 
     \b
     Examples:
@@ -98,13 +105,14 @@ def consume(
     if start is not None and from_beginning:
         raise click.UsageError("--from and --from-beginning exclude each other")
     if group is None and ack:
-        raise click.UsageError("--ack is of a group: give --group, or leave it out to look only")
+        raise click.UsageError("--ack needs --group; leave it out to only read")
     if group is not None and (grep is not None or partition is not None):
         raise click.UsageError("a group gets all messages: leave --grep and --partition out, or leave --group out")
     place = start or ("earliest" if from_beginning or group is not None or not follow else None)
     request = ConsumeRequest(queue, place, partition, _pattern(grep), most, follow, output)
     if follow:
-        target = replace(target, options=replace(target.options, retries=_PATIENT))
+        retries = replace(_PATIENT, notice=Absence(str(target)).note)
+        target = replace(target, options=replace(target.options, retries=retries))
 
     async def act(client: AsyncClient) -> int:
         if group is not None:
@@ -114,11 +122,28 @@ def consume(
     return on_server(target, act)
 
 
+@dataclass(slots=True)
+class Absence:
+    """Says on standard error when the server is away, and when it is back: each once."""
+
+    server: str
+    is_away: bool = False
+
+    def note(self, failure: PenstockError | None) -> None:
+        if failure is not None and not self.is_away:
+            click.echo(
+                f"penstock: {self.server} cannot be reached ({failure}); waiting for it, Ctrl-C to quit", err=True
+            )
+        elif failure is None and self.is_away:
+            click.echo(f"penstock: {self.server} can be reached again", err=True)
+        self.is_away = failure is not None
+
+
 def _pattern(grep: str | None) -> re.Pattern[bytes] | None:
     try:
         return None if grep is None else re.compile(grep.encode())
     except re.error as error:
-        raise click.BadParameter(f"{grep!r} is no regular expression: {error}", param_hint="--grep") from error
+        raise click.BadParameter(f"{grep!r} is not a regular expression: {error}", param_hint="--grep") from error
 
 
 async def _look(client: AsyncClient, request: ConsumeRequest) -> None:
@@ -152,7 +177,7 @@ async def _show_all(messages: AsyncIterator[StoredMessage], request: ConsumeRequ
 
 async def _take(client: AsyncClient, request: ConsumeRequest, group: str, *, is_acked: bool) -> None:
     """As many at a time as are wanted: nothing is held that is not printed."""
-    left, held = request.most, list[str]()
+    left, held, consumer = request.most, list[str](), secrets.token_hex(8)
     try:
         while left != 0:
             options = ConsumeOptions(
@@ -162,7 +187,7 @@ async def _take(client: AsyncClient, request: ConsumeRequest, group: str, *, is_
                 wait_s=_FOLLOW_WAIT_S if request.is_following else _LAST_WAIT_S,
                 start=request.start or "earliest",
             )
-            messages = (await client.ask(options.receive())).messages
+            messages = (await client.ask(options.receive(consumer))).messages
             if not messages and not request.is_following:
                 return
             for message in messages:

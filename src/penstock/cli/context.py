@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import click
@@ -12,17 +11,18 @@ import msgspec
 from penstock.cli.completing import complete_context
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
+from penstock.cli.login_arguments import first_line, password_file_option, password_of, user_option
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
 from penstock.cli.target import contexts_of
 from penstock.core.errors import InvalidArgument
 from penstock.server.context import Context, Contexts, context_file, write_contexts
 
 COMMANDS = {
-    "list": LazyCommand("context", "list_contexts", "List the contexts; the current one has a star."),
-    "use": LazyCommand("context", "use", "Make a context the current one."),
-    "set": LazyCommand("context", "set_context", "Make a context, or change it."),
-    "show": LazyCommand("context", "show", "Show a context, without its secrets."),
-    "delete": LazyCommand("context", "delete", "Forget a context."),
+    "list": LazyCommand("context", "list_contexts", "List the contexts; * marks the current one."),
+    "use": LazyCommand("context", "use", "Switch to a context."),
+    "set": LazyCommand("context", "set_context", "Create or change a context."),
+    "show": LazyCommand("context", "show", "Show a context without its secrets."),
+    "delete": LazyCommand("context", "delete", "Delete a context."),
 }
 
 _SECRETS = ("password", "token", "api_key")
@@ -32,10 +32,11 @@ _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def context() -> None:
-    """Which servers commands talk to, and as whom: ~/.config/penstock/config.yaml, which only you can read.
+    """Manage contexts: the servers that commands connect to, and the logins to use there. They are stored in
+    ~/.config/penstock/config.yaml, which only you can read.
 
-    A command takes the server of --url or --context, else of PENSTOCK_URL or PENSTOCK_CONTEXT, else of the current
-    context, else http://127.0.0.1:8080. The first start of a server with logins makes the context `local`.
+    A command uses the server given with --url or --context, else PENSTOCK_URL or PENSTOCK_CONTEXT, else the current
+    context, else http://127.0.0.1:8080. The first start of a server with logins creates the context `local`.
 
     \b
     Examples:
@@ -48,7 +49,7 @@ def context() -> None:
 @click.command("list")
 @output_option()
 def list_contexts(output: str) -> None:
-    """List the contexts; the current one has a star.
+    """List the contexts; * marks the current one.
 
     \b
     Examples:
@@ -61,14 +62,14 @@ def list_contexts(output: str) -> None:
     elif found.contexts:
         print_table(["", "context", "url", "mqtt", "login"], [_row(found, name) for name in found.contexts])
     else:
-        click.echo("no contexts yet: `penstock context set NAME --url URL` makes one")
+        click.echo("no contexts yet: `penstock context set NAME --url URL` creates one")
 
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=complete_context)
 @output_option()
 def use(name: str, output: str) -> None:
-    """Make a context the current one.
+    """Switch to a context.
 
     \b
     Examples:
@@ -82,23 +83,30 @@ def use(name: str, output: str) -> None:
 
 @click.command("set")
 @click.argument("name", metavar="NAME")
-@click.option("--url", "--server", metavar="URL", help="Of HTTP, like https://broker.example.com.")
-@click.option("--mqtt", metavar="ADDRESS", help="Like mqtts://broker.example.com:8883 or wss://host/mqtt.")
-@click.option("-u", "--username", metavar="USER", help="With a password; its other logins are forgotten.")
-@click.option("--password-file", metavar="FILE", type=_FILE, help="The password is its first line.")
-@click.option("--token", metavar="TOKEN", help="A JWT.")
-@click.option("--api-key", metavar="KEY", help="psk_…")
-@click.option("--api-key-file", metavar="FILE", type=_FILE, help="The API key is its first line.")
-@click.option("--ca-file", metavar="FILE", type=_FILE, help="Trust this authority (PEM) and no other.")
-@click.option("--cert-file", metavar="FILE", type=_FILE, help="A client certificate (PEM).")
-@click.option("--key-file", metavar="FILE", type=_FILE, help="Its key, if it is in a file of its own.")
-@click.option("--namespace", metavar="NAME", help="Work in this one.")
-@click.option("--local/--remote", default=None, help="On this machine: what destroys something is done unasked.")
+@click.option("--url", "--server", metavar="URL", help="HTTP URL of the server, like https://broker.example.com.")
+@click.option(
+    "--mqtt", metavar="ADDRESS", help="MQTT address, like mqtts://broker.example.com:8883 or wss://host/mqtt."
+)
+@user_option("Log in as this user, with a password; replaces any other login of the context.")
+@password_file_option
+@click.option("--token", metavar="TOKEN", help="Log in with this token (JWT).")
+@click.option("--api-key", metavar="KEY", help="Log in with this API key (psk_…).")
+@click.option("--api-key-file", metavar="FILE", type=_FILE, help="Read the API key from the first line of this file.")
+@click.option("--ca-file", metavar="FILE", type=_FILE, help="Trust only this certificate authority (PEM).")
+@click.option("--cert-file", metavar="FILE", type=_FILE, help="Client certificate (PEM).")
+@click.option("--key-file", metavar="FILE", type=_FILE, help="Key of the client certificate, if it is in another file.")
+@click.option("--namespace", metavar="NAME", help="Namespace to work in.")
+@click.option(
+    "--local/--remote",
+    default=None,
+    help="Whether the server is on this machine, where destructive commands do not ask for confirmation.",
+)
 @output_option()
 def set_context(name: str, password_file: Path | None, api_key_file: Path | None, output: str, **given: object) -> None:
-    """Make a context, or change it: what is not named stays. The first one becomes the current one.
+    """Create or change a context: settings that are not given stay as they are. The first context becomes the current
+    one.
 
-    Without --password-file a password for --username is asked for on a terminal.
+    With --user and without --password-file, you are prompted for the password.
 
     \b
     Examples:
@@ -108,11 +116,11 @@ def set_context(name: str, password_file: Path | None, api_key_file: Path | None
     """
     said = {key: str(_absolute(value)) for key, value in given.items() if isinstance(value, str | Path)}
     if api_key_file is not None:
-        said["api_key"] = _first_line(api_key_file)
+        said["api_key"] = first_line(api_key_file)
     if "username" in said:
-        said["password"] = _password(password_file)
+        said["password"] = password_of(password_file)
     elif password_file is not None:
-        raise click.UsageError("a password needs --username")
+        raise click.UsageError("a password needs --user")
     found = contexts_of(os.environ)
     changed = _changed(found.contexts.get(name, Context()), said, given["local"])
     found = found.with_context(name, changed)
@@ -140,7 +148,7 @@ def show(name: str | None, output: str) -> None:
     if output in DATA_FORMATS:
         print_data(facts, output)
     elif name is None:
-        click.echo("no context is current: commands ask http://127.0.0.1:8080")
+        click.echo("no current context: commands use http://127.0.0.1:8080")
     else:
         print_table(["setting", "value"], list(facts.items()))
 
@@ -160,10 +168,10 @@ def current(output: str) -> None:
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=complete_context)
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 @output_option()
 def delete(name: str, dry_run: bool, output: str) -> None:
-    """Forget a context, with the login in it.
+    """Delete a context and its stored login.
 
     \b
     Examples:
@@ -200,19 +208,6 @@ def _changed(context: Context, said: dict[str, str], local: object) -> Context:
 def _absolute(value: str | Path) -> str | Path:
     """Commands are typed in many directories."""
     return value.absolute() if isinstance(value, Path) else value
-
-
-def _password(file: Path | None) -> str:
-    if file is not None:
-        return _first_line(file)
-    if not sys.stdin.isatty():
-        raise click.UsageError("give the password with --password-file")
-    typed: str = click.prompt("Password", hide_input=True, err=True)
-    return typed
-
-
-def _first_line(file: Path) -> str:
-    return file.read_text(encoding="utf-8").split("\n", 1)[0].rstrip("\r")
 
 
 def _shown(context: Context) -> dict[str, object]:

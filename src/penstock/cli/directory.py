@@ -6,12 +6,10 @@ import enum
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from penstock.core.errors import DirectoryFormat
-from penstock.log.checkpoint import read_checkpoint
+from penstock.log.check import known_checkpoint
 from penstock.log.disk import DirectoryLock, LockHolder, RealDisk
-from penstock.log.recovery import FORMAT_PATH, FORMAT_VERSION, DirectoryFormatFile
+from penstock.log.format_file import FORMAT_PATH, is_ours, read_format
 
 
 class State(enum.Enum):
@@ -35,12 +33,12 @@ class DataDirectory:
     @classmethod
     def at(cls, path: Path) -> DataDirectory:
         """DirectoryFormat if it is not a data directory, or one that only a newer Penstock can read."""
-        found = _read_format(path)
-        if found.format > FORMAT_VERSION:
+        disk = RealDisk(path)
+        if not is_ours(disk):
             raise DirectoryFormat(
-                f"{path} has format {found.format} and this Penstock knows up to {FORMAT_VERSION}: "
-                f"use the version that wrote it ({found.created_by}) or a newer one"
+                f"{path} is not a data directory of Penstock, it has no file {FORMAT_PATH!r}: check the path"
             )
+        found = read_format(disk)
         state, holder = _state_of(path)
         return cls(path, found.format, found.created_by, state, holder)
 
@@ -50,22 +48,11 @@ class DataDirectory:
         return "closed" if self.state is State.CLOSED else "crashed: it was not closed, opening it replays the journal"
 
 
-def _read_format(path: Path) -> DirectoryFormatFile:
-    try:
-        return msgspec.json.decode((path / FORMAT_PATH).read_bytes(), type=DirectoryFormatFile)
-    except FileNotFoundError:
-        raise DirectoryFormat(
-            f"{path} is not a data directory of Penstock, it has no file {FORMAT_PATH!r}: check the path"
-        ) from None
-    except msgspec.DecodeError as error:
-        raise DirectoryFormat(f"{path / FORMAT_PATH} cannot be read ({error}): restore it from a backup") from None
-
-
 def _state_of(path: Path) -> tuple[State, LockHolder | None]:
     if (holder := DirectoryLock.holder(path)) is not None:
         return State.LIVE, holder
-    checkpoint = read_checkpoint(RealDisk(path))
+    checkpoint = known_checkpoint(RealDisk(path))
     # Somebody may have opened it between the two looks, which takes the mark of a clean stop away.
     if (holder := DirectoryLock.holder(path)) is not None:
         return State.LIVE, holder
-    return State.CLOSED if checkpoint is not None and checkpoint.clean else State.CRASHED, None
+    return State.CLOSED if checkpoint.clean else State.CRASHED, None

@@ -7,18 +7,18 @@ import click
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS = {
-    "list": LazyCommand("dlq_show", "list_letters", "List the dead letters that wait, with whence and why."),
-    "show": LazyCommand("dlq_show", "show", "Show a dead letter whole."),
+    "list": LazyCommand("dlq_show", "list_letters", "List dead letters with their origin and reason."),
+    "show": LazyCommand("dlq_show", "show", "Show all of a dead letter."),
     "redrive": LazyCommand("dlq_redrive", "redrive", "Publish dead letters again."),
-    "drop": LazyCommand("dlq_redrive", "drop", "Settle dead letters without redriving them."),
+    "drop": LazyCommand("dlq_redrive", "drop", "Discard dead letters."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def dlq() -> None:
-    """Look at messages that groups have given up on, send them back, or drop them.
+    """List, redrive and drop dead letters: messages that a consumer group has given up on.
 
-    QUEUE is the queue that the messages were published to, or the dead-letter queue itself (`$dlq/orders`).
+    QUEUE is the queue the messages were published to, or the dead-letter queue itself (`$dlq/orders`).
 
     \b
     Examples:

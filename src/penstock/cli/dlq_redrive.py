@@ -37,9 +37,11 @@ Step = Callable[[AsyncClient, int], Awaitable[Report]]
 @queue_argument
 @letter_options
 @click.option("--to", metavar="QUEUE", help="Publish to this queue.  [default: the one each came from]")
-@click.option("--all-groups", is_flag=True, help="For all groups, not only the one that gave up on a message.")
+@click.option(
+    "--all-groups", is_flag=True, help="Redeliver to all groups, not only the one that gave up on the message."
+)
 @click.option("--rate", metavar="N", type=click.FloatRange(min=0, min_open=True), help="At most N letters a second.")
-@click.option("--dry-run", is_flag=True, help="Say how many there are, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show how many would be redriven; change nothing.")
 @target_options
 @output_option()
 def redrive(
@@ -52,11 +54,12 @@ def redrive(
     dry_run: bool,
     output: str,
 ) -> int:
-    """Publish dead letters again: all that wait, or those that the options choose.
+    """Publish dead letters again: all of them, or those selected by the options.
 
-    Only the group that gave up on a message gets it, unless all are asked for; in another queue than its own, all
-    groups get it. Publishing and striking off the list are one commit: interrupted at any moment, run it again and it
-    goes on with what is left. Exit code 1 if letters that were asked for stay.
+    A message is delivered only to the group that gave up on it, unless --all-groups is given; with --to another queue,
+    all of that queue's groups get it. Each message is published and removed from the dead letters in one commit, so an
+    interrupted redrive can simply be run again. The exit code is 1 if some of the selected dead letters could not be
+    redriven.
 
     \b
     Examples:
@@ -86,12 +89,12 @@ def redrive(
 @click.command()
 @queue_argument
 @letter_options
-@click.option("--all", "is_all", is_flag=True, help="All letters that wait.")
+@click.option("--all", "is_all", is_flag=True, help="All dead letters.")
 @destructive
 @target_options
 @output_option()
 def drop(target: Target, queue: str, letters: Letters, is_all: bool, yes: bool, dry_run: bool, output: str) -> int:
-    """Settle dead letters without redriving them: they are listed no more. Name those that are meant, or --all.
+    """Discard dead letters without redriving them. Select them with the options, or use --all.
 
     \b
     Examples:
@@ -100,7 +103,7 @@ def drop(target: Target, queue: str, letters: Letters, is_all: bool, yes: bool, 
       penstock dlq drop orders --all --yes
     """
     if letters.is_everything != is_all:
-        raise click.UsageError("say which letters are to be dropped (--id, --group, --reason, --source), or --all")
+        raise click.UsageError("select the dead letters to drop (--id, --group, --reason, --source), or use --all")
     if not dry_run:
         refuse_unless_confirmed(target, yes, f"Drop dead letters of queue {queue!r}?")
 
@@ -168,9 +171,9 @@ def _print(report: Report, words: _Words, output: str) -> None:
         return
     click.echo(f"{_letters(report.done)} {words.done}")
     for reason, count in report.left.items():
-        click.echo(f"{_letters(count)} left: {reason}; use --to or --all-groups, or put that right", err=True)
+        click.echo(f"{_letters(count)} left: {reason}; use --to or --all-groups, or fix the cause", err=True)
     for identity in report.missing:
-        click.echo(f"no letter {identity} waits: it was redriven or dropped, or there never was one", err=True)
+        click.echo(f"no dead letter {identity}: it was redriven or dropped, or never existed", err=True)
 
 
 def _letters(count: int) -> str:

@@ -23,8 +23,8 @@ _MOST = 1000
 @target_options
 @output_option()
 def list_letters(target: Target, queue: str | None, letters: Letters, output: str) -> None:
-    """List the dead letters of a queue that were neither redriven nor dropped, the oldest thousand at most; without
-    QUEUE, how many each dead-letter queue has.
+    """List the dead letters of a queue that were neither redriven nor dropped, at most the oldest thousand. Without
+    QUEUE, show how many dead letters each queue has.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def list_letters(target: Target, queue: str | None, letters: Letters, output: st
     """
     if queue is None:
         if letters.limit is not None or not letters.is_everything:
-            raise click.UsageError("name the QUEUE of which letters are asked for")
+            raise click.UsageError("give QUEUE, the queue whose dead letters to list")
         _print_queues(target, output)
         return
 
@@ -55,7 +55,7 @@ def list_letters(target: Target, queue: str | None, letters: Letters, output: st
 @target_options
 @output_option()
 def show(target: Target, identity: str, output: str) -> None:
-    """Show a dead letter whole. ID is its own, or that of the message it was.
+    """Show all details of a dead letter. ID is the id of the dead letter or of the original message.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def show(target: Target, identity: str, output: str) -> None:
 
     found = on_server(target, act)
     if not found:
-        raise NotThere(f"no dead letter {identity} waits: it was redriven or dropped, or there never was one")
+        raise NotThere(f"no dead letter {identity}: it was redriven or dropped, or never existed")
     if output in DATA_FORMATS:
         print_data({"letters": [letter_json(letter) for letter in found]}, output)
     else:

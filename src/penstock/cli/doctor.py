@@ -43,32 +43,35 @@ class Finding:
 
 @click.command()
 @click.argument("directory", metavar="[DIR]", type=DIRECTORY, required=False)
-@click.option("-c", "--config", "file", metavar="FILE", type=_FILE, help="The configuration of a server, YAML.")
+@click.option("--data", metavar="DIR", type=DIRECTORY, help="Data directory; the same as the argument.")
+@click.option("-c", "--config", "file", metavar="FILE", type=_FILE, help="Configuration file (YAML).")
 @click.option(
-    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting over it, as for `penstock serve`."
+    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a setting, as for `penstock serve`."
 )
 @output_option()
-def doctor(directory: Path | None, file: Path | None, changes: tuple[str, ...], output: str) -> int:
-    """Look at kernels, disk, limits, clock, ports, certificates and configuration, and say what to do about them.
+def doctor(directory: Path | None, data: Path | None, file: Path | None, changes: tuple[str, ...], output: str) -> int:
+    """Check kernels, disk, limits, clock, ports, certificates and configuration, and suggest what to change.
 
-    DIR is the data directory, or where it is going to be; without it, that of the configuration file, or the current
-    directory. Writes one unnamed file of 1 MiB there for a second, to measure syncs. The configuration is what a server
-    would have: file, environment, --set. Exit code 1 if Penstock cannot run well here, 2 for a bad configuration.
+    DIR is the data directory, or where it will be; by default that of the configuration file, or the current directory.
+    To measure syncs, a temporary file of 1 MiB is written there for a second. The configuration is the one a server
+    would use: file, environment, --set. Exit codes: 1 if Penstock cannot run well here, 2 for a bad configuration.
 
     \b
     Examples:
       penstock doctor
-      penstock doctor /var/lib/penstock -o json
+      penstock doctor --data /var/lib/penstock -o json
       penstock doctor -c penstock.yaml
     """
     from penstock.server.config import load
 
+    if directory is not None and data is not None:
+        raise click.UsageError("DIR and --data both name the data directory: leave one out")
     try:
         config = load(file, os.environ, changes)
     except InvalidSetting as error:
         click.echo(f"penstock: error: {error}", err=True)
         return BAD_CONFIGURATION
-    place = directory or (Path(config.data_dir) if file else Path())
+    place = directory or data or (Path(config.data_dir) if file else Path())
     findings = examine(place, config)
     if output in DATA_FORMATS:
         print_data(_as_json(place, findings), output)

@@ -13,9 +13,10 @@ from penstock.cli.failures import describe
 from penstock.cli.output import size_text
 from penstock.core.errors import PenstockError
 from penstock.core.types import FilePosition
-from penstock.log.disk import RealDisk, RealFile
+from penstock.log.disk import RealDisk, RealFile, is_open_to_others
+from penstock.log.format_file import is_ours
+from penstock.log.inspect import directory_faults
 from penstock.log.options import ShardOptions
-from penstock.log.recovery import FORMAT_PATH
 
 _SYNCS_AT_MOST = 500
 _SECONDS_AT_MOST = 1.0
@@ -29,13 +30,23 @@ _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"})
 
 
 def data_directory(directory: Path) -> Finding:
-    if not (directory / FORMAT_PATH).exists():
+    if not is_ours(RealDisk(directory)):
         return Finding("data directory", Verdict.OK, f"{directory} is not one (yet)", {"state": None})
     try:
         found = DataDirectory.at(directory)
+        faults = directory_faults(directory)
     except PenstockError as error:
         return Finding("data directory", Verdict.PROBLEM, str(error), {"state": None})
     facts: dict[str, object] = {"state": found.state.value, "format": found.format, "created_by": found.created_by}
+    if faults:
+        facts["faults"] = [str(fault) for fault in faults]
+        facts["stopped_logs"] = [fault.log for fault in faults if fault.log]
+        text = f"{'; '.join(map(str, faults))}: look at all of it with `penstock log verify {directory}`"
+        return Finding("data directory", Verdict.PROBLEM, text, facts)
+    if is_open_to_others(directory):
+        facts["mode"] = f"{directory.stat().st_mode & 0o777:o}"
+        text = f"mode {facts['mode']}: others on this machine can look into it; `chmod o= {directory}`"
+        return Finding("data directory", Verdict.WARNING, text, facts)
     return Finding("data directory", Verdict.OK, f"format {found.format}, {found}", facts)
 
 

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import resource
-from typing import NamedTuple
 
 from penstock.cli.doctor import Finding, Verdict
 from penstock.cli.output import size_text
 from penstock.core.errors import InvalidSetting
-from penstock.server.config import Config, LoopKind
+from penstock.server.config import Config, LoopKind, descriptors_of
 from penstock.server.config_auth import RateLimit
 from penstock.server.config_listeners import is_loopback
+from penstock.server.descriptors import open_files_limit
+from penstock.server.extras import EXTRAS, wanting
 from penstock.server.looping import loop_factory
-
-
-class Package(NamedTuple):
-    """One that Penstock works without."""
-
-    name: str
-    gives: str
-
-
-_ARROW = Package("pyarrow", "queues and logs as Arrow tables, listeners.flight")
-_UVLOOP = Package("uvloop", "loop: uvloop")
-_TOKENS = (Package("pyjwt", "auth.jwt"), Package("cryptography", "auth.jwt"))
 
 
 def event_loop(config: Config) -> Finding:
@@ -35,25 +23,20 @@ def event_loop(config: Config) -> Finding:
         loop_factory(kind)
     except InvalidSetting as error:
         return Finding("event loop", Verdict.PROBLEM, str(error), facts)
-    version = platform.python_version() if kind is LoopKind.ASYNCIO else _version(_UVLOOP)
+    version = platform.python_version() if kind is LoopKind.ASYNCIO else _version("uvloop")
     return Finding("event loop", Verdict.OK, f"{kind.value} {version}", facts)
 
 
 def packages(config: Config) -> Finding:
     """A missing one is a problem only if the configuration needs it."""
-    every = (_ARROW, _UVLOOP, *_TOKENS)
-    found = {package.name: _version(package) for package in every}
+    found = {package: _version(package) for extra in EXTRAS for package in extra.packages}
     facts: dict[str, object] = {"packages": found}
-    missing = [package for package in every if found[package.name] is None]
     text = ", ".join(f"{name} {version}" for name, version in found.items() if version) or "none"
+    missing = [f"{package} (for {extra.gives})" for extra in EXTRAS for package in extra.missing]
     if missing:
-        text += "; not installed: " + ", ".join(f"{package.name} (for {package.gives})" for package in missing)
-    if config.listeners.flight is not None and _ARROW in missing:
-        advice = "listeners.flight needs pyarrow: pip install 'penstock[arrow]'"
-        return Finding("packages", Verdict.PROBLEM, f"{text}: {advice}", facts)
-    needed = [package.name for package in _TOKENS if config.auth.jwt is not None and package in missing]
-    if needed:
-        advice = f"auth.jwt needs {' and '.join(needed)}: pip install 'penstock[jwt]'"
+        text += f"; not installed: {', '.join(missing)}"
+    if needed := wanting(config):
+        advice = "; ".join(f"{extra.setting} {extra.advice}" for extra in needed)
         return Finding("packages", Verdict.PROBLEM, f"{text}: {advice}", facts)
     return Finding("packages", Verdict.OK, text, facts)
 
@@ -77,24 +60,27 @@ def rate_limits(config: Config) -> Finding:
 
 def limits(config: Config) -> Finding:
     """How much one client may send, and how many there may be: the settings, and what the process may open."""
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    shares = descriptors_of(config, open_files_limit(hard=True))
     facts: dict[str, object] = {
         "http.max_body_size": config.http.max_body_size_bytes,
         "http.max_streams": config.http.max_streams,
         "mqtt.max_packet_size": config.mqtt.max_packet_size_bytes,
         "mqtt.max_queued_messages": config.mqtt.max_queued_messages,
         "mqtt.max_subscriptions": config.mqtt.max_subscriptions,
-        "connections": None if files == resource.RLIM_INFINITY else files,
+        "connections": shares.connections,
+        "open_files": shares.limit,
+        "reserve": shares.reserve,
     }
     text = (
         f"a request {size_text(config.http.max_body_size_bytes)}, an MQTT packet "
         f"{size_text(config.mqtt.max_packet_size_bytes)}, {config.http.max_streams:,} streams, "
-        f"{config.mqtt.max_queued_messages:,} messages for a session that is away"
+        f"{config.mqtt.max_queued_messages:,} messages for a session that is away, {shares.connections:,} connections"
     )
-    if files == resource.RLIM_INFINITY or files >= config.http.max_streams:
+    if shares.connections >= (config.max_connections or config.http.max_streams):
         return Finding("limits", Verdict.OK, text, facts)
     advice = (
-        f"but the process may open {files:,} files only: raise the hard limit (LimitNOFILE= of systemd, ulimit -Hn)"
+        f"the process may open {shares.limit:,} files only, of which storage keeps {shares.reserve:,}: raise the hard "
+        f"limit (LimitNOFILE= of systemd, ulimit -Hn)"
     )
     return Finding("limits", Verdict.WARNING, f"{text}; {advice}", facts)
 
@@ -117,8 +103,8 @@ def _speed(count: int, what: str, burst: int) -> str:
     return f"{count} {what} (at once {burst})" if count else f"any number of {what}"
 
 
-def _version(package: Package) -> str | None:
+def _version(package: str) -> str | None:
     try:
-        return importlib.metadata.version(package.name)
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None

@@ -10,10 +10,10 @@ from penstock.cli.window import Window
 from penstock.core.errors import CorruptBatch, CorruptFrame
 from penstock.core.ports import Disk
 from penstock.core.types import Sequence
-from penstock.log.damage import frame_headers, journal_slots
 from penstock.log.frames import Entry, FrameHeader, FrameScratch, read_entries
 from penstock.log.records import Edit
-from penstock.log.replay import JournalSlot, entry_of
+from penstock.log.replay import entry_of
+from penstock.log.slots import JournalSlot, SlotWalk, journal_slots, known_durable_in, map_slot
 
 
 class EntryLine(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -52,14 +52,9 @@ def frame_lines(disk: Disk, log_number: int | None, window: Window) -> Iterator[
 
 
 def _frames_of(disk: Disk, slot: JournalSlot, limit: Sequence | None) -> Iterator[FrameLine]:
-    file = disk.open_read(slot.path)
-    try:
-        # Journal files keep their size for ever, so that a map of one is safe beside its writer.
-        data = file.map()
-    finally:
-        file.close()
-    scratch = FrameScratch()
-    for position, header in frame_headers(data, slot, limit):
+    # Journal files keep their size for ever, so that a map of one is safe beside its writer.
+    data, scratch = map_slot(disk, slot), FrameScratch()
+    for position, header in SlotWalk(data, slot, limit, known_durable_in(data, slot, limit)):
         yield FrameLine(
             file=slot.path,
             position=position,

@@ -7,21 +7,23 @@ import click
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS = {
-    "list": LazyCommand("group_show", "list_groups", "List groups: lag, what is in flight or waits."),
-    "describe": LazyCommand("group_show", "describe", "Show a group, partition by partition."),
-    "create": LazyCommand("group_change", "create", "Create a group that begins at a place."),
-    "reset": LazyCommand("group_reset", "reset", "Let a group begin anew at a place."),
-    "reset-offsets": LazyCommand("group_reset", "reset_offsets", "The same, by --to-earliest, --to-time, …"),
-    "commit": LazyCommand("group_change", "commit", "Settle all messages of a partition below an offset."),
-    "pause": LazyCommand("group_change", "pause", "Hand out no messages to a group until it is resumed."),
-    "resume": LazyCommand("group_change", "resume", "Hand out messages to a group again."),
-    "delete": LazyCommand("group_change", "delete", "Delete a group and what it remembers."),
+    "list": LazyCommand("group_show", "list_groups", "List groups with lag and messages in flight."),
+    "describe": LazyCommand("group_show", "describe", "Show a group by partition."),
+    "create": LazyCommand("group_change", "create", "Create a group at a position."),
+    "reset": LazyCommand("group_reset", "reset", "Reset a group to a position."),
+    "reset-offsets": LazyCommand(
+        "group_reset", "reset_offsets", "Reset a group, with Kafka's options: --to-earliest, --to-time, …"
+    ),
+    "commit": LazyCommand("group_change", "commit", "Acknowledge all messages of a partition below an offset."),
+    "pause": LazyCommand("group_change", "pause", "Stop delivering to a group until it is resumed."),
+    "resume": LazyCommand("group_change", "resume", "Resume delivery to a group."),
+    "delete": LazyCommand("group_change", "delete", "Delete a group and its position."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def group() -> None:
-    """Show, create, move and delete the consumer groups of a queue.
+    """List, create, reset and delete the consumer groups of a queue.
 
     Every group gets every message. A group with a filter on the routing key is written `name|filter`.
 

@@ -17,12 +17,12 @@ PLACES = "earliest, latest, an offset, a time (ISO 8601), or a duration back fro
 @click.command()
 @queue_argument
 @group_argument
-@click.option("--start", metavar="START", default="earliest", show_default=True, help=f"Where it begins: {PLACES}")
+@click.option("--start", metavar="START", default="earliest", show_default=True, help=f"Starting position: {PLACES}")
 @target_options
 @output_option()
 def create(target: Target, queue: str, group: str, start: str, output: str) -> None:
-    """Create a group that begins at a place. Without it, a group is made by its first consumer and begins at the
-    earliest message.
+    """Create a group at a position. Otherwise its first consumer creates the group, which then starts at the earliest
+    message.
 
     \b
     Examples:
@@ -37,7 +37,7 @@ def create(target: Target, queue: str, group: str, start: str, output: str) -> N
     if output in DATA_FORMATS:
         print_data(made, output)
     else:
-        click.echo(f"group {group} of queue {made.queue}: created, {made.lag:,} messages before it")
+        click.echo(f"group {group} of queue {made.queue}: created, {made.lag:,} messages to consume")
 
 
 @click.command()
@@ -45,12 +45,12 @@ def create(target: Target, queue: str, group: str, start: str, output: str) -> N
 @group_argument
 @click.argument("partition", metavar="PARTITION", type=click.IntRange(min=0))
 @click.argument("offset", metavar="OFFSET", type=click.IntRange(min=0))
-@click.option("--dry-run", is_flag=True, help="Say from where to where it would go, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the change; change nothing.")
 @target_options
 @output_option()
 def commit(target: Target, queue: str, group: str, partition: int, offset: int, dry_run: bool, output: str) -> None:
-    """Settle all messages of a partition below OFFSET, those that wait to be retried included. OFFSET is the first
-    that is not done.
+    """Acknowledge all messages of a partition below OFFSET, including those waiting to be retried. OFFSET is the first
+    message that is not done.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def _moved(target: Target, queue: str, group: str, partition: int, offset: int) 
 @target_options
 @output_option()
 def pause(target: Target, queue: str, group: str, output: str) -> None:
-    """Hand out no messages to a group until it is resumed. Other groups go on.
+    """Stop delivering to a group until it is resumed. Other groups are not affected.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def pause(target: Target, queue: str, group: str, output: str) -> None:
 @target_options
 @output_option()
 def resume(target: Target, queue: str, group: str, output: str) -> None:
-    """Hand out messages to a paused group again.
+    """Resume delivery to a paused group.
 
     \b
     Examples:
@@ -130,7 +130,7 @@ def resume(target: Target, queue: str, group: str, output: str) -> None:
 @target_options
 @output_option()
 def delete(target: Target, queue: str, group: str, yes: bool, dry_run: bool, output: str) -> None:
-    """Delete a group and what it remembers. The messages stay.
+    """Delete a group and its position. The messages are kept.
 
     \b
     Examples:

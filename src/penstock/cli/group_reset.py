@@ -12,7 +12,12 @@ from penstock.client.http.answers import GroupInfo, ResetReport
 from penstock.client.http.async_client import AsyncClient
 
 _partition_option = click.option(
-    "--partition", "partitions", metavar="N", type=click.IntRange(min=0), multiple=True, help="Only this one."
+    "--partition",
+    "partitions",
+    metavar="N",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this partition. Can be repeated.",
 )
 
 
@@ -34,7 +39,7 @@ def reset(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Let a group begin anew at a place: what it had settled, held or put off counts no more.
+    """Reset a group to a position. Its acknowledgements, deliveries in flight and retries are discarded.
 
     \b
     Examples:
@@ -48,8 +53,8 @@ def reset(
 @click.command("reset-offsets")
 @queue_argument
 @group_argument
-@click.option("--to-earliest", is_flag=True, help="To the oldest message that is kept.")
-@click.option("--to-latest", is_flag=True, help="Behind the newest message.")
+@click.option("--to-earliest", is_flag=True, help="To the oldest message.")
+@click.option("--to-latest", is_flag=True, help="To the end: only new messages.")
 @click.option("--to-time", metavar="TIME", help="A time (ISO 8601), or a duration back from now (1h).")
 @click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="To this offset.")
 @_partition_option
@@ -69,7 +74,7 @@ def reset_offsets(
     dry_run: bool,
     output: str,
 ) -> None:
-    """The same as `penstock group reset`, in other words.
+    """Reset a group to a position: `penstock group reset` with the options of Kafka's kafka-consumer-groups.
 
     \b
     Examples:
@@ -110,7 +115,7 @@ def _reset(
         print_data(report if dry_run else found, output)
         return
     if not dry_run:
-        click.echo(f"group {group} of queue {found.queue}: reset to {place}, {found.lag:,} messages before it")
+        click.echo(f"group {group} of queue {found.queue}: reset to {place}, {found.lag:,} messages to consume")
         return
     click.echo(f"group {group} of queue {found.queue}: would be reset to {place}")
     columns = ["partition", "before", "after"]

@@ -21,8 +21,8 @@ _COLUMNS = ["partition", "floor", "next", "end", "lag", "in flight", "waiting"]
 def list_groups(target: Target, queue: str | None, output: str) -> None:
     """List the groups of a queue, or of all queues of the namespace.
 
-    `lag` counts the messages that a group has not settled and `oldest` is the age of the oldest of them; `depth` leaves
-    out those that were there before the group was created or reset.
+    `lag` is the number of messages that a group has not settled, and `oldest` the age of the oldest of them; `depth`
+    does not count messages from before the group was created or reset.
 
     \b
     Examples:
@@ -50,7 +50,8 @@ def list_groups(target: Target, queue: str | None, output: str) -> None:
 def describe(target: Target, queue: str, group: str, output: str) -> None:
     """Show a group, partition by partition.
 
-    All below `floor` is settled; from `next` on nothing was handed out yet; `end` is where the partition ends.
+    All messages below `floor` are settled; messages from `next` on have not been delivered yet; `end` is the end of the
+    partition.
 
     \b
     Examples:

@@ -20,18 +20,18 @@ from penstock.core.units import parse_duration
 
 KEY_USER_PREFIX = "key:"
 COMMANDS = {
-    "create": LazyCommand("key", "create", "Make an API key and print it, once."),
+    "create": LazyCommand("key", "create", "Create an API key and print it once."),
     "list": LazyCommand("key", "list_keys", "List the API keys."),
-    "revoke": LazyCommand("key", "revoke", "Take an API key back, and the rules about it."),
+    "revoke": LazyCommand("key", "revoke", "Revoke an API key and delete its rules."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def key() -> None:
-    """API keys: logins of programs, each with roles of its own.
+    """Create, list and revoke API keys: logins for programs, each with its own roles.
 
-    A key is a text, psk_ID_SECRET. Only a hash of it is kept. Rules call a key by the name key:ID. Over MQTT the key
-    is the password, and the user name is empty or key:ID.
+    A key looks like psk_ID_SECRET. Only its hash is stored. In rules, a key is the user key:ID. Over MQTT, use the key
+    as the password and leave the user name empty, or set it to key:ID.
 
     \b
     Examples:
@@ -47,14 +47,14 @@ def key() -> None:
     "roles",
     metavar="ROLE",
     multiple=True,
-    help="May be repeated: admin, producer, consumer, read-only, or one that rules name.",
+    help="Role of the key: admin, producer, consumer, read-only, or your own. Can be repeated.",
 )
-@click.option("--description", metavar="TEXT", default="", help="What it is for.")
-@click.option("--expires", metavar="DURATION", help="How long it is good, like 12h or 90d. Without it: until revoked.")
+@click.option("--description", metavar="TEXT", default="", help="Description of the key.")
+@click.option("--expires", metavar="DURATION", help="Lifetime, like 12h or 90d.  [default: until revoked]")
 @target_options
 @output_option()
 def create(target: Target, roles: tuple[str, ...], description: str, expires: str | None, output: str) -> None:
-    """Make an API key and print it. It cannot be shown again. It works in the namespace of --namespace.
+    """Create an API key for the namespace given with --namespace, and print it. It cannot be shown again.
 
     \b
     Examples:
@@ -64,13 +64,13 @@ def create(target: Target, roles: tuple[str, ...], description: str, expires: st
     expires_in = None if expires is None else _seconds(expires)
 
     async def act(client: AsyncClient) -> CreatedKey:
-        return await client.create_key(roles, description, target.options.namespace or "default", expires_in)
+        return await client.create_key(roles, description, expires_in=expires_in)
 
     made = on_server(target, act, may_create=True)
     if output in DATA_FORMATS:
         print_data({**_told(made.description), "secret": made.key}, output)
         return
-    click.echo(f"key {made.description.id}: created, shown this once")
+    click.echo(f"key {made.description.id}: created; the secret is shown only now")
     click.echo(f"secret: {made.key}")
 
 
@@ -78,7 +78,7 @@ def create(target: Target, roles: tuple[str, ...], description: str, expires: st
 @target_options
 @output_option()
 def list_keys(target: Target, output: str) -> None:
-    """List the API keys. No secret is shown.
+    """List the API keys, without their secrets.
 
     \b
     Examples:
@@ -108,7 +108,7 @@ def list_keys(target: Target, output: str) -> None:
 @target_options
 @output_option()
 def revoke(target: Target, key_id: str, yes: bool, dry_run: bool, output: str) -> None:
-    """Take an API key back, and the rules about it. ID is as `penstock key list` shows it, or key:ID.
+    """Revoke an API key and delete its rules. ID is the one shown by `penstock key list`, or key:ID.
 
     \b
     Examples:

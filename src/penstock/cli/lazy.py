@@ -37,6 +37,20 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """UsageError with the nearest names for a command that is not there."""
+        if args and not args[0].startswith("-") and args[0] not in self.table:
+            raise click.UsageError(self._unknown(args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
+    def _unknown(self, word: str) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(word, self.table, n=3, cutoff=0.6)
+        return f"No such command {word!r}." + (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = self.table.get(cmd_name)
         return None if found is None else found.load()

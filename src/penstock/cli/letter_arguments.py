@@ -46,12 +46,12 @@ _OPTIONS = (
         "ids",
         metavar="ID",
         multiple=True,
-        help="Only this one: its own id, or that of the message it was. May be repeated.",
+        help="Only this dead letter: its id, or that of the original message. Can be repeated.",
     ),
-    click.option("--group", metavar="GROUP", help="Only those of this group."),
-    click.option("--reason", type=click.Choice(REASONS), help="Only those given up on for this reason."),
-    click.option("--source", metavar="QUEUE", help="Only those of this queue."),
-    click.option("-n", "--limit", metavar="N", type=click.IntRange(min=1), help="At most N letters."),
+    click.option("--group", metavar="GROUP", help="Only dead letters of this group."),
+    click.option("--reason", type=click.Choice(REASONS), help="Only dead letters with this reason."),
+    click.option("--source", metavar="QUEUE", help="Only dead letters from this queue."),
+    click.option("-n", "--limit", metavar="N", type=click.IntRange(min=1), help="At most N dead letters."),
 )
 _NAMES = tuple(Letters.__dataclass_fields__)
 

@@ -7,21 +7,21 @@ import click
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS = {
-    "append": LazyCommand("log_append", "append", "Append a message a line from standard input."),
+    "append": LazyCommand("log_append", "append", "Append each line of standard input as a message."),
     "cat": LazyCommand("log_cat", "cat", "Print the messages of a log."),
     "stat": LazyCommand("log_stat", "stat", "Show the logs of a directory: offsets, records, sizes, settings."),
     "verify": LazyCommand("log_verify", "verify", "Check every batch; exit code 1 on damage."),
-    "dump": LazyCommand("log_dump", "dump", "Print batches or journal frames by their headers."),
-    "repair": LazyCommand("log_repair", "repair", "Mend a damaged directory that no process has open."),
+    "dump": LazyCommand("log_dump", "dump", "Print headers of batches or journal frames."),
+    "repair": LazyCommand("log_repair", "repair", "Repair a damaged data directory that no process has open."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def log() -> None:
-    """Append to, read, check and mend the logs of a data directory.
+    """Append to, read, verify and repair the logs of a data directory.
 
-    cat, dump, stat and verify change nothing and work while a broker has the directory open, after it was closed, and
-    after a crash.
+    cat, dump, stat and verify change nothing and work while a server is running on the directory, after it has stopped,
+    and after a crash.
 
     \b
     Examples:

@@ -62,7 +62,7 @@ class AppendRequest:
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=DIRECTORY)
-@log_option("The log to append to; made if it is not there.", required=True)
+@log_option("The log to append to; created if it does not exist.", required=True)
 @click.option(
     "--durability",
     type=click.Choice(["commit", "interval", "memory"]),
@@ -72,25 +72,27 @@ class AppendRequest:
 @click.option(
     "--compression",
     type=click.Choice(["none", "lz4", "zstd"]),
-    help="How batches are stored from now on, where it saves space. New logs have `none`.",
+    help="Compression of new batches, where it saves space.  [default for a new log: none]",
 )
 @click.option(
-    "--key-separator", metavar="SEP", default="", help=r"What stands before it in a line is the key (\t: a tab)."
+    "--key-separator", metavar="SEP", default="", help=r"Separator between key and value in a line (\t: a tab)."
 )
 @click.option(
     "--batch",
     "batch_messages",
     type=click.IntRange(min=1),
     default=READY_MESSAGES,
-    help="Most messages in one commit; fewer are committed when no more are ready.  [default: 500]",
+    help="Largest number of messages in one commit.  [default: 500]",
 )
-@click.option("--depth", type=click.IntRange(min=1), default=1, show_default=True, help="Commits under way at once.")
+@click.option(
+    "--depth", type=click.IntRange(min=1), default=1, show_default=True, help="Number of commits in progress at once."
+)
 @click.option(
     "--purpose",
     type=click.Choice(["publish", "settle"]),
     default="publish",
     show_default=True,
-    help="Settlements are taken even when the disk is too full for publishes.",
+    help="Settlements are accepted even when the disk is too full for publishes.",
 )
 @size_option("--segment-bytes", "Roll segments of this log at this size.  [new logs: 64MiB]")
 @size_option("--journal-file-bytes", "Size of a journal file.  [default: 32MiB]")
@@ -112,10 +114,10 @@ def append(
     disk_reserve: int | None,
     output: str,
 ) -> int:
-    """Append a message a line from standard input.
+    """Append each line of standard input as a message.
 
-    After each commit the offset of its last message is printed: that message and all before it are durable, in the
-    sense of the log's durability. Interrupted (Ctrl-C, SIGTERM), it finishes the commits under way and closes.
+    After each commit the offset of its last message is printed: that message and all before it are stored with the
+    durability of the log. On Ctrl-C or SIGTERM the commits in progress are finished first.
 
     \b
     Examples:
@@ -210,7 +212,7 @@ async def _prepared_log(shard: Shard, request: AppendRequest) -> Log:
         return await shard.create(request.name, request.settings(LogSettings()))
     if (settings := request.settings(log.settings)) != log.settings:
         await shard.change(log, settings)
-        click.echo(f"penstock: the settings of log {log.name!r} were changed as asked", err=True)
+        click.echo(f"penstock: the settings of log {log.name!r} were changed", err=True)
     return log
 
 

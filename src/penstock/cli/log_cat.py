@@ -26,7 +26,7 @@ _FOLLOW_S = 0.2
 @log_option("The log to read.", required=True)
 @window_options
 @click.option("-n", "--number", "limit", metavar="N", type=click.IntRange(min=0), help="At most N messages.")
-@click.option("-f", "--follow", is_flag=True, help="Wait for more at the end, until interrupted.")
+@click.option("-f", "--follow", is_flag=True, help="Keep waiting for new messages until interrupted.")
 @output_option("text")
 def cat(
     directory: Path,
@@ -41,11 +41,11 @@ def cat(
 ) -> None:
     """Print the messages of a log, oldest first.
 
-    As text, each value is printed as it is, with a newline behind it. As JSON, each message is an object on a line
-    of its own, with offset, timestamp and key; a field that is not UTF-8 is named like value_base64.
+    Text output is one value per line. JSON output is one object per line with offset, timestamp, key and value; a field
+    that is not UTF-8 is base64-encoded and named like value_base64.
 
-    Works on a live, a closed and a crashed directory, and changes nothing. Of a live one, what is committed and has
-    reached the segment files is printed, which takes a moment.
+    Works while a server is running on the directory, after it has stopped, and after a crash; nothing is changed. While
+    a server is running, committed messages appear after a short delay, when they have reached the segment files.
 
     \b
     Examples:
@@ -102,7 +102,7 @@ def _print_once(directory: Path, name: LogName, printer: Printer, asked: int | N
 def _first_offset(view: DirectoryView, log: LogSummary, window: Window, asked: int | None) -> int:
     """Says so on standard error where the asked one is not there."""
     if asked is not None and asked < log.start:
-        click.echo(f"penstock: offsets below {log.start} of log {log.name!r} are gone; beginning there", err=True)
+        click.echo(f"penstock: offsets below {log.start} of log {log.name!r} are gone; starting there", err=True)
     offset = max(log.start, asked or 0)
     if window.since_ms is not None:
         offset = max(offset, view.offset_at_time(log, window.since_ms))

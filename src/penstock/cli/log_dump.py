@@ -26,7 +26,7 @@ Line = TypeVar("Line", BatchLine | DamageLine, FrameLine)
 @log_option("Only this log.  [default: every log]")
 @window_options
 @click.option("-n", "--number", "limit", metavar="N", type=click.IntRange(min=0), help="At most N lines.")
-@click.option("--journal", is_flag=True, help="The journal's frames instead of the segments' batches.")
+@click.option("--journal", is_flag=True, help="Print frames of the journal instead of batches of segments.")
 @output_option("text")
 def dump(
     directory: Path,
@@ -39,11 +39,11 @@ def dump(
     journal: bool,
     output: str,
 ) -> None:
-    """Print a line for each batch, or for each frame of the journal: where it lies and what its header says.
+    """Print a line for each batch, or for each frame of the journal, with its position and its header.
 
-    A batch is printed if any of its records is in the asked range. Damage is shown where it is and does not end the
-    command; `penstock log verify` is the one that judges. Works on a live, a closed and a crashed directory; a batch
-    that only the journal has is shown there.
+    A batch is printed if any of its records is in the requested range. Damage is shown where it is and does not end the
+    command; use `penstock log verify` to check for damage. Works while a server is running on the directory, after it
+    has stopped, and after a crash. A batch that is only in the journal is shown only with --journal.
 
     \b
     Examples:

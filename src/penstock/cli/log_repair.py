@@ -27,12 +27,12 @@ METHODS: tuple[RepairMethod, ...] = ("rebuild", "skip", "cut")
 @click.option(
     "--method",
     type=click.Choice(METHODS),
-    help="rebuild: write what is damaged anew from the journal or from what was kept aside. skip: take damaged batches "
-    "out and keep the rest. cut: let the log end before the damage.",
+    help="rebuild: restore damaged data from the journal or from data kept aside. skip: remove damaged batches "
+    "out and keep the rest. cut: end the log before the damage.",
 )
-@click.option("--journal", is_flag=True, help="Mend the journal: give up the frames behind its damage.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--journal", is_flag=True, help="Repair the journal: drop the frames that cannot be read.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @output_option()
 def repair(
     directory: Path,
@@ -43,13 +43,13 @@ def repair(
     yes: bool,
     output: str,
 ) -> int:
-    """Mend a damaged directory that no process has open.
+    """Repair a damaged data directory that no process has open.
 
-    Without --method or --journal it shows what each way would do and changes nothing. Otherwise it shows what it
-    is going to do and asks; where there is no terminal to ask, it does it only with --yes. What is taken out is kept in
-    DIR/aside. A log that was cut goes on 2^32 offsets further, so that no offset ever names two messages.
+    Without --method or --journal, the command shows what each method would do and changes nothing. Otherwise it shows
+    what it is going to do and asks for confirmation; without a terminal it needs --yes. Removed data is kept in
+    DIR/aside. A log that was cut continues 2^32 offsets further on, so that no offset ever refers to two messages.
 
-    Exit code 1 if something is left that the method cannot mend.
+    The exit code is 1 if there is damage left that the method cannot repair.
 
     \b
     Examples:
@@ -59,9 +59,9 @@ def repair(
       penstock log repair ./data --journal --yes
     """
     if method is not None and journal:
-        raise click.UsageError("--method mends logs and --journal mends the journal: give one of them")
+        raise click.UsageError("--method repairs logs and --journal repairs the journal: give one of them")
     if journal and name is not None:
-        raise click.UsageError("the journal is that of all logs: leave --log out")
+        raise click.UsageError("the journal is shared by all logs: leave --log out")
     disk = RealDisk(DataDirectory.at(directory).path)
     chosen: RepairMethod | None = "journal" if journal else method
     if chosen is None:
@@ -77,12 +77,12 @@ def _show_ways(disk: RealDisk, name: LogName | None, output: str) -> int:
     if output in DATA_FORMATS:
         print_data({"plans": [_plan_json(plan) for plan in plans]}, output)
     elif not any(plan.findings for plan in plans):
-        click.echo("nothing to mend")
+        click.echo("nothing to repair")
     else:
         _print_lines("found:", plans[0].findings)
         for plan in plans:
             _print_actions(plan)
-        click.echo("Nothing was changed: name the way you want.")
+        click.echo("Nothing was changed: choose a method.")
     return 0
 
 
@@ -104,7 +104,7 @@ def _is_confirmed() -> bool:
 
 def _print_plan(plan: RepairPlan) -> None:
     if not plan.findings:
-        click.echo("nothing to mend")
+        click.echo("nothing to repair")
         return
     _print_lines("found:", plan.findings)
     _print_actions(plan)

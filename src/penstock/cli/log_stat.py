@@ -20,8 +20,8 @@ _NUMBERS = ["start", "end", "records", "bytes", "segments"]
 def stat(directory: Path, output: str) -> None:
     """Show the logs of a data directory: offsets, records, sizes, settings.
 
-    Offsets start..end are kept: `start` is the oldest, `end` is the next to be given to a message. Works on a live, a
-    closed and a crashed directory, says which it is, and changes nothing.
+    `start` is the oldest stored offset, `end` the offset that the next message will get. Works while a server is
+    running on the directory, after it has stopped, and after a crash; the output says which it is. Nothing is changed.
 
     \b
     Examples:

@@ -25,9 +25,9 @@ from penstock.log.verify import verify as verify_directory
 def verify(directory: Path, name: LogName | None, output: str) -> int:
     """Check every batch of every log, and the journal; exit code 1 on damage.
 
-    Checksums, structure, order of offsets and times, counts against the lists of segments, indexes, and the frames of
-    the journal behind the checkpoint. A live directory is checked as far as it is published, without its journal. The
-    torn end of a journal after a crash is no damage: nothing of it was acknowledged.
+    Checks checksums, structure, the order of offsets and times, record counts, indexes, and the journal after the
+    checkpoint. While a server is running on the directory, only what readers can see is checked, and not the journal.
+    An incomplete last frame of the journal after a crash is not damage: nothing in it was acknowledged.
 
     \b
     Examples:
@@ -79,13 +79,17 @@ def _print(directory: DataDirectory, report: VerifyReport) -> None:
         f"{report.segments} segments of {report.logs} logs; {report.frames:,} journal frames"
     )
     if report.torn_bytes:
-        click.echo(f"{report.torn_bytes} bytes at the end of the journal are torn: never acknowledged, no damage")
+        click.echo(
+            f"{report.torn_bytes} bytes at the end of the journal are incomplete: never acknowledged, not damage"
+        )
     if report.bad_indexes:
-        click.echo(f"{len(report.bad_indexes)} indexes are torn or wrong, no damage: readers build them anew")
+        click.echo(f"{len(report.bad_indexes)} indexes are incomplete or wrong, not damage: readers rebuild them")
     for finding in report.findings:
         click.echo(f"DAMAGED {_place(finding)}: {finding.reason}")
     if report.findings:
-        click.echo(f"{len(report.findings)} found; see what can be done with `penstock log repair {directory.path}`")
+        click.echo(
+            f"{len(report.findings)} problems found; `penstock log repair {directory.path}` shows what can be done"
+        )
     else:
         click.echo("no damage")
 

@@ -10,38 +10,39 @@ import click
 
 from penstock.cli.failures import exit_code_of
 from penstock.cli.lazy import LazyCommand, LazyGroup
+from penstock.version import VERSION
 
 COMPLETION_VARIABLE = "_PENSTOCK_COMPLETE"
 """how a shell asks for completions, as click has it"""
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 COMMANDS = {
-    "serve": LazyCommand("serve", "serve", "Run the server: MQTT and HTTP on queues and topics."),
+    "serve": LazyCommand("serve", "serve", "Run the server."),
     "publish": LazyCommand("publish", "publish", "Publish messages to a topic over MQTT."),
-    "subscribe": LazyCommand("subscribe", "subscribe", "Print the messages of topics and queues, over MQTT."),
-    "produce": LazyCommand("produce", "produce", "Put messages into a queue."),
-    "consume": LazyCommand("consume", "consume", "Print messages of a queue: looked at, or taken by a group."),
-    "queue": LazyCommand("queue", "queue", "Declare, show, fill, browse and change queues."),
-    "group": LazyCommand("group", "group", "Show, create, move and delete consumer groups."),
-    "dlq": LazyCommand("dlq", "dlq", "Look at dead letters, redrive or drop them."),
-    "client": LazyCommand("client", "client", "See who is connected, and disconnect them."),
+    "subscribe": LazyCommand("subscribe", "subscribe", "Subscribe to topics or queues over MQTT and print messages."),
+    "produce": LazyCommand("produce", "produce", "Publish messages to a queue over HTTP."),
+    "consume": LazyCommand("consume", "consume", "Print messages of a queue; with --group, consume them."),
+    "queue": LazyCommand("queue", "queue", "Create, list, browse, change and delete queues."),
+    "group": LazyCommand("group", "group", "Create, list, reset and delete consumer groups."),
+    "dlq": LazyCommand("dlq", "dlq", "List, redrive and drop dead letters."),
+    "client": LazyCommand("client", "client", "List and disconnect clients."),
     "user": LazyCommand("user", "user", "Add, list and remove users; set passwords and roles."),
-    "key": LazyCommand("key", "key", "Make, list and revoke API keys."),
-    "acl": LazyCommand("acl", "acl", "Rules: who may publish, subscribe, consume and administer what."),
-    "config": LazyCommand("config", "config", "See how a server is configured, and let it read that again."),
-    "context": LazyCommand("context", "context", "The servers that commands talk to, and as whom."),
-    "sql": LazyCommand("sql", "sql", "Answer a question about queues in SQL."),
-    "log": LazyCommand("log", "log", "Append to, read, check and mend the logs of a data directory."),
-    "backup": LazyCommand("backup", "backup", "Copy a data directory while its broker goes on."),
-    "restore": LazyCommand("backup", "restore", "Make a data directory from a backup, and check all of it."),
-    "pipeline": LazyCommand("pipeline", "pipeline", "Run declared pipelines; audit, archive and snapshot queues."),
-    "top": LazyCommand("top", "top", "Watch a server: queues, rates, lag, clients."),
-    "bench": LazyCommand("bench", "bench", "Load a server, and say how fast it was."),
-    "demo": LazyCommand("scene", "demo", "Watch a server at work: orders, devices, workers, a dead letter."),
-    "scene": LazyCommand("scene", "scene", "The same as demo, with data that stays."),
-    "tour": LazyCommand("tour", "tour", "Show on this machine what a log promises."),
-    "doctor": LazyCommand("doctor", "doctor", "Look at kernels, disk, limits, ports, certificates, configuration."),
-    "completion": LazyCommand("completion", "completion", "Print what makes a shell complete commands."),
+    "key": LazyCommand("key", "key", "Create, list and revoke API keys."),
+    "acl": LazyCommand("acl", "acl", "List, add and remove access rules."),
+    "config": LazyCommand("config", "config", "Show and reload the configuration of a server."),
+    "context": LazyCommand("context", "context", "Manage contexts: servers and logins that commands use."),
+    "sql": LazyCommand("sql", "sql", "Query queues with SQL."),
+    "log": LazyCommand("log", "log", "Read, verify and repair the logs of a data directory."),
+    "backup": LazyCommand("backup", "backup", "Back up a data directory, also while the server runs."),
+    "restore": LazyCommand("backup", "restore", "Restore a data directory from a backup and verify it."),
+    "pipeline": LazyCommand("pipeline", "pipeline", "Run pipelines; audit, archive, replay and report on queues."),
+    "top": LazyCommand("top", "top", "Watch queues, rates, lag and clients of a server live."),
+    "bench": LazyCommand("bench", "bench", "Measure the throughput of a server."),
+    "demo": LazyCommand("scene", "demo", "Run a demo: a server with devices, workers and a dead letter."),
+    "scene": LazyCommand("scene", "scene", "Run the demo and keep its data."),
+    "tour": LazyCommand("tour", "tour", "Show that nothing acknowledged is lost, on this machine."),
+    "doctor": LazyCommand("doctor", "doctor", "Check this machine: disk, limits, ports, certificates, configuration."),
+    "completion": LazyCommand("completion", "completion", "Print the shell completion script."),
     "version": LazyCommand("version", "version", "Print the version."),
 }
 
@@ -52,14 +53,20 @@ COMMANDS = {
     type=click.Choice(["debug", "info", "warning", "error", "critical"]),
     default="warning",
     show_default=True,
-    help="Which of Penstock's own log lines go to standard error.",
+    help="Log lines of this level and above go to standard error.",
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of Penstock's own log lines.",
+)
+@click.version_option(VERSION, "--version", message="%(version)s", help="Print the version and exit.")
 def penstock(log_level: str, log_format: str) -> None:
-    """Penstock is a durable message broker: a server for MQTT and HTTP, and commands for it and for its data.
+    """Penstock is a durable message broker: a server for MQTT, HTTP and Arrow Flight, and commands to use it.
 
-    Exit codes: 0; 1 it failed or was refused; 2 wrong usage; 3 what was named is not there; 4 the server cannot be
-    reached; 130 interrupted.
+    Exit codes: 0 success; 1 failed or refused; 2 wrong usage; 3 not found; 4 server not reachable; 130 interrupted.
 
     \b
     Examples:

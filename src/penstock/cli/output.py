@@ -34,7 +34,7 @@ class OutputFormat(click.Choice[str]):
         return super().convert(self.choices[0] if value in _FOR_PEOPLE else value, param, ctx)
 
 
-def output_option(for_people: str = "table", *more: str, text: str = "How to print.") -> Callable[[Command], Command]:
+def output_option(for_people: str = "table", *more: str, text: str = "Output format.") -> Callable[[Command], Command]:
     """-o, for every command that says something. Who prints for people prints JSON and YAML too."""
     formats = OutputFormat((for_people, *DATA_FORMATS, *more))
     return click.option("-o", "--output", type=formats, default=for_people, show_default=True, help=text)

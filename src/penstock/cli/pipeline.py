@@ -7,24 +7,24 @@ import click
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS: dict[str, LazyCommand] = {
-    "run": LazyCommand("pipeline_run", "run", "Run a declared pipeline: sources, steps, rules, sinks."),
-    "check": LazyCommand("pipeline_check", "check", "Check a declared pipeline, with line and column of mistakes."),
-    "plan": LazyCommand("pipeline_check", "plan", "Show what a declared pipeline would do."),
-    "audit": LazyCommand("pipeline_audit", "audit", "Check everything in a data directory, and give a verdict."),
-    "archive": LazyCommand("pipeline_archive", "archive", "Copy queues to partitioned Parquet, on from the last run."),
+    "run": LazyCommand("pipeline_run", "run", "Run a pipeline declared in YAML."),
+    "check": LazyCommand("pipeline_check", "check", "Check a pipeline file; errors have line and column."),
+    "plan": LazyCommand("pipeline_check", "plan", "Show what a pipeline would do."),
+    "audit": LazyCommand("pipeline_audit", "audit", "Verify everything in a data directory."),
+    "archive": LazyCommand("pipeline_archive", "archive", "Copy new messages of queues to partitioned Parquet."),
     "snapshot": LazyCommand("pipeline_snapshot", "snapshot", "Write the last value of each key as a table."),
-    "replay": LazyCommand("pipeline_replay", "replay", "Put messages of a time, or dead letters, into a queue again."),
-    "report": LazyCommand("pipeline_report", "report", "Write a page about queues: rates, latency, lag, dead letters."),
+    "replay": LazyCommand("pipeline_replay", "replay", "Publish old messages or dead letters to a queue again."),
+    "report": LazyCommand("pipeline_report", "report", "Write an HTML report: rates, latency, lag, dead letters."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def pipeline() -> None:
-    """Declared pipelines on Spark, and jobs over whole queues.
+    """Run pipelines declared in a file on Spark, and jobs over whole queues.
 
-    run, check and plan take a file that declares sources, steps and sinks. Jobs read the files of a data directory,
-    beside a running server, after it was closed, and after a crash. Without more they run in this process, or in a few
-    for much data; --master and --remote let Spark do it.
+    run, check and plan take a file that declares sources, steps and sinks. The other commands are jobs that read the
+    files of a data directory, also while a server is running on it. Jobs run in this process, or in several if there is
+    a lot of data; with --master or --remote they run on Spark.
 
     \b
     Examples:

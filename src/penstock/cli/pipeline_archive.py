@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,19 +17,30 @@ from penstock.cli.pipeline_running import (
     queues_of,
     running_options,
 )
-from penstock.jobs.archive import COMPRESSIONS, ArchivePlan, ArchiveReport, ArchiveRequest, plan_archive
-from penstock.jobs.archive import archive as run_archive
-from penstock.jobs.ranges import TimeSpan
+from penstock.jobs.files import COMPRESSIONS
+
+if TYPE_CHECKING:
+    from penstock.jobs.archive import ArchivePlan, ArchiveReport
 
 
 @click.command()
 @click.argument("queues", metavar="QUEUE…", nargs=-1, required=True)
 @data_option
 @namespace_option
-@click.option("--to", "target", metavar="DIR", type=DIRECTORY, required=True, help="The archive; made if need be.")
-@time_option("--since", "since_ms", "Rows from this time on: ISO 8601, ms since 1970, or a duration back (2h).")
-@time_option("--until", "until_ms", "Rows up to, not including, this time.")
-@click.option("--compression", type=click.Choice(COMPRESSIONS), default="zstd", show_default=True)
+@click.option(
+    "--to", "target", metavar="DIR", type=DIRECTORY, required=True, help="Directory of the archive; created if missing."
+)
+@time_option(
+    "--since", "since_ms", "Only messages from this time on: ISO 8601, ms since 1970, or a duration back (2h)."
+)
+@time_option("--until", "until_ms", "Only messages before this time.")
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default="zstd",
+    show_default=True,
+    help="Compression of files.",
+)
 @dry_run_option
 @running_options
 @output_option("table", "json")
@@ -44,11 +56,12 @@ def archive(
     running: Running,
     output: str,
 ) -> None:
-    """Copy the rows of queues to Parquet files, those that are not in the archive yet.
+    """Copy messages that are not in the archive yet to Parquet files.
 
-    QUEUE is a name, or a pattern with * and ?. Files lie in queue=…/date=…/partition=…, and what is in
-    _manifest.json: offsets, rows, checksums. A run that was stopped anywhere is finished by the next one: every row is
-    there once. Rows that retention dropped before they were archived are said, and counted in the manifest.
+    QUEUE is a name, or a pattern with * and ?. Files are written to queue=…/date=…/partition=…; _manifest.json lists
+    them with their offsets, row counts and checksums. If a run is interrupted, the next one finishes it, and every
+    message is in the archive exactly once. Messages that retention deleted before they were archived are reported and
+    counted in the manifest.
 
     \b
     Examples:
@@ -56,6 +69,10 @@ def archive(
       penstock pipeline archive 'sensors/*' --data ./data --to ./archive --until 1d
       penstock pipeline archive orders --data ./data --to ./archive --dry-run
     """
+    from penstock.jobs.archive import ArchiveRequest, plan_archive
+    from penstock.jobs.archive import archive as run_archive
+    from penstock.jobs.ranges import TimeSpan
+
     names, span = queues_of(directory, queues, namespace), TimeSpan(since_ms, until_ms)
     request = ArchiveRequest(directory, names, target, namespace, span, compression)
     plan = plan_archive(request)

@@ -20,17 +20,17 @@ from penstock.jobs.job import run
 @running_options
 @output_option("table", "json")
 def audit(directory: Path, running: Running, output: str) -> int:
-    """Check everything in a data directory, and give a verdict; exit code 1 unless it is ok.
+    """Check everything in a data directory and print a verdict; the exit code is 1 unless it is ok.
 
-    Checksums and form of every batch; gaps, duplicates and order of offsets and times; what groups settled and what
-    producers sent, against the messages that are there; dead letters against the messages they were made from;
-    committed epochs; the journal, where no server has the directory open. Offsets that retention, compaction, a trim or
-    a crash took away are no findings. Nothing is changed, and a running server is not disturbed.
+    Checks checksums and structure of every batch; gaps, duplicates and order of offsets and times; the state of groups
+    and producers and the dead letters against the stored messages; committed epochs; and the journal, if no server is
+    running on the directory. Offsets removed by retention, compaction, a trim or a crash are not reported. Nothing is
+    changed, and a running server is not disturbed.
 
     \b
     Verdicts:
-      ok            nothing was found
-      inconsistent  every byte is what it was, but records contradict each other or are missing
+      ok            no problems found
+      inconsistent  no byte is damaged, but records are missing or contradict each other
       damaged       bytes are missing or wrong
 
     \b

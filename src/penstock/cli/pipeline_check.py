@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.output import DATA_FORMATS, output_option, print_data
-from penstock.cli.pipeline_file import BAD_PIPELINE, checked, file_argument, has_spark, telling_problems
+from penstock.cli.pipeline_file import BAD_PIPELINE, checked, file_argument, has_spark, need_spark, telling_problems
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.problems import BadPipeline
+    from penstock.spark.pipelines.checking import BadParts
+    from penstock.spark.pipelines.problems import BadPipeline, Problem
     from penstock.spark.pipelines.reading import Document
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path), required=False)
 @click.option(
-    "--spark/--no-spark", "with_spark", default=None, help="Let Spark look at it too.  [default: if it is here]"
+    "--spark/--no-spark", "with_spark", default=None, help="Also check with Spark.  [default: if Spark is installed]"
 )
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of declarations, for editors, and end.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of pipeline files, for editors, and exit.")
 @output_option("text", "json")
 @telling_problems
 def check(file: Path | None, with_spark: bool | None, schema: bool, output: str) -> int:
-    """Check a declared pipeline: keys, values, names, cycles, and with Spark queries, columns and types.
+    """Check a declared pipeline: keys, values, names and cycles, and with Spark also queries, columns and types.
 
-    Everything that is wrong is told with its line and column. Nothing is started and no data is read. Exit codes: 0, 2
-    if something is wrong.
+    All errors are reported at once, with line and column. Nothing is started and no data is read. Exit codes: 0 if
+    there are no errors, 2 otherwise.
 
     \b
     Examples:
@@ -72,17 +73,33 @@ def _check_as_data(file: Path, with_spark: bool | None, output: str) -> int:
 
 
 def _checked(file: Path, with_spark: bool | None) -> tuple[Document, list[str], bool]:
-    document, oddities = checked(file)
-    is_remote = document.pipeline.spark.remote is not None
-    is_whole = has_spark(is_remote) if with_spark is None else with_spark
-    if is_whole:
-        from penstock.cli.pipeline_file import need_spark
+    from penstock.spark.pipelines.checking import BadParts
+    from penstock.spark.pipelines.problems import BadPipeline
 
+    try:
+        document, oddities = checked(file)
+    except BadParts as error:
+        raise BadPipeline(error.file, [*error.problems, *_more_by_spark(error, with_spark)]) from None
+    is_whole = has_spark(_is_remote(document)) if with_spark is None else with_spark
+    if is_whole:
         need_spark()
         from penstock.spark.pipelines.session_check import check_with_spark
 
         check_with_spark(document)
     return document, oddities, is_whole
+
+
+def _more_by_spark(error: BadParts, with_spark: bool | None) -> list[Problem]:
+    """What is wrong is told without Spark too, even to those who asked for it."""
+    if with_spark is False or not has_spark(_is_remote(error.document)):
+        return []
+    from penstock.spark.pipelines.session_check import more_with_spark
+
+    return list(more_with_spark(error))
+
+
+def _is_remote(document: Document) -> bool:
+    return document.pipeline.spark.remote is not None
 
 
 def _problems(error: BadPipeline) -> list[dict[str, object]]:
@@ -103,7 +120,7 @@ def _problems(error: BadPipeline) -> list[dict[str, object]]:
 @output_option("text", "json")
 @telling_problems
 def plan(file: Path, output: str) -> int:
-    """Show what a declared pipeline would do: sources, steps in their order, rules, sinks and their checkpoints.
+    """Show what a declared pipeline would do: sources, steps in order, rules, sinks and their checkpoints.
 
     Nothing is started, and Spark is not needed.
 

@@ -24,11 +24,9 @@ file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type
 def checked(file: Path, master: str | None = None, remote: str | None = None) -> tuple[Document, list[str]]:
     """With what is odd about it. BadPipeline with all that is wrong. Another Spark than the declaration's may be named:
     what is installed there is no matter of this machine."""
-    from penstock.spark.pipelines.checking import check
-    from penstock.spark.pipelines.reading import load
+    from penstock.spark.pipelines.checking import load_and_check
 
-    document = _elsewhere(load(file), master, remote)
-    return document, check(document)
+    return load_and_check(file, lambda document: _elsewhere(document, master, remote))
 
 
 def _elsewhere(document: Document, master: str | None, remote: str | None) -> Document:
@@ -62,7 +60,7 @@ def need_spark() -> None:
     try:
         import pyspark  # noqa: F401  # asked for, not used
     except ImportError as error:
-        raise UnsupportedPlatform(f"this needs Spark ({error}): pip install 'penstock[spark]'") from error
+        raise UnsupportedPlatform(f"Spark is not installed ({error}): pip install 'penstock[spark]'") from error
 
 
 def has_spark(is_remote: bool = False) -> bool:

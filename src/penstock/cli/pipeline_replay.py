@@ -26,23 +26,31 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option("--from", "from_queue", metavar="QUEUE", required=True, help="Source queue; $dlq/NAME for dead letters.")
+@click.option("--to", "to_queue", metavar="QUEUE", required=True, help="Target queue.")
 @click.option(
-    "--from", "from_queue", metavar="QUEUE", required=True, help="Whose messages; $dlq/NAME for dead letters."
+    "--since",
+    metavar="TIME",
+    help="Only messages from this time on: ISO 8601, ms since 1970, or 2h for two hours back.",
 )
-@click.option("--to", "to_queue", metavar="QUEUE", required=True, help="Where they go.")
-@click.option("--since", metavar="TIME", help="From this time on: ISO 8601, ms since 1970, or 2h for two hours back.")
-@click.option("--until", metavar="TIME", help="Up to, not including, this time.")
-@click.option("--sql", metavar="QUERY", help="What becomes of them: a query over the queue, asked for each piece.")
-@click.option("--python", metavar="MODULE:FUNCTION", help="What becomes of them: a function over batches of Arrow.")
+@click.option("--until", metavar="TIME", help="Only messages before this time.")
+@click.option("--sql", metavar="QUERY", help="SQL that transforms each chunk.")
+@click.option("--python", metavar="MODULE:FUNCTION", help="Python function that transforms each Arrow batch.")
 @click.option("--bytes", "as_bytes", is_flag=True, help="With --sql: key, value and values of headers are BLOB.")
 @click.option(
     "--checkpoint",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where it is kept how far it is, until it is done.  [default: QUEUE.replay, of the queue they go to]",
+    help="Progress file; removed when the replay is done.  [default: QUEUE.replay of the target queue]",
 )
-@click.option("--wait", metavar="DURATION", default="1m", show_default=True, help="For a queue that is full.")
-@click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
+@click.option(
+    "--wait",
+    metavar="DURATION",
+    default="1m",
+    show_default=True,
+    help="How long to wait while the target queue is full.",
+)
+@click.option("--dry-run", is_flag=True, help="Count what would be written; write nothing.")
 @source_options
 @running_options
 @output_option("table", "json")
@@ -61,18 +69,19 @@ def replay(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Put the messages of a time, or dead letters, into a queue again; each once, also if it is stopped and run again.
+    """Publish messages of a time range, or dead letters, to a queue again; each exactly once, even if interrupted.
 
-    A server is written to through its Flight (--url); a directory (--data) that no server has is opened. What there is
-    when it begins is replayed, in pieces that are each committed as a whole; run again with the same options it goes
-    on. Messages get a header replayed-from with queue, partition and offset, and dead letters lose those that say why
-    they died.
+    With --url, messages are written to a server over Arrow Flight; with --data, to a data directory that no server has
+    open. All messages present at the start are replayed, in chunks that are committed one by one; an interrupted replay
+    continues when it is run again with the same options. Messages get a header replayed-from with queue, partition and
+    offset; headers that describe why a message became a dead letter are removed.
 
-    --sql and --python work on pieces: they choose, change and multiply rows. What they give has a column value, and may
-    have key, headers, topic and offset (in SQL "offset"), which makes the header name the message.
+    --sql and --python transform one chunk at a time: they can drop, change and multiply rows. The result must have a
+    column value, and can have key, headers, topic and offset (in SQL "offset"); the offset is needed for the header
+    replayed-from to name the message.
 
-    --processes, --master and --remote make the rows of several pieces side by side; they become messages piece after
-    piece all the same. With --data, rows pass through files beside the checkpoint.
+    With --processes, --master or --remote several chunks are transformed in parallel, and still published in order.
+    With --data, the rows are stored in files next to the checkpoint in between.
 
     \b
     Examples:
@@ -114,7 +123,7 @@ def _runner(running: Running, has_python: bool) -> Iterator[Runner]:
 
 
 def _say_goes_on(file: ReplayFile) -> None:
-    click.echo(f"goes on: {len(file.done)} of {len(file.plan.pieces)} pieces are done ({file.path})", err=True)
+    click.echo(f"continuing: {len(file.done)} of {len(file.plan.pieces)} chunks are done ({file.path})", err=True)
 
 
 def _transform(sql: str | None, python: str | None, as_bytes: bool) -> Transform:

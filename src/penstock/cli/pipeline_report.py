@@ -9,8 +9,7 @@ import click
 
 from penstock.cli.arguments import time_option
 from penstock.cli.output import output_option, print_data, print_done, print_table, progress_bar
-from penstock.cli.pipeline_running import Running, data_option, running_options
-from penstock.queues.names import DEFAULT_NAMESPACE
+from penstock.cli.pipeline_running import Running, data_option, namespace_option, running_options
 
 if TYPE_CHECKING:
     from penstock.jobs.report import QueueReport
@@ -18,20 +17,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @data_option
-@click.option("--queue", "queues", metavar="QUEUE", multiple=True, help="May be repeated.  [default: all]")
-@click.option("--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, show_default=True)
-@time_option("--since", "since_ms", "Messages from this time on: ISO 8601, ms since 1970, or 2h for two hours back.")
-@time_option("--until", "until_ms", "Up to, not including, this time.")
+@click.option(
+    "--queue", "queues", metavar="QUEUE", multiple=True, help="Queue to report on. Can be repeated.  [default: all]"
+)
+@namespace_option
+@time_option(
+    "--since", "since_ms", "Only messages from this time on: ISO 8601, ms since 1970, or 2h for two hours back."
+)
+@time_option("--until", "until_ms", "Only messages before this time.")
 @click.option(
     "--to",
     "file",
     metavar="FILE",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the page there; one that is there is replaced.",
+    help="HTML file to write; an existing one is replaced.",
 )
-@click.option("--title", metavar="TEXT", help="Of the page.  [default: the directory]")
-@click.option("--dry-run", is_flag=True, help="Say what would be read, and write nothing.")
+@click.option("--title", metavar="TEXT", help="Title of the page.  [default: the directory]")
+@click.option("--dry-run", is_flag=True, help="Show what would be read; write nothing.")
 @running_options
 @output_option("table", "json")
 def report(
@@ -46,11 +49,11 @@ def report(
     running: Running,
     output: str,
 ) -> None:
-    """Write one page of HTML about queues that needs nothing else: throughput over time, time from publish to
-    settlement, sizes, hot keys, lag of groups, retries, dead letters by reason.
+    """Write a self-contained HTML report about queues: throughput over time, time from publish to settlement, sizes,
+    hot keys, lag of groups, retries, dead letters by reason.
 
-    --since and --until choose messages and settlements; lag is that of now. Settlements are known as far back as the
-    broker keeps its state logs.
+    --since and --until select messages and settlements; lag is always the current lag. Settlements are included as far
+    back as the broker keeps its state logs.
 
     \b
     Examples:

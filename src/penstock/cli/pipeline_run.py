@@ -22,20 +22,22 @@ if TYPE_CHECKING:
 
 @click.command()
 @file_argument
-@click.option("--once", is_flag=True, help="Take what is there now, and end; as `trigger: once`.")
+@click.option("--once", is_flag=True, help="Process all available messages and exit, like `trigger: once`.")
 @click.option(
-    "--reset", is_flag=True, help="Begin anew with new checkpoints in queues that this pipeline wrote before."
+    "--reset",
+    is_flag=True,
+    help="Start over with new checkpoints, even if this pipeline has written to its target queues before.",
 )
-@click.option("--master", metavar="MASTER", help="Another master of Spark: 'local[2]', spark://HOST:7077.")
-@click.option("--remote", metavar="URL", help="Spark Connect at this address: sc://HOST:15002.")
+@click.option("--master", metavar="MASTER", help="Spark master to use: 'local[2]', spark://HOST:7077.")
+@click.option("--remote", metavar="URL", help="Spark Connect server to use: sc://HOST:15002.")
 @telling_problems
 def run(file: Path, once: bool, reset: bool, master: str | None, remote: str | None) -> int:
-    """Run a declared pipeline until SIGTERM or Ctrl-C, or with --once until all that is there is done.
+    """Run a declared pipeline until SIGTERM or Ctrl-C, or with --once until all available messages are processed.
 
-    It is checked whole before it starts. Each sink is a query that goes on from its checkpoint. Progress and lag are
-    shown on a terminal, else as log lines on standard error. A signal lets the micro-batch that is being written come
-    to its end; a second one does not wait. Exit codes: 0 when it ended or was stopped, 2 for a wrong declaration, 1 if
-    a sink failed.
+    The whole declaration is checked before anything starts. Each sink is a query that continues from its checkpoint.
+    Progress and lag are shown on a terminal, or else logged to standard error. A signal stops the pipeline after the
+    micro-batch being written; a second signal stops it at once. Exit codes: 0 when it ended or was stopped, 1 if a sink
+    failed, 2 for errors in the declaration.
 
     \b
     Examples:
@@ -88,7 +90,7 @@ def _spark_may_end() -> Iterator[None]:
         ) from error
     except (Py4JError, PySparkException) as error:
         reason = failure_reason(str(error))
-        raise UnsupportedPlatform(f"Spark failed: {reason}; run it again: it goes on where it was") from error
+        raise UnsupportedPlatform(f"Spark failed: {reason}; run it again to continue") from error
 
 
 @contextmanager

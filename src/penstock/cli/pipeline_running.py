@@ -24,13 +24,13 @@ data_option = click.option(
     envvar="PENSTOCK_DATA",
     required=True,
     type=EXISTING_DIRECTORY,
-    help="The data directory, of a running server or of none.",
+    help="Data directory; a server may be running on it.",
 )
 
 namespace_option = click.option(
-    "--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, show_default=True, help="Of the queues."
+    "--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, show_default=True, help="Namespace of the queues."
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 
 
 def queues_of(directory: Path, patterns: Sequence[str], namespace: str) -> list[str]:
@@ -88,10 +88,13 @@ def running_options(command: Callable[..., object]) -> Callable[..., object]:
 
     for option in (
         click.option(
-            "--processes", metavar="N", type=click.IntRange(min=1), help="Of this machine.  [default: by size]"
+            "--processes",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="Number of local processes.  [default: by size]",
         ),
-        click.option("--remote", metavar="URL", help="Let Spark Connect at this address do it: sc://HOST:15002."),
-        click.option("--master", metavar="MASTER", help="Let Spark do it: 'local[*]' or spark://HOST:7077."),
+        click.option("--remote", metavar="URL", help="Run on this Spark Connect server: sc://HOST:15002."),
+        click.option("--master", metavar="MASTER", help="Run on this Spark master: 'local[*]' or spark://HOST:7077."),
     ):
         called = option(called)
     return called

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +17,10 @@ from penstock.cli.pipeline_running import (
     queues_of,
     running_options,
 )
-from penstock.jobs.archive import COMPRESSIONS
-from penstock.jobs.snapshot import SnapshotPlan, SnapshotReport, SnapshotRequest, plan_snapshot
-from penstock.jobs.snapshot import snapshot as run_snapshot
+from penstock.jobs.files import COMPRESSIONS
+
+if TYPE_CHECKING:
+    from penstock.jobs.snapshot import SnapshotPlan, SnapshotReport
 
 
 @click.command()
@@ -26,9 +28,20 @@ from penstock.jobs.snapshot import snapshot as run_snapshot
 @data_option
 @namespace_option
 @click.option(
-    "--to", "target", metavar="DIR", type=DIRECTORY, required=True, help="The table; one that is there is replaced."
+    "--to",
+    "target",
+    metavar="DIR",
+    type=DIRECTORY,
+    required=True,
+    help="Directory of the table; an existing table is replaced.",
 )
-@click.option("--compression", type=click.Choice(COMPRESSIONS), default="zstd", show_default=True)
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default="zstd",
+    show_default=True,
+    help="Compression of files.",
+)
 @dry_run_option
 @running_options
 @output_option("table", "json")
@@ -44,15 +57,18 @@ def snapshot(
 ) -> None:
     """Write the last message of each key of a queue as a table of Parquet files.
 
-    A key whose last message is empty (a tombstone) is not in the table; messages without a key are not either. Of keys
-    that moved because partitions were added, the youngest message counts. A run that was stopped goes on with the same
-    messages; the table that is there stays until all of the new one is written.
+    Keys whose last message is empty (a tombstone) and messages without a key are not in the table. If a key moved to
+    another partition because partitions were added, its newest message is used. An interrupted run continues with the
+    same messages; an existing table is kept until the new one is complete.
 
     \b
     Examples:
       penstock pipeline snapshot devices --data ./data --to ./devices
       penstock pipeline snapshot devices --data ./data --to ./devices --dry-run
     """
+    from penstock.jobs.snapshot import SnapshotRequest, plan_snapshot
+    from penstock.jobs.snapshot import snapshot as run_snapshot
+
     names = queues_of(directory, [queue], namespace)
     if len(names) > 1:
         raise click.UsageError(f"{queue} matches {', '.join(names[:5])}: a snapshot is of one queue")
@@ -81,6 +97,6 @@ def _print(report: SnapshotReport, output: str) -> None:
         return
     click.echo(f"{report.target}: {report.rows:,} keys of queue {report.queue}")
     if report.moved_keys:
-        click.echo(f"{report.moved_keys:,} older messages of keys that moved between partitions were left out")
+        click.echo(f"{report.moved_keys:,} older messages of keys that moved to another partition were left out")
     if report.unkeyed:
-        click.echo(f"{report.unkeyed:,} messages without a key are not in it")
+        click.echo(f"{report.unkeyed:,} messages without a key were left out")

@@ -12,12 +12,13 @@ from typing import TypeVar
 
 import click
 
-from penstock.cli.failures import INTERRUPTED
+from penstock.cli.failures import INTERRUPTED, NotThere
 from penstock.cli.lines import LineReader, stop_on_signal
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.talking import on_server, queue_argument
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
+from penstock.client.http.errors import HttpRefused
 from penstock.client.http.outgoing import Sent
 from penstock.client.http.producers import AsyncProducer
 
@@ -44,6 +45,8 @@ class ProduceRequest:
     headers: tuple[tuple[str, str], ...]
     content_type: str | None
     partition: int | None
+    may_create: bool = True
+    is_created: bool = False
     placed: dict[int, Run] = field(default_factory=dict)
     """filled as answers come back"""
 
@@ -58,16 +61,19 @@ class ProduceRequest:
 
 def message_options(command: Command) -> Command:
     for option in (
-        click.option("--partition", metavar="N", type=click.IntRange(min=0), help="This one, whatever the keys."),
-        click.option("--content-type", metavar="TYPE", help="Like application/json."),
+        click.option("--no-create", is_flag=True, help="Fail if the queue does not exist."),
         click.option(
-            "--header", "headers", metavar="NAME=VALUE", multiple=True, help="For every message. May be repeated."
+            "--partition", metavar="N", type=click.IntRange(min=0), help="Publish to this partition and ignore keys."
+        ),
+        click.option("--content-type", metavar="TYPE", help="Content type of the messages, like application/json."),
+        click.option(
+            "--header", "headers", metavar="NAME=VALUE", multiple=True, help="Header of every message. Can be repeated."
         ),
         click.option(
             "--key-separator",
             metavar="SEP",
             default="",
-            help=r"What stands before it in a line is the key (\t: a tab).",
+            help=r"Separator between key and value in a line (\t: a tab).",
         ),
     ):
         command = option(command)
@@ -77,15 +83,15 @@ def message_options(command: Command) -> Command:
 @click.command()
 @queue_argument
 @click.argument("value", metavar="[VALUE]", required=False)
-@click.option("-m", "--message", metavar="VALUE", help="The same as VALUE.")
-@click.option("-k", "--key", metavar="KEY", help="Messages of a key go to one partition, in their order.")
+@click.option("-m", "--message", metavar="VALUE", help="The message, like VALUE.")
+@click.option("-k", "--key", metavar="KEY", help="Key of the message; messages with the same key stay in order.")
 @click.option(
     "--file",
     metavar="FILE",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="A file is the message.",
+    help="Publish the content of this file as one message.",
 )
-@click.option("--stdin", "is_stdin", is_flag=True, help="Each line of standard input is a message.")
+@click.option("--stdin", "is_stdin", is_flag=True, help="Publish each line of standard input as a message.")
 @message_options
 @target_options
 @output_option()
@@ -101,12 +107,14 @@ def produce(
     headers: tuple[str, ...],
     content_type: str | None,
     partition: int | None,
+    no_create: bool,
     output: str,
 ) -> int:
-    """Put messages into a queue: one, a file, or a line each from standard input.
+    """Publish messages to a queue: one, a file, or each line of standard input.
 
-    What is said at the end to be put is on the server's disk, also if the command failed or was interrupted behind it.
-    To topics, `penstock publish` does it over MQTT.
+    Messages reported at the end are on the server's disk, even if the command failed or was interrupted afterwards. If
+    the queue does not exist, the server creates it with default settings and the command says so on standard error;
+    with --no-create it fails instead. To publish to topics, use `penstock publish`.
 
     \b
     Examples:
@@ -117,8 +125,9 @@ def produce(
     """
     data = _value(value if message is None else message, file, is_stdin, value is not None and message is not None)
     if key is not None and data is None:
-        raise click.UsageError("--key is for one message: lines have theirs by --key-separator")
+        raise click.UsageError("--key is for one message: with --stdin use --key-separator")
     request = _request(queue, key_separator, headers, content_type, partition, key)
+    request.may_create = not no_create
     return _run(target, request, data, output)
 
 
@@ -134,19 +143,22 @@ def put(
     headers: tuple[str, ...],
     content_type: str | None,
     partition: int | None,
+    no_create: bool,
     output: str,
 ) -> int:
-    """Publish a message a line from standard input: `penstock produce QUEUE --stdin`.
+    """Publish each line of standard input as a message, like `penstock produce QUEUE --stdin`.
 
-    At the end it prints where the messages went; all of these are durable, also if the command failed or was
-    interrupted behind them. Messages with the same key go to the same partition.
+    Messages reported at the end are durable, even if the command failed or was interrupted afterwards.
+    Messages with the same key go to the same partition.
 
     \b
     Examples:
       seq 100 | penstock queue put orders
       echo 'user-7:signed in' | penstock queue put events --key-separator : --header source=web
     """
-    return _run(target, _request(queue, key_separator, headers, content_type, partition, None), None, output)
+    request = _request(queue, key_separator, headers, content_type, partition, None)
+    request.may_create = not no_create
+    return _run(target, request, None, output)
 
 
 def _value(value: str | None, file: Path | None, is_stdin: bool, is_twice: bool) -> bytes | None:
@@ -181,7 +193,15 @@ def _request(
 
 def _run(target: Target, request: ProduceRequest, value: bytes | None, output: str) -> int:
     async def act(client: AsyncClient) -> int:
-        return await _produce(client, request, value)
+        was_there = await _is_there(client, request.queue)
+        if not was_there and not request.may_create:
+            raise NotThere(f"no queue {request.queue!r}: see `penstock queue list`, or leave --no-create out")
+        try:
+            return await _produce(client, request, value)
+        finally:
+            if not was_there and request.placed and await _is_there(client, request.queue):
+                request.is_created = True
+                click.echo(f"penstock: created queue {request.queue!r}, which did not exist", err=True)
 
     try:
         code = on_server(target, act)
@@ -191,6 +211,15 @@ def _run(target: Target, request: ProduceRequest, value: bytes | None, output: s
         raise
     _print(request, output)
     return code
+
+
+async def _is_there(client: AsyncClient, queue: str) -> bool:
+    """Yes, as far as one can see: who may publish may not be allowed to look."""
+    try:
+        await client.queue_stats(queue)
+    except HttpRefused as error:
+        return error.status != 404
+    return True
 
 
 async def _produce(client: AsyncClient, request: ProduceRequest, value: bytes | None) -> int:
@@ -252,7 +281,8 @@ def _print(request: ProduceRequest, output: str) -> None:
             {"partition": partition, "first_offset": run.first, "last_offset": run.last, "messages": run.messages}
             for partition, run in runs
         ]
-        print_data({"queue": request.queue, "messages": count, "placed": placed}, output)
+        facts = {"queue": request.queue, "created": request.is_created, "messages": count, "placed": placed}
+        print_data(facts, output)
         return
     click.echo(f"queue {request.queue}: {count:,} {'message' if count == 1 else 'messages'} put")
     if runs:

@@ -16,7 +16,13 @@ import click
 from penstock.cli.failures import INTERRUPTED
 from penstock.cli.lines import LineReader, stop_on_signal
 from penstock.cli.output import DATA_FORMATS, output_option, print_data
-from penstock.cli.server_arguments import CONTEXT_SETTINGS, ServerArguments, server_options, user_properties
+from penstock.cli.server_arguments import (
+    ServerArguments,
+    naming_queues,
+    no_create_option,
+    server_options,
+    user_properties,
+)
 from penstock.client.mqtt.async_client import AsyncMqttClient
 from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.properties import Properties
@@ -56,27 +62,40 @@ class PublishRequest:
     count: int | None
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@click.command()
 @click.argument("topic", metavar="TOPIC")
 @click.argument("message", metavar="[MESSAGE]", required=False)
 @click.option(
     "--file",
     metavar="FILE",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="A file is the message.",
+    help="Publish the content of this file as one message.",
 )
-@click.option("--stdin", "is_stdin", is_flag=True, help="Each line of standard input is a message.")
-@click.option("-q", "--qos", type=click.IntRange(0, 2), default=1, show_default=True, help="At most, at least, once.")
-@click.option("--retain", is_flag=True, help="The server keeps it for later subscribers; an empty one removes it.")
-@click.option("--property", "properties", metavar="NAME=VALUE", multiple=True, help="A user property. May be repeated.")
-@click.option("--content-type", metavar="TYPE", help="Like application/json.")
-@click.option("--response-topic", metavar="TOPIC", help="Where an answer is expected.")
-@click.option("--correlation-data", metavar="TEXT", help="What an answer is to be recognised by.")
-@click.option("--expiry", metavar="DURATION", help="Dropped if nobody has received it by then, like 10s or 1h.")
-@click.option("--rate", metavar="N/s", help="At most so many: 100/s, 30/m.")
+@click.option("--stdin", "is_stdin", is_flag=True, help="Publish each line of standard input as a message.")
 @click.option(
-    "--count", metavar="N", type=click.IntRange(min=1), help="Publish it N times; of --stdin, N lines at most."
+    "-q",
+    "--qos",
+    type=click.IntRange(0, 2),
+    default=1,
+    show_default=True,
+    help="QoS: 0 at most once, 1 at least once, 2 exactly once.",
 )
+@click.option("--retain", is_flag=True, help="Retain the message for later subscribers; an empty message removes it.")
+@click.option(
+    "--property", "properties", metavar="NAME=VALUE", multiple=True, help="MQTT 5 user property. Can be repeated."
+)
+@click.option("--content-type", metavar="TYPE", help="Content type, like application/json.")
+@click.option("--response-topic", metavar="TOPIC", help="Topic for responses.")
+@click.option("--correlation-data", metavar="TEXT", help="Correlation data for responses.")
+@click.option("--expiry", metavar="DURATION", help="Message expiry, like 10s or 1h.")
+@click.option("--rate", metavar="N/s", help="Limit the rate: 100/s, 30/m.")
+@click.option(
+    "--count",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Publish the message N times; with --stdin, at most N lines.",
+)
+@no_create_option
 @server_options
 @output_option()
 def publish(
@@ -94,19 +113,21 @@ def publish(
     expiry: str | None,
     rate: str | None,
     count: int | None,
+    no_create: bool,
     output: str,
 ) -> int:
     """Publish to a topic, or to a queue as $queue/NAME.
 
-    With QoS 1 and 2 the server has acknowledged every message when the command ends with 0: what went to a queue is on
-    disk then. If it fails or is interrupted, it says how many are acknowledged.
+    With QoS 1 and 2, exit code 0 means that the server has acknowledged every message: messages to a queue are on disk.
+    If the command fails or is interrupted, it prints how many messages were acknowledged. A queue that does not exist
+    is created, and with QoS 1 and 2 the command says so; with --no-create it fails instead.
 
     \b
     Examples:
       penstock publish sensors/1/temperature 21.5
       penstock publish '$queue/orders' '{"id": 7}' --content-type application/json --property priority=high
       seq 1000 | penstock publish load/test --stdin --rate 100/s
-      penstock publish site/plan --file plan.pdf --retain -h broker.example.com --tls -u me --password-file secret
+      penstock publish site/plan --file plan.pdf --retain -H broker.example.com --tls -u me --password-file secret
     """
     request = PublishRequest(
         topic=topic,
@@ -123,7 +144,7 @@ def publish(
         count=count if is_stdin else count or 1,
     )
     payload = _payload(message, file, is_stdin)
-    options = replace(server.options(), reconnect=None)
+    options = naming_queues(replace(server.options(), reconnect=None), no_create)
     report = Report()
     try:
         code = asyncio.run(_publish(options, request, payload, report))

@@ -7,23 +7,23 @@ import click
 from penstock.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS = {
-    "create": LazyCommand("queue_declare", "create", "Declare a queue."),
-    "list": LazyCommand("queue_show", "list_queues", "List the queues: messages, depth, groups."),
-    "describe": LazyCommand("queue_show", "describe", "Show a queue: partitions, groups, settings."),
+    "create": LazyCommand("queue_declare", "create", "Create a queue."),
+    "list": LazyCommand("queue_show", "list_queues", "List queues with messages, depth and groups."),
+    "describe": LazyCommand("queue_show", "describe", "Show partitions, groups and settings of a queue."),
     "update": LazyCommand("queue_declare", "update", "Change settings of a queue."),
-    "put": LazyCommand("produce", "put", "Publish a message a line from standard input."),
+    "put": LazyCommand("produce", "put", "Publish each line of standard input as a message."),
     "browse": LazyCommand("queue_browse", "browse", "Print messages without consuming them."),
-    "pause": LazyCommand("queue_empty", "pause", "Hand out no messages until it is resumed."),
-    "resume": LazyCommand("queue_empty", "resume", "Hand out messages again."),
-    "purge": LazyCommand("queue_empty", "purge", "Throw all messages of a queue away."),
+    "pause": LazyCommand("queue_empty", "pause", "Stop delivery until the queue is resumed."),
+    "resume": LazyCommand("queue_empty", "resume", "Resume delivery."),
+    "purge": LazyCommand("queue_empty", "purge", "Delete all messages of a queue."),
     "delete": LazyCommand("queue_empty", "delete", "Delete a queue with its messages and groups."),
-    "template": LazyCommand("queue_template", "template", "Settings for queues whose name matches a pattern."),
+    "template": LazyCommand("queue_template", "template", "Manage default settings for queues by name pattern."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def queue() -> None:
-    """Declare, show, fill, browse and change the queues of a server, or with --data of a directory.
+    """Create, list, browse, change and delete the queues of a server or, with --data, of a data directory.
 
     \b
     Examples:

@@ -39,11 +39,13 @@ class BrowseRequest:
     metavar="START",
     default="earliest",
     show_default=True,
-    help="earliest, an offset, a time (ISO 8601), or a duration back from now (1h).",
+    help="Start at: earliest, an offset, a time (ISO 8601), or a duration back from now (1h).",
 )
-@click.option("--partition", metavar="N", type=click.IntRange(min=0), help="Only this one.")
-@click.option("--filter", "topic_filter", metavar="FILTER", help="Only where the routing key matches, like eu/#.")
-@click.option("--id", "ids", metavar="ID", multiple=True, help="Only the message of this id. May be repeated.")
+@click.option("--partition", metavar="N", type=click.IntRange(min=0), help="Only this partition.")
+@click.option(
+    "--filter", "topic_filter", metavar="FILTER", help="Only messages whose routing key matches this filter, like eu/#."
+)
+@click.option("--id", "ids", metavar="ID", multiple=True, help="Only the message with this id. Can be repeated.")
 @click.option("-n", "--number", "limit", metavar="N", type=click.IntRange(min=0), help="At most N messages.")
 @target_options
 @output_option("text")
@@ -59,8 +61,8 @@ def browse(
 ) -> None:
     """Print messages without consuming them, oldest first.
 
-    As text, each value is printed as it is, with a newline behind it. As JSON, each message is an object on a line of
-    its own, with id, partition, offset, timestamp, key, headers; a field that is not UTF-8 is named like value_base64.
+    Text output is one value per line. JSON output is one object per line with id, partition, offset, timestamp, key,
+    value and headers; a field that is not UTF-8 is base64-encoded and named like value_base64.
 
     \b
     Examples:

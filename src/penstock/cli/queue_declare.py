@@ -16,9 +16,9 @@ from penstock.client.http.async_client import AsyncClient
 
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("-p", "--partitions", metavar="N", type=int, help="How many.  [default: 10]")
+@click.option("-p", "--partitions", metavar="N", type=int, help="Number of partitions.  [default: 10]")
 @settings_options
-@click.option("--if-absent", is_flag=True, help="Be content with a queue that is there, whatever its settings.")
+@click.option("--if-absent", is_flag=True, help="Succeed if the queue exists, whatever its settings.")
 @target_options
 @output_option()
 def create(
@@ -30,10 +30,10 @@ def create(
     if_absent: bool,
     output: str,
 ) -> None:
-    """Declare a queue. A directory is made if it is not there.
+    """Create a queue. With --data, the directory is created if it does not exist.
 
-    Settings that are not given come from the templates that match the name, then from the defaults. NAME may be left
-    out if the file has it.
+    Settings that are not given are taken from the templates that match the name, then from the defaults. NAME can be
+    omitted if the file contains it.
 
     \b
     Examples:
@@ -48,6 +48,11 @@ def create(
     named = written.pop("name", None)
     if not isinstance(named, str):
         raise click.UsageError("a queue needs a name: give NAME, or a file with one")
+    if target.is_unmade:
+        from penstock.queues.names import canonical_queue
+        from penstock.queues.templates import resolve
+
+        resolve(canonical_queue(named), (), written)
 
     async def act(client: AsyncClient) -> QueueInfo:
         return await client.create_queue(named, written, if_absent=if_absent)
@@ -67,7 +72,8 @@ def create(
 def update(target: Target, queue: str, file: Path | None, changes: tuple[str, ...], output: str) -> None:
     """Change settings of a queue.
 
-    What is not named stays. The name, the namespace and strict ordering cannot change, and partitions only grow.
+    Settings that are not given stay as they are. The name, the namespace and strict ordering cannot be changed, and the
+    number of partitions can only be increased.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ from penstock.client.http.async_client import AsyncClient
 @target_options
 @output_option()
 def pause(target: Target, queue: str, output: str) -> None:
-    """Hand out no messages of a queue, to any group, until it is resumed. It goes on taking messages in.
+    """Stop delivering messages of a queue to all groups until it is resumed. Publishing to it is still possible.
 
     \b
     Examples:
@@ -35,7 +35,7 @@ def pause(target: Target, queue: str, output: str) -> None:
 @target_options
 @output_option()
 def resume(target: Target, queue: str, output: str) -> None:
-    """Hand out messages of a paused queue again.
+    """Resume delivery of a paused queue.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def resume(target: Target, queue: str, output: str) -> None:
 @target_options
 @output_option()
 def purge(target: Target, queue: str, yes: bool, dry_run: bool, output: str) -> None:
-    """Throw all messages of a queue away, for every group. The queue and its groups stay.
+    """Delete all messages of a queue, for every group. The queue and its groups are kept.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def purge(target: Target, queue: str, yes: bool, dry_run: bool, output: str) -> 
         return (await client.purge(queue, dry_run)).purged
 
     if not dry_run:
-        refuse_unless_confirmed(target, yes, f"Throw all messages of queue {queue!r} away?")
+        refuse_unless_confirmed(target, yes, f"Delete all messages of queue {queue!r}?")
     count = on_server(target, act)
     text = f"queue {queue}: {count:,} messages {'would be purged' if dry_run else 'purged'}"
     print_done(output, text, queue=queue, purged=count, dry_run=dry_run)
@@ -79,7 +79,7 @@ def purge(target: Target, queue: str, yes: bool, dry_run: bool, output: str) -> 
 @target_options
 @output_option()
 def delete(target: Target, queue: str, yes: bool, dry_run: bool, output: str) -> None:
-    """Delete a queue with its messages and groups. Its dead letters are a queue of their own and stay.
+    """Delete a queue with its messages and groups. Its dead letters are in a queue of their own and are kept.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ _NUMBERS = ["partitions", "messages", "depth", "groups", "consumers"]
 @target_options
 @output_option()
 def list_queues(target: Target, output: str) -> None:
-    """List the queues: how many messages they keep, and how many of them the slowest group has not settled.
+    """List the queues, with the number of messages and how many of them the slowest group has not settled.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def list_queues(target: Target, output: str) -> None:
 @target_options
 @output_option()
 def describe(target: Target, queue: str, output: str) -> None:
-    """Show a queue: its partitions, its groups, and the settings that are not the defaults.
+    """Show a queue: its partitions, its groups, and the settings that differ from the defaults.
 
     \b
     Examples:

@@ -17,18 +17,18 @@ from penstock.client.http.answers import TemplateInfo
 from penstock.client.http.async_client import AsyncClient
 
 COMMANDS = {
-    "add": LazyCommand("queue_template", "add", "Add a template, or replace the one of that pattern."),
-    "list": LazyCommand("queue_template", "list_templates", "List the templates, in the order in which they apply."),
-    "drop": LazyCommand("queue_template", "drop", "Drop a template; queues that were made from it stay as they are."),
+    "add": LazyCommand("queue_template", "add", "Add or replace a template."),
+    "list": LazyCommand("queue_template", "list_templates", "List templates in the order they apply."),
+    "drop": LazyCommand("queue_template", "drop", "Delete a template; existing queues do not change."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def template() -> None:
-    """Settings for queues whose name matches a pattern.
+    """Manage default settings for queues by name pattern.
 
-    They count when a queue is declared, by hand or by itself: defaults first, then the templates that match in the
-    order in which they were added, then what is said of the queue.
+    Templates apply whenever a queue is created, by a command or automatically: first the defaults, then all matching
+    templates in the order they were added, then the settings given for the queue.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def template() -> None:
 @target_options
 @output_option()
 def add(target: Target, pattern: str, file: Path | None, changes: tuple[str, ...], output: str) -> None:
-    """Add a template, or replace the one of that pattern. `*` stands for any text, `?` for one character.
+    """Add or replace a template. In PATTERN, `*` matches any text and `?` one character.
 
     \b
     Examples:
@@ -52,6 +52,10 @@ def add(target: Target, pattern: str, file: Path | None, changes: tuple[str, ...
     written = written_settings(file, changes)
     if not written:
         raise click.UsageError("a template without settings does nothing: give --set or --file")
+    if target.is_unmade:
+        from penstock.queues.templates import Template
+
+        Template(pattern, written)
 
     async def act(client: AsyncClient) -> TemplateInfo:
         return await client.put_template(pattern, written)
@@ -64,7 +68,7 @@ def add(target: Target, pattern: str, file: Path | None, changes: tuple[str, ...
 @target_options
 @output_option()
 def list_templates(target: Target, output: str) -> None:
-    """List the templates, in the order in which they apply.
+    """List templates in the order they apply.
 
     \b
     Examples:
@@ -90,7 +94,7 @@ def list_templates(target: Target, output: str) -> None:
 @target_options
 @output_option()
 def drop(target: Target, pattern: str, yes: bool, dry_run: bool, output: str) -> None:
-    """Drop a template; queues that were made from it stay as they are.
+    """Delete a template; existing queues do not change.
 
     \b
     Examples:

@@ -43,21 +43,21 @@ Work = Coroutine[object, object, None]
 _seconds_option = click.option(
     "--seconds",
     type=click.FloatRange(min=0),
-    help="End by itself.  [default: at Ctrl-C; without a terminal after 20]",
+    help="Stop after this many seconds.  [default: at Ctrl-C; without a terminal after 20]",
 )
 _devices_option = click.option(
-    "--devices", type=click.IntRange(1, 100), default=10, show_default=True, help="How many publish."
+    "--devices", type=click.IntRange(1, 100), default=10, show_default=True, help="Number of devices that publish."
 )
 
 
 @click.command()
-@click.option("--data", type=DIRECTORY, help="Where the server keeps its data, which stays.  [default: nothing stays]")
+@click.option("--data", type=DIRECTORY, help="Keep the data in this directory.  [default: temporary]")
 @_seconds_option
 @_devices_option
 def demo(data: Path | None, seconds: float | None, devices: int) -> int:
-    """Start a server on free ports, with its data in a temporary directory, and watch it at work: orders over HTTP,
-    devices that publish over MQTT, three workers that share a durable queue, one message that nobody can handle and
-    that becomes a dead letter. Ctrl-C ends it, and nothing is left behind.
+    """Start a server on free ports with a temporary data directory and show it at work: orders over HTTP, devices that
+    publish over MQTT, three workers that share a durable queue, and a message that nobody can process and that becomes
+    a dead letter. Ctrl-C ends the demo and removes its data.
 
     \b
     Examples:
@@ -71,17 +71,18 @@ def demo(data: Path | None, seconds: float | None, devices: int) -> int:
 
 
 @click.command()
-@click.option(
-    "--data", type=DIRECTORY, default=Path("penstock-data"), show_default=True, help="Where the server keeps its data."
-)
+@click.option("--data", type=DIRECTORY, default=Path("penstock-data"), show_default=True, help="Data directory.")
 @_seconds_option
 @_devices_option
 @click.option(
-    "--pipeline", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A declared pipeline beside it."
+    "--pipeline",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Pipeline file to run beside the server.",
 )
 def scene(data: Path, seconds: float | None, devices: int, pipeline: Path | None) -> int:
-    """The same as `penstock demo`, with data that stays, and with a pipeline: Spark reads the queue of readings and
-    writes what is too hot to the queue `alerts`, which a client gets over MQTT, and a table per minute and device.
+    """The same as `penstock demo`, but the data is kept, and a Spark pipeline runs: it reads the queue of readings,
+    writes readings that are too hot to the queue `alerts`, which a client consumes over MQTT, and writes a table of
+    averages per minute and device.
 
     \b
     Examples:
@@ -244,7 +245,7 @@ def invitations(port: int, url: str) -> list[str]:
         f"mosquitto_sub -h {HOST} -p {port} -t 'devices/#' -v -C 20",
         f"mosquitto_pub -h {HOST} -p {port} -q 1 -t devices/mine/reading -m '{{\"celsius\": 21.5}}'",
         f"mosquitto_pub -h {HOST} -p {port} -q 1 -t devices/mine/reading -m rubbish    # soon a dead letter",
-        f"{penstock} subscribe 'devices/+/status' --count 3 -h {HOST} -p {port}",
+        f"{penstock} subscribe 'devices/+/status' --count 3 -H {HOST} -p {port}",
         f'{python} -c "import paho.mqtt.subscribe as paho; '
         f"print(paho.simple('devices/+/reading', hostname='{HOST}', port={port}).payload)\"",
         f"{penstock} top --url {url} --once    # without --once it goes on",

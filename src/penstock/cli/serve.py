@@ -21,19 +21,24 @@ _FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.option("-c", "--config", "file", metavar="FILE", type=_FILE, help="The configuration, YAML.")
-@click.option("--data", metavar="DIR", help="Where everything is kept.  [default: data_dir, ./penstock-data]")
-@click.option("--dev", is_flag=True, help="Development mode: everyone on this machine is an admin without login.")
+@click.option("-c", "--config", "file", metavar="FILE", type=_FILE, help="Configuration file (YAML).")
+@click.option("--data", metavar="DIR", help="Data directory.  [default: data_dir, or ./penstock-data]")
+@click.option("--dev", is_flag=True, help="Development mode: everyone on this machine is admin, without login.")
 @click.option(
     "--set",
     "changes",
     metavar="KEY=VALUE",
     multiple=True,
-    help="A setting, like listeners.mqtt.port=0, over file and environment. May be repeated.",
+    help="Override a setting, like listeners.mqtt.port=0. Can be repeated.",
 )
-@click.option("--ready-file", metavar="FILE", type=_FILE, help="Written when all listeners accept; tells their ports.")
-@click.option("--check", is_flag=True, help="Look at the configuration, say what is insecure about it, and end.")
-@output_option(text="How to print what --check finds.")
+@click.option(
+    "--ready-file",
+    metavar="FILE",
+    type=_FILE,
+    help="Write this file with the ports when all listeners accept connections.",
+)
+@click.option("--check", is_flag=True, help="Check the configuration, list what is insecure, and exit.")
+@output_option(text="Output format of --check.")
 @click.pass_context
 def serve(
     context: click.Context,
@@ -47,9 +52,9 @@ def serve(
 ) -> int:
     """Run the server until SIGTERM or Ctrl-C.
 
-    Settings come from --set, then from variables like PENSTOCK_LISTENERS__MQTT__PORT, then from the file, then from the
-    defaults; docs/configuration.md has all of them. SIGHUP reads them again, SIGUSR1 turns debug lines on and off. Exit
-    codes: 0 after a drained stop, 2 for a bad configuration, 1 for everything else.
+    Settings are taken from --set, then from variables like PENSTOCK_LISTENERS__MQTT__PORT, then from the file, then
+    from the defaults; docs/configuration.md lists all of them. SIGHUP reloads them, SIGUSR1 turns debug logging on and
+    off. Exit codes: 0 after a clean shutdown, 2 for a bad configuration, 1 for everything else.
 
     \b
     Examples:
@@ -100,6 +105,6 @@ def _check(config: Config, output: str) -> int:
 
 def _run(load: Callable[[], Config], ready_file: Path | None) -> int:
     from penstock.server.process import Process
-    from penstock.server.wiring import open_works
+    from penstock.server.wiring import open_runtime
 
-    return Process(load, open_works, click.echo, ready_file).run()
+    return Process(load, open_runtime, click.echo, ready_file).run()

@@ -6,13 +6,15 @@ import functools
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
+from penstock.cli.login_arguments import first_line, password_file_option, user_option
 from penstock.cli.target import find_context
+from penstock.client.http.options import TlsFiles
 from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.kinds import Version
 from penstock.core.errors import InvalidArgument
@@ -21,9 +23,10 @@ from penstock.server.context import Context
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 _SCHEMES = {"mqtt": False, "mqtts": True, "ws": False, "wss": True}
 """and whether they mean TLS"""
+_NO_CREATE = (("create-queues", "false"),)
+# A server may say something else of every message.
+_MOST_TOLD = 100
 _VERSIONS = {"5": Version.V5, "3.1.1": Version.V3_1_1}
-# -h is the host, as in other clients of MQTT.
-CONTEXT_SETTINGS = {"help_option_names": ["--help"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +78,17 @@ class ServerArguments:
         return self.host in (None, place.host) and self.port in (None, place.port)
 
     def _password(self) -> bytes | None:
-        """The first line, without its end."""
-        if self.password_file is None:
-            return None
-        return self.password_file.read_bytes().split(b"\n", 1)[0].rstrip(b"\r")
+        return None if self.password_file is None else first_line(self.password_file).encode()
 
     def _tls(self, is_usual: bool, said: Context) -> ssl.SSLContext | None:
-        ca_file, cert_file = self.ca_file or said.ca_file, self.cert_file or said.cert_file
         if not (self.tls or is_usual or self.ca_file or self.cert_file):
             return None
-        try:
-            context = ssl.create_default_context(cafile=ca_file)
-            if cert_file is not None:
-                context.load_cert_chain(cert_file, self.key_file or said.key_file)
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidArgument(f"a certificate or key cannot be used ({error}): give PEM files that fit") from None
-        return context
+        return TlsFiles(
+            self.ca_file or said.ca_file,
+            self.cert_file or said.cert_file,
+            self.key_file or said.key_file,
+            said.server_certificate_file,
+        ).context()
 
 
 def mqtt_options(address: str | None) -> MqttOptions:
@@ -123,26 +121,39 @@ def _login(context: Context) -> tuple[str | None, bytes | None]:
 
 
 _OPTIONS = (
-    click.option("-h", "--host", metavar="HOST", help="The server.  [default: that of the context, or 127.0.0.1]"),
+    click.option(
+        "-H", "--host", metavar="HOST", help="Host of the server.  [default: that of the context, or 127.0.0.1]"
+    ),
     click.option(
         "-p",
         "--port",
         metavar="PORT",
         type=click.IntRange(1, 65_535),
-        help="[default: that of the context, or 1883; with TLS 8883, over WebSocket 8083]",
+        help="Port of the server.  [default: that of the context, or 1883; with TLS 8883, over WebSocket 8083]",
     ),
-    click.option("-u", "--username", metavar="USER", help="Log in as this user.  [default: that of the context]"),
-    click.option("--password-file", metavar="FILE", type=_FILE, help="A file with the password in its first line."),
-    click.option("-i", "--client-id", metavar="ID", default="", help="[default: one that the server gives]"),
+    user_option("Log in as this user.  [default: that of the context]"),
+    password_file_option,
     click.option(
-        "-V", "--mqtt-version", type=click.Choice(list(_VERSIONS)), default="5", show_default=True, help="Of MQTT."
+        "-i", "--client-id", metavar="ID", default="", help="MQTT client id.  [default: chosen by the server]"
+    ),
+    click.option(
+        "-V", "--mqtt-version", type=click.Choice(list(_VERSIONS)), default="5", show_default=True, help="MQTT version."
     ),
     click.option("--tls", is_flag=True, help="Connect with TLS."),
-    click.option("--ca-file", metavar="FILE", type=_FILE, help="Trust this authority (PEM) and no other; means --tls."),
-    click.option("--cert-file", metavar="FILE", type=_FILE, help="A client certificate (PEM); means --tls."),
-    click.option("--key-file", metavar="FILE", type=_FILE, help="Its key, if it is in a file of its own."),
+    click.option(
+        "--ca-file", metavar="FILE", type=_FILE, help="Trust only this certificate authority (PEM); implies --tls."
+    ),
+    click.option("--cert-file", metavar="FILE", type=_FILE, help="Client certificate (PEM); implies --tls."),
+    click.option(
+        "--key-file", metavar="FILE", type=_FILE, help="Key of the client certificate, if it is in another file."
+    ),
     click.option("--ws-path", metavar="PATH", help="Connect over a WebSocket at this path, like /mqtt."),
-    click.option("--context", metavar="NAME", help="Of `penstock context list`.  [default: the current one]"),
+    click.option(
+        "--context", metavar="NAME", help="Use this context (see `penstock context list`).  [default: the current one]"
+    ),
+)
+no_create_option = click.option(
+    "--no-create", is_flag=True, help="Fail if a queue that is named as $queue/NAME does not exist."
 )
 _NAMES = tuple(ServerArguments.__dataclass_fields__)
 
@@ -160,6 +171,20 @@ def server_options(command: Callable[..., object]) -> Callable[..., object]:
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)
     return wrapped
+
+
+def naming_queues(options: MqttOptions, no_create: bool) -> MqttOptions:
+    """For a command that may name queues: what the server says, like which it created, goes to stderr, once each."""
+    if no_create and options.version is Version.V3_1_1:
+        raise click.UsageError("MQTT 3.1.1 has no user properties: leave --no-create out, or use version 5")
+    told: set[str] = set()
+
+    def tell(said: str) -> None:
+        if said not in told and len(told) < _MOST_TOLD:
+            told.add(said)
+            click.echo(f"penstock: {said}", err=True)
+
+    return replace(options, user_properties=_NO_CREATE if no_create else (), on_reason_string=tell)
 
 
 def user_properties(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

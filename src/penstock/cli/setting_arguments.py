@@ -24,9 +24,9 @@ def settings_options(command: Command) -> Command:
             "changes",
             metavar="KEY=VALUE",
             multiple=True,
-            help="A setting, like limits.max_queue_depth=10 or retry_policy.initial_backoff=5s. May be repeated.",
+            help="Setting, like limits.max_queue_depth=10 or retry_policy.initial_backoff=5s. Can be repeated.",
         ),
-        click.option("--file", metavar="PATH", type=file, help="A JSON object with settings; --set goes over it."),
+        click.option("--file", metavar="PATH", type=file, help="JSON file with settings; --set overrides it."),
     ):
         command = option(command)
     return command
@@ -55,7 +55,7 @@ def _put(written: Written, path: list[str], value: object) -> None:
     for section in sections:
         below = written.setdefault(section, {})
         if not isinstance(below, dict):
-            raise click.BadParameter(f"{section} is a value and has no {key}", param_hint="--set")
+            raise click.BadParameter(f"{section} is a single value and has no setting {key}", param_hint="--set")
         written = below
     written[key] = value
 

@@ -26,19 +26,19 @@ _TABLE_ROWS = 1_000
     "--limit",
     metavar="N",
     type=click.IntRange(min=1),
-    help=f"Print at most N rows.  [default: {_TABLE_ROWS} of a table, all otherwise]",
+    help=f"Print at most N rows.  [default: {_TABLE_ROWS} as a table, else all]",
 )
-@click.option("--bytes", "as_bytes", is_flag=True, help="key, value and values of headers as BLOB, not as text.")
-@size_option("--memory", "What DuckDB may take before it uses temporary files.  [default: 1GiB]")
+@click.option("--bytes", "as_bytes", is_flag=True, help="Return key, value and header values as BLOB instead of text.")
+@size_option("--memory", "Memory DuckDB may use before it spills to temporary files.  [default: 1GiB]")
 @source_options
 @output_option("table", "json", "csv")
 def sql(source: Source, query: str, limit: int | None, as_bytes: bool, memory: int | None, output: str) -> None:
-    """Answer a question about queues. Needs penstock[sql].
+    """Query queues with SQL. Needs penstock[sql].
 
-    Every queue is a table of its name; a name with other characters than letters, digits and _ is written in double
-    quotes. Columns: partition, offset (in double quotes, it is a word of SQL), timestamp, key, value, topic, headers,
-    queue, timestampType. Only the columns that a query uses are read, and only the part of a queue that its conditions
-    on partition, offset and timestamp leave. Times are in UTC. QUERY may be - for standard input.
+    Every queue is a table with the same name; put names with characters other than letters, digits and _ in double
+    quotes. Columns: partition, offset (in double quotes, because it is a reserved word), timestamp, key, value, topic,
+    headers, queue, timestampType. Only the columns that a query uses are read, and conditions on partition, offset and
+    timestamp limit which part of a queue is read. Times are in UTC. QUERY can be - to read it from standard input.
 
     \b
     Examples:
@@ -63,4 +63,7 @@ def _print(answer: Answer, output: str, limit: int | None) -> None:
     rows = answer.rows()
     print_rows(answer.columns, islice(rows, most), output)
     if limit is None and next(rows, None) is not None:
-        click.echo(f"penstock: these are the first {most} rows: --limit N shows more, -o csv or json all", err=True)
+        click.echo(
+            f"penstock: only the first {most} rows are shown: use --limit N for more, -o csv or -o json for all",
+            err=True,
+        )

@@ -12,7 +12,13 @@ import click
 
 from penstock.cli.message_text import text_or_base64
 from penstock.cli.output import DATA_FORMATS, line_of, output_option
-from penstock.cli.server_arguments import CONTEXT_SETTINGS, ServerArguments, server_options, user_properties
+from penstock.cli.server_arguments import (
+    ServerArguments,
+    naming_queues,
+    no_create_option,
+    server_options,
+    user_properties,
+)
 from penstock.client.mqtt.async_client import AsyncMqttClient
 from penstock.client.mqtt.message import Message
 from penstock.client.mqtt.options import MqttOptions
@@ -32,27 +38,37 @@ class SubscribeRequest:
     count: int | None
 
 
-@click.command(context_settings=CONTEXT_SETTINGS)
+@click.command()
 @click.argument("filters", metavar="FILTER...", nargs=-1, required=True)
-@click.option("-q", "--qos", type=click.IntRange(0, 2), default=1, show_default=True, help="At most, at least, once.")
 @click.option(
-    "--group", metavar="GROUP", help="Consume $queue/NAME as a member of this group.  [default: one of its own]"
+    "-q",
+    "--qos",
+    type=click.IntRange(0, 2),
+    default=1,
+    show_default=True,
+    help="QoS: 0 at most once, 1 at least once, 2 exactly once.",
+)
+@click.option(
+    "--group",
+    metavar="GROUP",
+    help="Consume $queue/NAME as a member of this consumer group.  [default: a group of its own]",
 )
 @click.option(
     "--property",
     "properties",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A user property of the subscription, like start=earliest or prefetch=10. May be repeated.",
+    help="User property of the subscription, like start=earliest or prefetch=10. Can be repeated.",
 )
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="End after N messages.")
-@click.option("--no-retained", is_flag=True, help="Only new messages, none that the server has kept.")
+@click.option("--no-retained", is_flag=True, help="Only new messages, no retained ones.")
 @click.option(
     "--template",
     metavar="TEXT",
-    help="Print each message like this: %t topic, %p payload, %x payload in hex, %l its length, %q QoS, %r retained, "
+    help="Output format: %t topic, %p payload, %x payload in hex, %l its length, %q QoS, %r retained, "
     "%{NAME} a user property, %% a percent sign.",
 )
+@no_create_option
 @server_options
 @output_option("text", "raw")
 def subscribe(
@@ -64,22 +80,24 @@ def subscribe(
     count: int | None,
     no_retained: bool,
     template: str | None,
+    no_create: bool,
     output: str,
 ) -> None:
     """Print messages as they come, until interrupted.
 
-    As text: topic, a space, payload, a newline. As JSON, an object a line; a payload that is not UTF-8 is named
-    payload_base64. Raw: the payloads and nothing else. A message of a queue is acknowledged after it was printed. When
-    the connection is lost, another one is made.
+    Text output is the topic, a space, the payload and a newline. JSON output is one object per line; a payload that is
+    not UTF-8 is in payload_base64. Raw output is the payloads and nothing else. A message of a queue is acknowledged
+    after it is printed. The command reconnects when the connection is lost. A queue that does not exist is created, and
+    the command says so; with --no-create it fails instead.
 
     \b
     Examples:
       penstock subscribe 'sensors/#'
       penstock subscribe 'sensors/+/temperature' --template '%t is %p' --count 10
       penstock subscribe '$queue/orders' --group billing -o json
-      penstock subscribe '$SYS/#' -h broker.example.com --tls -u me --password-file secret
+      penstock subscribe '$SYS/#' -H broker.example.com --tls -u me --password-file secret
     """
-    options = replace(server.options(), manual_ack=True)
+    options = naming_queues(replace(server.options(), manual_ack=True), no_create)
     request = SubscribeRequest(
         _subscriptions(filters, qos, no_retained, options.version),
         _properties(filters, group, user_properties(properties), options.version),
@@ -127,7 +145,7 @@ async def _print_all(options: MqttOptions, request: SubscribeRequest, render: Re
 def _render(output: str, template: str | None) -> Render:
     if template is not None:
         if output != "text":
-            raise click.UsageError("--template is a text: leave -o out")
+            raise click.UsageError("--template sets the output format: leave -o out")
         return lambda message: _filled(template, message) + b"\n"
     if output in DATA_FORMATS:
         return lambda message: line_of(message_json(message), output)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.arguments import EXISTING_DIRECTORY
+from penstock.cli.login_arguments import password_file_option, password_of, user_option
 from penstock.queues.names import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.client.flight import FlightClient, Partition
+    from penstock.log.extents import RowMap
     from penstock.tables.table import QueueTable
 
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
@@ -98,9 +100,21 @@ class FlightTable:
 
     def __init__(self, client: FlightClient, queue: str, namespace: str | None) -> None:
         self._client, self._queue, self._namespace = client, queue, namespace
+        self._known: dict[int, Partition] = {}
 
     def partitions(self) -> list[Partition]:
-        return self._client.partitions(self._queue, self._namespace)
+        found = self._client.partitions(self._queue, self._namespace)
+        self._known = {each.number: each for each in found}
+        return found
+
+    def row_map(self, partition: int) -> RowMap:
+        """As of the last partitions()."""
+        from penstock.log.extents import Extent, RowMap
+
+        known = self._known[partition]
+        whole = [(known.start, known.end, known.end - known.start)]
+        extents = whole if known.extents is None else known.extents
+        return RowMap([Extent(*each) for each in extents], known.start, known.end)
 
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int:
         return self._client.offset_at_time(self._queue, timestamp_ms, self._namespace)[partition]
@@ -122,14 +136,18 @@ _OPTIONS = (
         metavar="DIR",
         envvar="PENSTOCK_DATA",
         type=EXISTING_DIRECTORY,
-        help="A data directory, of a running server or of none.",
+        help="Data directory; a server may be running on it.",
     ),
-    click.option("--url", metavar="URL", help="Arrow Flight of a server: grpc://HOST:PORT or grpc+tls://HOST:PORT."),
+    click.option(
+        "--url", metavar="URL", help="Arrow Flight address of a server: grpc://HOST:PORT or grpc+tls://HOST:PORT."
+    ),
     click.option("--token", metavar="TOKEN", help="Log in with this token or API key."),
-    click.option("--user", metavar="NAME", help="Log in as this user."),
-    click.option("--password-file", metavar="FILE", type=_FILE, help="Its first line is the password."),
-    click.option("--ca-file", metavar="FILE", type=_FILE, help="Trust certificates that this one signed."),
-    click.option("--namespace", metavar="NAME", help="Of the queues.  [default: that of the login, or default]"),
+    user_option(),
+    password_file_option,
+    click.option("--ca-file", metavar="FILE", type=_FILE, help="Trust only this certificate authority (PEM)."),
+    click.option(
+        "--namespace", metavar="NAME", help="Namespace of the queues.  [default: that of the login, or default]"
+    ),
 )
 
 
@@ -141,18 +159,18 @@ def source_options(command: Callable[..., object]) -> Callable[..., object]:
         data: Path | None,
         url: str | None,
         token: str | None,
-        user: str | None,
+        username: str | None,
         password_file: Path | None,
         ca_file: Path | None,
         namespace: str | None,
         **given: object,
     ) -> object:
         if (data is None) == (url is None):
-            raise click.UsageError("say where the queues are: --data DIR, or --url grpc://HOST:PORT of a server")
+            raise click.UsageError("name the data: --data DIR, or --url grpc://HOST:PORT of a server")
         if data is not None:
             return command(source=DirectorySource(data, namespace or DEFAULT_NAMESPACE), **given)
         login = FlightLogin(
-            url or "", token or os.environ.get("PENSTOCK_TOKEN"), user, _first_line(password_file), ca_file
+            url or "", token or os.environ.get("PENSTOCK_TOKEN"), username, _password(username, password_file), ca_file
         )
         return command(source=FlightSource(login, namespace), **given)
 
@@ -162,5 +180,7 @@ def source_options(command: Callable[..., object]) -> Callable[..., object]:
     return wrapped
 
 
-def _first_line(file: Path | None) -> str | None:
-    return None if file is None else file.read_text(encoding="utf-8").split("\n", 1)[0].rstrip("\r")
+def _password(username: str | None, file: Path | None) -> str | None:
+    if username is None and file is not None:
+        raise click.UsageError("a password needs --user")
+    return None if username is None else password_of(file)

@@ -86,8 +86,8 @@ def group_argument(command: Command) -> Command:
 def destructive(command: Command) -> Command:
     """--yes and --dry-run."""
     for option in (
-        click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
-        click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing."),
+        click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
     ):
         command = option(command)
     return command

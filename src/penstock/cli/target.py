@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.completing import complete_context
+from penstock.cli.login_arguments import password_file_option, password_of, user_option
 from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
 from penstock.core.errors import InvalidArgument
 from penstock.server.context import Context, Contexts, context_file, read_contexts
@@ -31,6 +32,8 @@ class TargetArguments:
     context: str | None = None
     namespace: str | None = None
     ca_file: Path | None = None
+    username: str | None = None
+    password_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,19 @@ class Target:
     def __str__(self) -> str:
         return str(self.directory) if self.directory is not None else self.options.url
 
+    @property
+    def is_unmade(self) -> bool:
+        """A directory that is not there, or has nothing in it: what is to be refused is refused before it is made."""
+        return self.directory is not None and not (self.directory.is_dir() and any(self.directory.iterdir()))
+
 
 def find_target(given: TargetArguments, variables: Mapping[str, str]) -> Target:
     """InvalidArgument for a context that is not there, or logins that exclude each other."""
     if given.data is not None:
-        if any((given.url, given.token, given.api_key, given.context, given.ca_file)):
+        if any((given.url, given.token, given.api_key, given.context, given.ca_file, given.username)):
             raise click.UsageError("--data is a directory without a server: leave --url, --context and logins out")
         return Target(HttpOptions(namespace=given.namespace, retries=_RETRIES), True, given.data)
-    asked = _Layer(given.url, given.token, given.api_key)
+    asked = _Layer(given.url, given.token, given.api_key, login=_password_login(given))
     around = _environment(variables)
     layers = [
         asked,
@@ -73,15 +81,26 @@ class _Layer:
     token: str | None = None
     api_key: str | None = None
     context: Context | None = None
+    login: tuple[str, str] | None = None
+    """a user and a password"""
 
     @property
     def has_login(self) -> bool:
-        return bool(self.token or self.api_key or (self.context is not None and self.context.has_login))
+        has_own = self.token or self.api_key or self.login
+        return bool(has_own or (self.context is not None and self.context.has_login))
 
     def may_log_in(self, url: str) -> bool:
         """The login of a context, and the authority it trusts, are for its own server: else a password would go to
         another one."""
         return self.context is None or (self.url or URL).rstrip("/") == url.rstrip("/")
+
+
+def _password_login(given: TargetArguments) -> tuple[str, str] | None:
+    if given.username is None:
+        if given.password_file is not None:
+            raise click.UsageError("a password needs --user")
+        return None
+    return given.username, password_of(given.password_file)
 
 
 def _environment(variables: Mapping[str, str]) -> _Layer:
@@ -115,8 +134,8 @@ def _combined(layers: list[_Layer], namespace: str | None) -> Target:
         url,
         token=login.token,
         api_key=login.api_key,
-        username=said.username,
-        password=said.password,
+        username=said.username if login.login is None else login.login[0],
+        password=said.password if login.login is None else login.login[1],
         tls=None if own is None else _tls(own),
         retries=_RETRIES,
         namespace=namespace or (None if context is None else context.namespace),
@@ -135,7 +154,7 @@ def _trusting(target: Target, ca_file: Path | None) -> Target:
 
 
 def _tls(context: Context) -> TlsFiles | None:
-    files = context.ca_file, context.cert_file, context.key_file
+    files = context.ca_file, context.cert_file, context.key_file, context.server_certificate_file
     return TlsFiles(*files) if any(files) else None
 
 
@@ -151,35 +170,49 @@ def contexts_of(variables: Mapping[str, str]) -> Contexts:
 
 
 _OPTIONS = (
-    click.option("--url", metavar="URL", help="The server.  [default: that of the context, or http://127.0.0.1:8080]"),
+    click.option(
+        "--url", metavar="URL", help="URL of the server.  [default: that of the context, or http://127.0.0.1:8080]"
+    ),
     click.option("--token", metavar="TOKEN", help="Log in with this token (JWT) or API key."),
     click.option("--api-key", metavar="KEY", help="Log in with this API key."),
     click.option(
         "--context",
         metavar="NAME",
-        help="Of `penstock context list`.  [default: the current one]",
+        help="Use this context (see `penstock context list`).  [default: the current one]",
         shell_complete=complete_context,
     ),
     click.option(
         "--data",
         metavar="DIR",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Work on this data directory, which no server has open.",
+        help="Work on this data directory instead of a server; no server may have it open.",
     ),
-    click.option("--namespace", metavar="NAME", help="Work in this one.  [default: that of the login]"),
+    click.option("--namespace", metavar="NAME", help="Namespace to work in.  [default: that of the login]"),
     click.option(
         "--ca-file",
         metavar="FILE",
         type=click.Path(dir_okay=False, exists=True, path_type=Path),
-        help="Trust this authority (PEM) and no other.  [default: that of the context]",
+        help="Trust only this certificate authority (PEM).  [default: that of the context]",
     ),
 )
 _NAMES = tuple(TargetArguments.__dataclass_fields__)
+_USER = user_option()
+_USERNAME = user_option("Log in as this user.", "-u", "--username")
 
 
 def target_options(command: Callable[..., object]) -> Callable[..., object]:
     """The options, as one parameter `target`."""
+    return _with_target(command, _USER)
 
+
+def target_options_beside_user(command: Callable[..., object]) -> Callable[..., object]:
+    """The same for a command whose own --user is not who logs in."""
+    return _with_target(command, _USERNAME)
+
+
+def _with_target(
+    command: Callable[..., object], login: Callable[[Callable[..., object]], Callable[..., object]]
+) -> Callable[..., object]:
     @functools.wraps(command)
     def with_target(**given: object) -> object:
         # click has converted each to the type of its field.
@@ -191,6 +224,6 @@ def target_options(command: Callable[..., object]) -> Callable[..., object]:
         return command(target=target, **given)
 
     wrapped: Callable[..., object] = with_target
-    for option in reversed(_OPTIONS):
+    for option in reversed((*_OPTIONS, login, password_file_option)):
         wrapped = option(wrapped)
     return wrapped

@@ -31,16 +31,16 @@ _HEAD_LINES = 8
     type=click.FloatRange(min=0.1),
     default=1.0,
     show_default=True,
-    help="Between looks.",
+    help="Refresh interval.",
 )
-@click.option("--once", is_flag=True, help="Print one frame, and end.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @target_options
 @output_option()
 def top(target: Target, interval: float, once: bool, output: str) -> None:
-    """Watch a server: queues with their depth, rates, lag in messages and time, and what is in flight; clients; syncs.
+    """Watch a server: queues with depth, rates, lag in messages and time, and messages in flight; clients; disk syncs.
 
-    The queues with the most to do come first. `q` or Ctrl-C ends it. Where there is no terminal that can be drawn on,
-    frames are printed one below the other. With -o json each is an object on a line, with the rates of the interval.
+    The busiest queues come first. Press `q` or Ctrl-C to quit. Without a terminal, frames are printed one below the
+    other. With -o json each frame is an object on one line, with the rates of the interval.
 
     \b
     Examples:

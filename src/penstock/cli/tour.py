@@ -36,14 +36,19 @@ OPTIONS = ShardOptions(disk_reserve_bytes=0)
 
 
 @click.command()
-@click.option("--messages", type=click.IntRange(min=1000), default=1_000_000, show_default=True, help="In each half.")
 @click.option(
-    "--directory", type=DIRECTORY, help="Where to make the data; must be empty or absent.  [default: temporary]"
+    "--messages",
+    type=click.IntRange(min=1000),
+    default=1_000_000,
+    show_default=True,
+    help="Number of messages in each half.",
 )
-@click.option("--keep", is_flag=True, help="Leave the data there at the end.")
+@click.option("--directory", type=DIRECTORY, help="Data directory; must be empty or missing.  [default: temporary]")
+@click.option("--keep", is_flag=True, help="Keep the data.")
 def tour(messages: int, directory: Path | None, keep: bool) -> int:
-    """Append a million messages, kill a writer in the middle of a second million, and see what is left. Then a queue:
-    producers, consumers, one that goes away, and a message that nobody can handle until it is redriven.
+    """Append a million messages, kill the writer in the middle of the second million, and show that nothing
+    acknowledged is lost. Then show a queue: producers, consumers, one that disappears, and a message that nobody can
+    process until it is redriven.
 
     \b
     Examples:

@@ -22,8 +22,8 @@ COMMANDS = {
     "list": LazyCommand("user", "list_users", "List the users."),
     "passwd": LazyCommand("user", "passwd", "Set the password of a user."),
     "roles": LazyCommand("user", "roles", "Set the roles of a user."),
-    "rm": LazyCommand("user", "remove", "Remove a user and the rules about it."),
-    "hash": LazyCommand("user", "hash_password", "Print a password as a configuration takes it."),
+    "rm": LazyCommand("user", "remove", "Delete a user and their rules."),
+    "hash": LazyCommand("user", "hash_password", "Print the hash of a password for the configuration file."),
 }
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -53,8 +53,8 @@ def user_argument(command: Command) -> Command:
 
 def password_options(command: Command) -> Command:
     for option in (
-        click.option("--generate", is_flag=True, help="Make a random password and print it, once."),
-        click.option("--no-scram", is_flag=True, help="Keep no keys for SCRAM-SHA-256, only the argon2id hash."),
+        click.option("--generate", is_flag=True, help="Generate a password and print it once."),
+        click.option("--no-scram", is_flag=True, help="Store only the argon2id hash, no SCRAM-SHA-256 keys."),
     ):
         command = option(command)
     return command
@@ -62,10 +62,11 @@ def password_options(command: Command) -> Command:
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def user() -> None:
-    """Who may log in. Users are kept in the data directory, passwords as argon2id hashes.
+    """Add, list and remove users; set passwords and roles. Users are stored in the data directory, passwords as
+    argon2id hashes.
 
-    A password is asked for on a terminal, else it is the first line of standard input. Users of a server's
-    configuration (auth.users) are not shown here.
+    On a terminal you are prompted for the password; otherwise it is read from the first line of standard input. Users
+    from the server's configuration (auth.users) are not shown here.
 
     \b
     Examples:
@@ -78,9 +79,13 @@ def user() -> None:
 @click.command()
 @user_argument
 @click.option(
-    "--role", "roles", metavar="ROLE", multiple=True, help="May be repeated; `penstock acl roles` lists built-in ones."
+    "--role",
+    "roles",
+    metavar="ROLE",
+    multiple=True,
+    help="Role of the user; `penstock acl roles` lists the built-in ones. Can be repeated.",
 )
-@click.option("--no-password", is_flag=True, help="For logins by certificate or token only.")
+@click.option("--no-password", is_flag=True, help="No password: the user logs in by certificate or token.")
 @password_options
 @target_options
 @output_option()
@@ -93,8 +98,8 @@ def add(
     no_scram: bool,
     output: str,
 ) -> None:
-    """Add a user, who works in the namespace of --namespace. What it may do, its roles and rules say: see
-    `penstock acl`.
+    """Add a user of the namespace given with --namespace. Roles and rules determine what a user may do: see `penstock
+    acl`.
 
     \b
     Examples:
@@ -106,12 +111,11 @@ def add(
     if no_password and generate:
         raise click.UsageError("--no-password and --generate exclude each other")
     password = None if no_password else _password(generate)
-    namespace = target.options.namespace or "default"
 
-    async def act(client: AsyncClient) -> None:
-        await client.create_user(name, password, roles, namespace, scram=not no_scram)
+    async def act(client: AsyncClient) -> str:
+        return (await client.create_user(name, password, roles, scram=not no_scram)).namespace
 
-    on_server(target, act, may_create=True)
+    namespace = on_server(target, act, may_create=True)
     generated = password if generate else None
     _print_with_password(output, f"user {name}: added", generated, user=name, roles=roles, namespace=namespace)
 
@@ -168,7 +172,7 @@ def passwd(target: Target, name: str, generate: bool, no_scram: bool, output: st
 @target_options
 @output_option()
 def roles(target: Target, name: str, roles: tuple[str, ...], output: str) -> None:
-    """Set the roles of a user to these, or to none.
+    """Replace the roles of a user. Without ROLE, all roles are removed.
 
     \b
     Examples:
@@ -189,7 +193,7 @@ def roles(target: Target, name: str, roles: tuple[str, ...], output: str) -> Non
 @target_options
 @output_option()
 def remove(target: Target, name: str, yes: bool, dry_run: bool, output: str) -> None:
-    """Remove a user and the rules about it.
+    """Delete a user and their rules.
 
     \b
     Examples:
@@ -218,7 +222,7 @@ async def rules_about(client: AsyncClient, name: str) -> int:
 @click.command("hash")
 @output_option()
 def hash_password(output: str) -> None:
-    """Print a password as `auth.users[].password_hash` of a configuration takes it.
+    """Print the hash of a password, for `auth.users[].password_hash` in a configuration file.
 
     \b
     Examples:

@@ -14,12 +14,12 @@ from penstock.core.errors import NoSuchLog
 from penstock.core.ports import Buffer
 from penstock.core.types import LogName, LogNumber
 from penstock.log.checkpoint import LogState, read_checkpoint
-from penstock.log.damage import journal_slots
 from penstock.log.disk import RealDisk
 from penstock.log.inspect import FoldedDirectory, InspectedLog, inspect_directory, segments_of
 from penstock.log.names import directory_of
 from penstock.log.records import LogSettings, SegmentInfo
 from penstock.log.segments import SealedSegment, segment_path
+from penstock.log.slots import journal_slots
 
 # The table of a live directory does not know the time of a log's newest record and stands for it with one far ahead.
 _LATEST_MS = 1 << 62

@@ -52,10 +52,8 @@ def window_options(command: Command) -> Command:
         time_option(
             "--since", "since_ms", "From this time on: ISO 8601, ms since 1970, or a duration back from now (2h)."
         ),
-        click.option(
-            "--to", "stop", metavar="OFFSET", type=click.IntRange(min=0), help="Up to, not including, this offset."
-        ),
-        click.option("--from", "first", metavar="OFFSET", type=click.IntRange(min=0), help="From this offset on."),
+        click.option("--to", "stop", metavar="OFFSET", type=click.IntRange(min=0), help="End before this offset."),
+        click.option("--from", "first", metavar="OFFSET", type=click.IntRange(min=0), help="Start at this offset."),
     ):
         command = option(command)
     return command

@@ -6,10 +6,13 @@ import time
 
 from penstock.core.types import TimestampMs
 
+# Goes on while the machine sleeps, where there is such a clock.
+_RUNNING = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class SystemClock:
     def now_ms(self) -> TimestampMs:
         return TimestampMs(time.time_ns() // 1_000_000)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_RUNNING)

@@ -15,6 +15,7 @@ class ErrorCode(enum.Enum):
     CORRUPT_BATCH = "corrupt-batch"
     CORRUPT_FRAME = "corrupt-frame"
     LOG_DAMAGED = "log-damaged"  # bytes below the checkpoint are missing or wrong
+    LOG_STOPPED = "log-stopped"  # what is kept aside of the log could not be put back when the shard was opened
     LOG_POISONED = "log-poisoned"  # a commit failed; the log is rebuilt from disk when the shard is opened again
     JOURNAL_DAMAGED = "journal-damaged"
     JOURNAL_FAILED = "journal-failed"  # a write or sync failed; nothing is acknowledged until the shard is reopened
@@ -81,7 +82,7 @@ class LogExists(PenstockError):
     code = ErrorCode.LOG_EXISTS
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"log {name!r} exists already: open it, or delete it before creating it anew")
+        super().__init__(f"log {name!r} exists already: open it, or delete it before creating it again")
         self.name = name
 
 
@@ -129,7 +130,7 @@ class LogDamaged(PenstockError):
         super().__init__(
             f"log {log!r} is damaged in {file} at byte {position}: {reason}. "
             f"Nothing was cut. Look with `penstock log verify DIR --log {log}`, "
-            f"mend with `penstock log repair DIR --log {log}`"
+            f"repair it with `penstock log repair DIR --log {log}`"
         )
         self.log, self.file, self.position, self.reason = log, file, position, reason
 
@@ -138,7 +139,25 @@ class LogPoisoned(PenstockError):
     code = ErrorCode.LOG_POISONED
 
     def __init__(self, log: str, reason: str) -> None:
-        super().__init__(f"log {log!r} takes no more records until the directory is opened again: {reason}")
+        super().__init__(
+            f"log {log!r} takes no more records until the directory is opened again, which brings back what was "
+            f"acknowledged and is kept aside: start the server again. The reason: {reason}"
+        )
+        self.log, self.reason = log, reason
+
+
+class LogStopped(LogPoisoned):
+    """One that opening could not bring back."""
+
+    code = ErrorCode.LOG_STOPPED
+
+    def __init__(self, log: str, reason: str) -> None:
+        PenstockError.__init__(
+            self,
+            f"log {log!r} is stopped: what was acknowledged and is kept aside could not be put back when the directory "
+            f"was opened ({reason}). Nothing of it is lost, but it cannot be read. Mend the disk, then start again; or "
+            f"stop the server and use `penstock log repair DIR --log {log}`",
+        )
         self.log, self.reason = log, reason
 
 
@@ -146,9 +165,10 @@ class JournalDamaged(PenstockError):
     code = ErrorCode.JOURNAL_DAMAGED
 
     def __init__(self, sequence: int, known_durable: int, reason: str) -> None:
+        known = f"frames up to {known_durable} were durable" if known_durable > sequence else "it may have been durable"
         super().__init__(
-            f"the journal is damaged: frame {sequence} cannot be read ({reason}), though frames up to {known_durable} "
-            f"were durable. Nothing was cut. Mend with `penstock log repair DIR --journal`"
+            f"the journal is damaged: frame {sequence} cannot be read ({reason}), though {known}. "
+            f"Nothing was cut. Repair it with `penstock log repair DIR --journal`"
         )
         self.sequence, self.known_durable, self.reason = sequence, known_durable, reason
 
@@ -220,7 +240,7 @@ class NoSuchQueue(PenstockError):
     code = ErrorCode.NO_SUCH_QUEUE
 
     def __init__(self, queue: str) -> None:
-        super().__init__(f"no queue {queue!r}: declare it first, or publish to `$queue/{queue}` with auto_create on")
+        super().__init__(f"no queue {queue!r}: create it first, or publish to `$queue/{queue}` with auto_create on")
         self.queue = queue
 
 
@@ -229,7 +249,7 @@ class QueueExists(PenstockError):
 
     def __init__(self, queue: str) -> None:
         super().__init__(
-            f"queue {queue!r} exists already, with other settings: change it, or delete it before declaring it anew"
+            f"queue {queue!r} exists already, with other settings: change it, or delete it before creating it again"
         )
         self.queue = queue
 
@@ -251,7 +271,7 @@ class GroupExists(PenstockError):
     def __init__(self, queue: str, group: str) -> None:
         super().__init__(
             f"queue {queue!r} has a consumer group {group!r} already: "
-            f"consume with it, reset its position, or delete it before creating it anew"
+            f"consume with it, reset its position, or delete it before creating it again"
         )
         self.queue, self.group = queue, group
 
@@ -319,7 +339,7 @@ class PipelineKnown(PenstockError):
 
     def __init__(self, pipeline: str, known: str, query: str) -> None:
         super().__init__(
-            f"pipeline {pipeline!r} belongs to query {known!r}, and {query!r} would begin anew: nothing was committed. "
+            f"pipeline {pipeline!r} belongs to query {known!r}, and {query!r} would start over: nothing was committed. "
             f"Go on with its checkpoint, use another name, or reset the pipeline on purpose"
         )
         self.pipeline, self.known, self.query = pipeline, known, query
@@ -331,7 +351,7 @@ class OutOfOrder(PenstockError):
     def __init__(self, producer: str, expected: int, got: int) -> None:
         super().__init__(
             f"producer {producer!r} sent sequence {got} where {expected} must follow: "
-            f"send what is missing first, or begin anew with a higher producer epoch"
+            f"send what is missing first, or start over with a higher producer epoch"
         )
         self.producer, self.expected, self.got = producer, expected, got
 
@@ -342,7 +362,7 @@ class FencedProducer(PenstockError):
     def __init__(self, producer: str, epoch: int) -> None:
         super().__init__(
             f"producer {producer!r} has gone on under a higher epoch than {epoch}: "
-            f"another instance took its place; stop this one, or begin anew with a higher epoch"
+            f"another instance took its place; stop this one, or start over with a higher epoch"
         )
         self.producer, self.epoch = producer, epoch
 
@@ -363,8 +383,8 @@ class BadCredentials(PenstockError):
 
     code = ErrorCode.BAD_CREDENTIALS
 
-    def __init__(self, reason: str = "the user's name or the password is wrong") -> None:
-        super().__init__(f"login refused: {reason}; check the credentials, or ask whoever keeps the users")
+    def __init__(self, reason: str = "user name or password is wrong") -> None:
+        super().__init__(f"login refused: {reason}; check the credentials, or ask an admin")
         self.reason = reason
 
 
@@ -372,9 +392,7 @@ class NotAuthorised(PenstockError):
     code = ErrorCode.NOT_AUTHORISED
 
     def __init__(self, what: str) -> None:
-        super().__init__(
-            f"not allowed: {what}; whoever keeps users and rules (`penstock user`, `penstock acl`) can allow it"
-        )
+        super().__init__(f"not allowed: {what}; an admin can allow it (`penstock user`, `penstock acl`)")
         self.what = what
 
 
@@ -392,7 +410,7 @@ class NoSuchUser(PenstockError):
     code = ErrorCode.NO_SUCH_USER
 
     def __init__(self, user: str) -> None:
-        super().__init__(f"no user {user!r}: see those there are with `penstock user list`")
+        super().__init__(f"no user {user!r}: `penstock user list` lists them")
         self.user = user
 
 

@@ -67,6 +67,9 @@ class ShardMetrics:
     admission_waits: int = 0
     """commits that had to wait for room in memory"""
     publishes_refused_disk: int = 0
+    commits_put_off: int = 0
+    """group commits that had to wait because the journal could not be written: no room, no descriptors"""
+    housekeeping_failures: int = 0
     logs_poisoned: int = 0
     logs_stopped: int = 0
     compactions: int = 0

@@ -16,7 +16,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds; never goes back."""
+        """Seconds; never goes back, is set by nobody, goes on while the machine sleeps."""
         ...
 
 

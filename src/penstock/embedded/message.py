@@ -153,7 +153,7 @@ class Message(DeliveredMessage):
     __slots__ = ()
 
     def ack(self) -> None:
-        """Done with."""
+        """Acknowledge."""
         self._feed.ack_and_wait(self)
 
     def retry(self, delay: float | None = None, reason: str = "") -> None:

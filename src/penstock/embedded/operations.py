@@ -9,7 +9,7 @@ from dataclasses import replace
 from penstock.broker.describing import GroupDescription, QueueDescription, describe_group, describe_queue
 from penstock.broker.group import Group
 from penstock.broker.letters import Selection, dead_letter_queue_of
-from penstock.broker.publisher import Publisher
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Placed
 from penstock.broker.redrive import RedriveOptions, Report, redrive
 from penstock.broker.start import Start
@@ -58,8 +58,9 @@ class Operations:
         return placed if runtime.visit(stage) else runtime.run(self.put_many(queue, columns, publisher, partition))
 
     async def put_many(self, queue: str, columns: Columns, publisher: Publisher, partition: int | None) -> list[Placed]:
-        found = await self._runtime.ensure(queue)
-        return (await self._runtime.broker.publishing.put(found, columns, publisher, partition)).placed
+        publishing = self._runtime.broker.publishing
+        found = await publishing.routes.made(self._runtime.wanted(queue), [columns], partition)
+        return (await publishing.put(found, columns, publisher, partition)).placed
 
     async def publish(self, columns: Columns, publisher: Publisher) -> list[str]:
         """The queues that took it."""
@@ -111,13 +112,13 @@ class Operations:
             await declaring.delete_group(self._group(queue, group))
 
     async def describe(self, queue: str) -> QueueDescription:
-        return await describe_queue(self._runtime.find(queue), self._runtime.broker.now())
+        return await describe_queue(self._runtime.find(queue), self._runtime.broker.wall())
 
     async def queues(self) -> list[str]:
         return sorted(queue.name for queue in self._runtime.broker.queues if queue.namespace == self._runtime.namespace)
 
     async def groups(self, queue: str) -> list[GroupDescription]:
-        now = self._runtime.broker.now()
+        now = self._runtime.broker.wall()
         return [await describe_group(group, now) for group in list(self._runtime.find(queue).groups.values())]
 
     async def redrive(self, queue: str, options: RedriveOptions, to: str | None) -> Report:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from copy import copy
 
-from penstock.broker.publisher import Publisher
+from penstock.broker.publish import request as publish
+from penstock.broker.publish.placement import Steps, take_back, unkeyed
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.core.errors import Closed, JournalFailed, OutcomeUnknown, PenstockError
 from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
@@ -13,8 +15,6 @@ from penstock.embedded.gathering import Gatherer
 from penstock.embedded.outgoing import Parts, columns_of
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
-from penstock.log.shard import Part
-from penstock.queues.settings import Unkeyed
 
 # After these it is not worth, or not safe, to try the messages one by one.
 _FINAL = (OutcomeUnknown, JournalFailed, Closed)
@@ -23,10 +23,11 @@ _FINAL = (OutcomeUnknown, JournalFailed, Closed)
 class Put:
     """One call of put(); its answer is the id of the message."""
 
-    __slots__ = ("caller", "partition", "parts", "publisher")
+    __slots__ = ("_steps", "caller", "partition", "parts", "publisher")
 
     def __init__(self, parts: Parts, publisher: Publisher, partition: int | None, caller: Caller[str]) -> None:
         self.parts, self.publisher, self.partition, self.caller = parts, publisher, partition, caller
+        self._steps: Steps = []
 
     @property
     def bytes(self) -> int:
@@ -34,14 +35,14 @@ class Put:
         return len(parts.value) + len(parts.key or b"") + len(parts.properties or b"") + 64
 
     def fail(self, error: BaseException) -> None:
+        take_back(self._steps)
         self.caller.failed(error)
 
     def place(self, queue: Queue) -> int | None:
         """The partition it goes to; None where its key decides."""
         if self.partition is not None or self.parts.key:
             return self.partition
-        spread = queue.settings.unkeyed is Unkeyed.SPREAD
-        return self.publisher.next_partition(queue) if spread else self.publisher.partition(queue)
+        return unkeyed(queue, self.publisher, self._steps)
 
 
 class Inlet:
@@ -82,31 +83,28 @@ class Inlet:
 
     async def _together(self, puts: list[Put]) -> None:
         try:
-            queue = await self._runtime.ensure(self._queue)
+            queue = await self._made(puts)
         except BaseException as error:
             _fail(puts, error)
             if not isinstance(error, Exception):
                 raise
             return
-        if len(puts) == 1:
-            await self._store_alone(queue, puts[0])
-            return
         groups: dict[int | None, list[Put]] = {}
         for put in puts:
-            groups.setdefault(put.place(queue), []).append(put)
-        await self._store(queue, groups)
+            # One that comes alone is placed on the way, and takes no step if it is refused.
+            groups.setdefault(put.place(queue) if len(puts) > 1 else put.partition, []).append(put)
+        if groups:
+            await self._store(queue, groups)
 
-    async def _store_alone(self, queue: Queue, put: Put) -> None:
-        publishing, columns = self._runtime.broker.publishing, columns_of((put.parts,))
-        try:
-            published = await publishing.put(queue, columns, put.publisher, put.partition)
-        except BaseException as error:
-            _fail([put], error)
-            if not isinstance(error, Exception):
-                raise
-            return
-        [(partition, offset, _)] = published.placed
-        put.caller.done(f"{queue.message_id_prefix(partition)}{offset}")
+    async def _made(self, puts: list[Put]) -> Queue:
+        """The queue, made for the first of them that it takes; those before it are told why not, and removed."""
+        queue, publishing = self._runtime.wanted(self._queue), self._runtime.broker.publishing
+        while queue.is_unmade and puts:
+            try:
+                queue = await publishing.routes.made(queue, [columns_of((puts[0].parts,))], puts[0].partition)
+            except PenstockError as error:
+                _fail([puts.pop(0)], error)
+        return queue
 
     async def _store(self, queue: Queue, groups: dict[int | None, list[Put]]) -> None:
         """In one commit, partition by partition."""
@@ -131,32 +129,23 @@ class Inlet:
                 put.caller.done(message_id)
 
     async def _commit(self, queue: Queue, groups: dict[int | None, list[Put]]) -> list[str]:
-        broker = self._runtime.broker
-        parts: list[Part] = []
-        taken: list[tuple[Columns, list[int]]] = []
-        await queue.gate.enter()
-        try:
-            for partition, puts in groups.items():
-                columns = columns_of([put.parts for put in puts])
-                some, placed = await broker.publishing.accept(queue, columns, puts[0].publisher, partition)
-                parts += some
-                taken.append((columns, [number for number, _ in placed]))
-            offsets = iter(await broker.shard.commit(parts))
-            queue.published += sum([columns.count for columns, _ in taken])
-            return [
-                message_id
-                for columns, numbers in taken
-                for message_id in _ids(queue, columns, {number: next(offsets) for number in numbers})
-            ]
-        finally:
-            queue.gate.leave()
+        gathered = [(partition, columns_of([put.parts for put in puts])) for partition, puts in groups.items()]
+        wanted = [
+            publish.Put(queue, columns, groups[partition][0].publisher, partition) for partition, columns in gathered
+        ]
+        found = await self._runtime.broker.publishing.intake.stage(publish.PublishRequest(wanted))
+        return [
+            message_id
+            for (_, columns), (_, placed, _) in zip(gathered, found, strict=True)
+            for message_id in _ids(queue, columns, {number: offset for number, offset, _ in placed})
+        ]
 
 
 def _fail(puts: list[Put], error: BaseException) -> None:
     """Each gets an error of its own: threads add to it where they raise it."""
     told = Closed(CLOSED) if isinstance(error, asyncio.CancelledError) else error
     for put in puts:
-        put.caller.failed(copy(told))
+        put.fail(copy(told))
 
 
 def _ids(queue: Queue, columns: Columns, following: dict[int, int]) -> list[str]:

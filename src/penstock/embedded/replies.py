@@ -7,7 +7,7 @@ import logging
 import uuid
 
 from penstock.broker.consumer import Consumer as Member
-from penstock.broker.publisher import Publisher
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.core.errors import PenstockError
 from penstock.embedded.message import StoredMessage
@@ -64,8 +64,9 @@ class Replies:
         self._waiting[correlation] = future
         try:
             async with asyncio.timeout(timeout_s):
-                target = await self._runtime.ensure(queue)
-                await self._runtime.broker.publishing.put(target, columns, publisher)
+                publishing = self._runtime.broker.publishing
+                target = await publishing.routes.made(self._runtime.wanted(queue), [columns])
+                await publishing.put(target, columns, publisher)
                 return await future
         except TimeoutError as error:
             raise TimeoutError(f"queue {queue!r} gave no reply within {timeout_s} s") from error

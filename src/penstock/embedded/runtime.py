@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from penstock.broker.broker import Broker, BrokerOptions
-from penstock.broker.publisher import Publisher
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.broker.visiting import Visits
-from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, NoSuchQueue, QueueExists
+from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, QueueExists
 from penstock.embedded.bridge import Bridge, Caller, T, Work
 from penstock.embedded.lending import CAN_HOLD_SIGNALS
 from penstock.log.allocation import keep_freed_memory
@@ -153,13 +153,11 @@ class Runtime:
 
     async def ensure(self, name: str) -> Queue:
         """The queue of that name, made if need be and allowed."""
-        found = self.known(name)
-        if found is not None:
-            return found
-        declaring = self.broker.declaring
-        if not self.broker.options.auto_create:
-            raise NoSuchQueue(name)
-        return await declaring.declared(declaring.settings_for(name, self._explicit({})), is_auto=True)
+        return await self.broker.publishing.routes.made(self.wanted(name), [])
+
+    def wanted(self, name: str) -> Queue:
+        """The queue of that name to publish to, made or not: see Routes.wanted()."""
+        return self.known(name) or self.broker.publishing.routes.wanted(name, self._explicit({}))
 
     async def declare(self, name: str, settings: Mapping[str, object]) -> Queue:
         """A queue that is there already is as good if it has these settings, else QueueExists."""

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Unpack
 
 from penstock.broker.delivery import Delivery
-from penstock.broker.publisher import Publisher
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Placed
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.message import DeliveredMessage, deliveries_of
@@ -69,7 +69,7 @@ class Gathered:
     async def _commit(self) -> None:
         transaction = self.runtime.broker.transaction(self.publisher)
         for put in self._puts:
-            transaction.put(await self.runtime.ensure(put.queue), put.columns, put.partition)
+            transaction.put(self.runtime.wanted(put.queue), put.columns, put.partition)
         for delivery in self._acks:
             transaction.ack(delivery, delivery.offsets, delivery.counts)
         self.placed = [published.placed for published in await transaction.commit()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +12,11 @@ import msgspec
 from penstock.core.errors import InvalidArgument
 from penstock.jobs.archive_manifest import ArchivedFile, Manifest, Range, missing, read_manifest, write_manifest
 from penstock.jobs.archive_write import ArchivePiece, WrittenPiece, write_piece
-from penstock.jobs.files import exclusive, is_unfinished
+from penstock.jobs.files import COMPRESSIONS, exclusive, is_unfinished
 from penstock.jobs.job import Job, Progress, Runner, run
 from penstock.jobs.ranges import ALL_TIMES, SPLIT_ROWS, QueueRange, TimeSpan
 from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.tables.table import Partition, QueueTable, TableDirectory
-
-COMPRESSIONS = ("zstd", "snappy", "lz4", "gzip", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +164,12 @@ def _plan_partition(
         return
     wanted = _wanted(table, partition, request.span)
     coverage = plan.manifest.coverage(table.queue, partition.number, log.number)
-    size_bytes = table.size_bytes(partition)
+    size_bytes, rows = table.size_bytes(partition), table.row_map(partition.number)
+    whole_rows = max(rows.rows(partition.start, partition.end), 1)
     place = str(request.directory.resolve()), table.namespace, table.queue, partition.number
 
-    def piece(part: Range, rows: int) -> ArchivePiece:
-        weight = size_bytes * rows // max(1, partition.rows)
-        source = QueueRange(*place, part.first, part.end, rows, weight)
+    def piece(part: Range, count: int) -> ArchivePiece:
+        source = QueueRange(*place, part.first, part.end, count, size_bytes * count // whole_rows)
         return ArchivePiece(source, str(request.archive.resolve()), int(log.number), request.compression)
 
     for gap in missing(wanted, coverage.covered):
@@ -180,7 +178,8 @@ def _plan_partition(
             plan.lost.append((piece(Range(lost.end, lost.end), 0), lost))
         left = Range(max(gap.first, partition.start), gap.end)
         if left.first < left.end:
-            plan.pieces.extend(piece(*part) for part in _split(left, partition, request.split_rows))
+            pieces = rows.split(left.first, left.end, request.split_rows)
+            plan.pieces.extend(piece(Range(first, end), count) for first, end, count in pieces)
 
 
 def _wanted(table: QueueTable, partition: Partition, span: TimeSpan) -> Range:
@@ -190,16 +189,6 @@ def _wanted(table: QueueTable, partition: Partition, span: TimeSpan) -> Range:
     if span.until_ms is not None:
         end = min(end, table.offset_at_time(partition.number, span.until_ms))
     return Range(first, max(first, end))
-
-
-def _split(whole: Range, partition: Partition, split_rows: int) -> Iterator[tuple[Range, int]]:
-    """Into equal ranges of offsets with about so many rows each."""
-    offsets = whole.end - whole.first
-    rows = min(offsets, partition.rows)
-    parts = max(1, -(-rows // split_rows))
-    for number in range(parts):
-        part = Range(*(whole.first + offsets * at // parts for at in (number, number + 1)))
-        yield part, -(-rows // parts)
 
 
 def archived_files(archive: Path) -> Iterable[Path]:

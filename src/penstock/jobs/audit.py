@@ -211,7 +211,7 @@ def _report(facts: DirectoryFacts, pieces: list[Piece], done: list[Result]) -> A
 
 
 def _stopped(log: LogFacts) -> Finding:
-    return Finding(Kind.STOPPED, log.name, "", log.end, f"it takes no records: {log.stopped}")
+    return Finding(Kind.STOPPED, log.name, "", log.end, log.stopped)
 
 
 def _times_between(pieces: list[Piece], results: list[Result]) -> Iterator[Finding]:

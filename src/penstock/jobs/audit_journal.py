@@ -45,6 +45,7 @@ def check_journal(piece: JournalPiece) -> JournalResult:
     opened = piece.place.opened()
     assert isinstance(opened, FoldedDirectory)
     findings = [Finding(Kind.JOURNAL, "", "journal", -1, problem) for problem in opened.journal.problems]
+    findings += [Finding(Kind.COPY, "", fault.file, -1, fault.reason) for fault in opened.faults]
     seen: dict[int, _Seen] = {}
     frames = 0
     for frame in readable_frames(RealDisk(Path(piece.place.path))):

@@ -10,9 +10,8 @@ from pathlib import Path
 from penstock.core.errors import LogDamaged, OffsetOutOfRange
 from penstock.core.ports import Buffer
 from penstock.core.types import LogName, LogNumber
-from penstock.log.checkpoint import PATH as CHECKPOINT_PATH
 from penstock.log.checkpoint import read_checkpoint
-from penstock.log.cuts import DirectoryState
+from penstock.log.cuts import DirectoryState, checkpoint_identity
 from penstock.log.disk import RealDisk
 from penstock.log.inspect import FoldedDirectory, InspectedLog, Inspection, LiveDirectory, inspect_directory
 from penstock.log.names import directory_of
@@ -126,12 +125,7 @@ def _opened(path: str, mark: str) -> Inspection:
 
 
 def _mark(path: Path, state: DirectoryState) -> str:
-    """A checkpoint is never changed, only replaced."""
-    try:
-        facts = (path / CHECKPOINT_PATH).stat()
-    except FileNotFoundError:
-        return state.value
-    return f"{state.value}:{facts.st_ino}:{facts.st_mtime_ns}:{facts.st_size}"
+    return ":".join(map(str, (state.value, *checkpoint_identity(path))))
 
 
 def _epochs(path: Path, inspection: Inspection) -> dict[int, tuple[EpochStart, ...]]:

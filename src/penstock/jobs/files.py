@@ -10,6 +10,9 @@ from pathlib import Path
 
 from penstock.core.errors import InvalidArgument
 
+COMPRESSIONS = ("zstd", "snappy", "lz4", "gzip", "none")
+"""of Parquet files"""
+
 _PREFIX, _SUFFIX = "_", ".unfinished"
 # Readers leave it alone: Spark and Arrow pass over names that begin so, DuckDB goes by their ends.
 

@@ -15,6 +15,7 @@ class Kind(enum.StrEnum):
     MISSING_FILE = "missing-file"
     DAMAGED = "damaged-batch"
     JOURNAL = "damaged-journal"
+    COPY = "damaged-copy"
     STOPPED = "stopped-log"
     BOOKS = "wrong-count"
     GAP = "gap"
@@ -31,6 +32,7 @@ _ADVICE = {
     Kind.MISSING_FILE: f"put the file back if somebody moved it; else {_REPAIR}",
     Kind.DAMAGED: f"{_REPAIR}; look at the disk",
     Kind.JOURNAL: "start no server on it; " + _REPAIR,
+    Kind.COPY: "nothing is lost: the other copy is whole, and the next start writes it anew; look at the disk",
     Kind.STOPPED: _REPAIR,
     Kind.BOOKS: f"records were added or taken away behind Penstock's back: {_REPAIR}",
     Kind.GAP: f"records were lost: {_REPAIR}",
@@ -42,7 +44,7 @@ _ADVICE = {
     Kind.DEAD_LETTER: "the message it was made from cannot be looked at; the dead letter itself is whole",
     Kind.STAGED: "what the pipeline committed is not there: run it again from a checkpoint before that epoch",
 }
-_DAMAGE = frozenset({Kind.MISSING_FILE, Kind.DAMAGED, Kind.JOURNAL, Kind.STOPPED})
+_DAMAGE = frozenset({Kind.MISSING_FILE, Kind.DAMAGED, Kind.JOURNAL, Kind.COPY, Kind.STOPPED})
 
 
 class Verdict(enum.StrEnum):

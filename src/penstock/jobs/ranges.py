@@ -60,30 +60,23 @@ def plan_queue(
         table = opened.table(queue, namespace)
         found: list[QueueRange] = []
         for partition in table.partitions():
-            whole = _whole(table, partition, span, directory)
-            if whole.start < whole.stop and whole.rows:
-                found += _split(whole, 1 if split_rows is None else -(-whole.rows // split_rows))
+            found += _pieces(table, partition, span, directory, split_rows)
         return found
 
 
-def _whole(table: QueueTable, partition: Partition, span: TimeSpan, directory: Path) -> QueueRange:
+def _pieces(
+    table: QueueTable, partition: Partition, span: TimeSpan, directory: Path, split_rows: int | None
+) -> Iterator[QueueRange]:
     start, stop = partition.start, partition.end
     if span.since_ms is not None:
         start = table.offset_at_time(partition.number, span.since_ms)
     if span.until_ms is not None:
         stop = min(stop, table.offset_at_time(partition.number, span.until_ms))
+    rows = table.row_map(partition.number)
+    if start >= stop or rows.is_empty(start, stop):
+        return
     # A piece may be read in another working directory.
     place = str(directory.resolve()), table.namespace, table.queue, partition.number
-    rows = min(partition.rows, max(0, stop - start))
-    size_bytes = table.size_bytes(partition)
-    return QueueRange(*place, start, stop, rows, size_bytes * rows // max(1, partition.rows))
-
-
-def _split(whole: QueueRange, parts: int) -> Iterator[QueueRange]:
-    """Into equal ranges of offsets: where offsets are missing, some have fewer rows."""
-    offsets = whole.stop - whole.start
-    place = whole.directory, whole.namespace, whole.queue, whole.partition
-    for number in range(parts):
-        start, stop = (whole.start + offsets * at // parts for at in (number, number + 1))
-        if start < stop:
-            yield QueueRange(*place, start, stop, whole.rows // parts, whole.size_bytes // parts)
+    size_bytes, whole_rows = table.size_bytes(partition), max(rows.rows(partition.start, partition.end), 1)
+    for first, end, count in rows.split(start, stop, split_rows or max(rows.rows(start, stop), 1)):
+        yield QueueRange(*place, first, end, count, size_bytes * count // whole_rows)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -15,6 +14,7 @@ import msgspec
 from penstock.core.errors import InvalidArgument
 from penstock.jobs.files import appearing
 from penstock.jobs.ranges import TimeSpan
+from penstock.log.extents import RowMap
 
 # A piece is a commit: enough that syncs do not count, little enough that what is done again costs nothing.
 PIECE_ROWS = 50_000
@@ -28,8 +28,6 @@ class Place(Protocol):
     @property
     def end(self) -> int: ...
     @property
-    def rows(self) -> int: ...
-    @property
     def log(self) -> int | None: ...
 
 
@@ -37,6 +35,7 @@ class PlannedTable(Protocol):
     """What a plan has to know of a queue."""
 
     def partitions(self) -> Sequence[Place]: ...
+    def row_map(self, partition: int) -> RowMap: ...
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int: ...
 
 
@@ -73,20 +72,11 @@ def plan_pieces(table: PlannedTable, span: TimeSpan, piece_rows: int = PIECE_ROW
             start = max(start, table.offset_at_time(place.number, span.since_ms))
         if span.until_ms is not None:
             stop = min(stop, table.offset_at_time(place.number, span.until_ms))
-        found += _split(place, start, stop, piece_rows)
+        rows = table.row_map(place.number)
+        if start < stop and not rows.is_empty(start, stop):
+            pieces = rows.split(start, stop, piece_rows)
+            found += [ReplayPiece(place.number, first, end, count, place.log) for first, end, count in pieces]
     return found
-
-
-def _split(place: Place, start: int, stop: int, piece_rows: int) -> list[ReplayPiece]:
-    """Equal ranges of offsets: where offsets are missing, some have fewer rows."""
-    rows = min(place.rows, max(0, stop - start))
-    parts = -(-rows // piece_rows)
-    bounds = [start + (stop - start) * at // parts for at in range(parts + 1)] if parts else []
-    return [
-        ReplayPiece(place.number, first, end, -(-rows // parts), place.log)
-        for first, end in pairwise(bounds)
-        if first < end
-    ]
 
 
 class ReplayFile:

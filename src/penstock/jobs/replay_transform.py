@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.core.errors import InvalidArgument
 from penstock.jobs.replay_plan import Place, ReplayPiece
+from penstock.log.extents import RowMap
 from penstock.tables.schema import SCHEMA
 
 _ROWS = 10_000
@@ -24,6 +25,7 @@ class ReplayTable(Protocol):
     """A queue that is read, by one thread: of a directory, or of a server."""
 
     def partitions(self) -> Sequence[Place]: ...
+    def row_map(self, partition: int) -> RowMap: ...
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int: ...
     def read(
         self, partition: int, start: int, stop: int, columns: Sequence[str], *, log: int | None = None

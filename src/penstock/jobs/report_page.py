@@ -9,7 +9,7 @@ from html import escape
 
 from penstock.jobs.report import QueueReport
 from penstock.jobs.report_counts import TimeCounts
-from penstock.jobs.report_groups import STEPS, GroupCounts, quantile_ms
+from penstock.jobs.report_groups import STEPS, quantile_ms
 from penstock.jobs.report_plots import Axis, Plot, area, bar, columns, number_text
 from penstock.jobs.report_style import STYLE
 
@@ -24,7 +24,6 @@ Cell = str | int
 
 def page(reports: Sequence[QueueReport], title: str, made_ms: int) -> str:
     """All of it, in UTF-8 when it is written."""
-    contents = "".join(f'<li><a href="#q{number}">{escape(each.queue)}</a></li>' for number, each in enumerate(reports))
     sections = "".join(_queue(each, number, made_ms) for number, each in enumerate(reports))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -32,21 +31,46 @@ def page(reports: Sequence[QueueReport], title: str, made_ms: int) -> str:
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
         f"<header><h1>{escape(title)}</h1><p>Made {_moment(made_ms)}.</p></header>"
-        f'<nav aria-label="Queues"><ul>{contents}</ul></nav><main>{sections}</main></body></html>\n'
+        f'<nav aria-label="Queues">{_overview(reports, made_ms)}</nav><main>{sections}</main></body></html>\n'
     )
+
+
+def _overview(reports: Sequence[QueueReport], made_ms: int) -> str:
+    """A line for each queue, and all of them together."""
+    rows: list[list[Cell]] = []
+    for number, each in enumerate(reports):
+        link = f'<a href="#q{number}">{escape(each.queue)}</a>'
+        rows.append([link, *_sums([each], made_ms)])
+    if len(reports) > 1:
+        rows.append(["all", *_sums(reports, made_ms)])
+    return _table(["queue", "messages", "size", "groups", "largest lag", "oldest unsettled", "dead letters"], rows)
+
+
+def _sums(reports: Sequence[QueueReport], made_ms: int) -> list[Cell]:
+    groups = [counts for each in reports for counts in each.groups.values()]
+    oldest = min((counts.oldest_ms for counts in groups if counts.oldest_ms is not None), default=None)
+    return [
+        sum(each.rows.rows for each in reports),
+        f"{number_text(sum(each.rows.size_bytes for each in reports))}B",
+        len(groups),
+        max((counts.lag for counts in groups), default=0),
+        _age(oldest, made_ms),
+        sum(sum(each.letters.values()) for each in reports),
+    ]
 
 
 def _queue(report: QueueReport, number: int, made_ms: int) -> str:
     name = f"q{number}"
-    parts = [_totals(report), *_throughput(report.rows.times, name), _latency(report, name), _sizes(report, name)]
+    parts = [*_throughput(report.rows.times, name), _latency(report, name), _sizes(report, name)]
     parts += [_hot_keys(report), _lag(report, made_ms), _retries(report), _letters(report)]
-    return f'<section id="{name}"><h2>{escape(report.queue)}</h2>{"".join(parts)}</section>'
+    body = "".join(f'<div class="part">{part}</div>' for part in parts)
+    title = f"<h2>{escape(report.queue)}</h2>"
+    return f'<section id="{name}">{title}{_totals(report, made_ms)}<div class="parts">{body}</div></section>'
 
 
-def _totals(report: QueueReport) -> str:
-    rows = report.rows
-    facts = [("messages", f"{rows.rows:,}"), ("bytes of values", f"{number_text(rows.size_bytes)}B")]
-    facts += [("groups", str(len(report.groups))), ("dead letters", f"{sum(report.letters.values()):,}")]
+def _totals(report: QueueReport, made_ms: int) -> str:
+    names = ("messages", "size of values", "groups", "largest lag", "oldest unsettled", "dead letters")
+    facts = zip(names, map(_cell, _sums([report], made_ms)), strict=True)
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
     return f'<dl class="totals">{cells}</dl>'
 
@@ -58,7 +82,7 @@ def _throughput(times: TimeCounts, name: str) -> Iterable[str]:
         return [_nothing("Throughput", "No messages in this time.")]
     seconds = shown.width_ms / 1000
     starts = [_moment(span * shown.width_ms) for span in spans]
-    axis = Axis([(0, starts[0][5:16]), (1, starts[-1][5:16])])
+    axis = Axis(list(enumerate(_ends(starts[0], starts[-1]))))
     found = []
     for title, unit, counts in (("Messages a second", "/s", shown.rows), ("Bytes a second", "B/s", shown.size_bytes)):
         rates = [counts[span] / seconds for span in spans]
@@ -85,21 +109,20 @@ def _latency(report: QueueReport, name: str) -> str:
     powers = _by_power(every)
     labels = [f"{_duration(2**power - 1)}" for power in range(len(powers))]
     summary = (
-        f"{sum(every.values()):,} settlements of {len(known)} groups, as far back as the broker keeps them: half took "
-        f"less than {_duration(quantile_ms(every, 0.5) or 0)}, one in a hundred more than "
-        f"{_duration(quantile_ms(every, 0.99) or 0)}."
+        f"{sum(every.values()):,} settlements of {len(known)} group{'s' * (len(known) != 1)}, as far back as "
+        f"the broker keeps them. {_quantiles_said(every)}"
     )
     axis = Axis([((at + 0.5) / len(powers), labels[at]) for at in _spread(len(powers))])
     rows: list[list[Cell]] = [
         [
             escape(group),
             sum(latencies.values()),
-            *(_duration(quantile_ms(latencies, share) or 0) for share in _QUANTILES),
+            *(_known_duration(quantile_ms(latencies, share)) for share in _QUANTILES),
         ]
         for group, latencies in known.items()
     ]
     table = _table(["group", "settled", *(f"{share:.0%} within" for share in _QUANTILES)], rows)
-    plot = columns(Plot(f"{name}-latency", title, summary, "", powers, axis))
+    plot = columns(Plot(f"{name}-latency", title, summary, "", powers, axis, is_count=True))
     return _figure(title, summary, plot, _table(["from", "settled"], list(zip(labels, powers, strict=True)))) + table
 
 
@@ -112,7 +135,7 @@ def _sizes(report: QueueReport, name: str) -> str:
     mean = report.rows.size_bytes / max(1, report.rows.rows)
     summary = f"{number_text(mean)}B on average; the largest have {labels[-1]} or more."
     axis = Axis([((at + 0.5) / len(counts), labels[at]) for at in _spread(len(counts))])
-    plot = columns(Plot(f"{name}-sizes", title, summary, "", counts, axis))
+    plot = columns(Plot(f"{name}-sizes", title, summary, "", counts, axis, is_count=True))
     return _figure(title, summary, plot, _table(["from", "messages"], list(zip(labels, counts, strict=True))))
 
 
@@ -131,7 +154,7 @@ def _lag(report: QueueReport, made_ms: int) -> str:
     if not report.groups:
         return _nothing("Lag", "No group consumes this queue.")
     rows: list[list[Cell]] = [
-        [escape(group), counts.lag, counts.in_flight, _age(counts, made_ms)]
+        [escape(group), counts.lag, counts.in_flight, _age(counts.oldest_ms, made_ms)]
         for group, counts in sorted(report.groups.items())
     ]
     table = _table(["group", "not settled", "of these delivered", "oldest"], rows)
@@ -207,8 +230,18 @@ def _key(key: bytes) -> str:
     return f"<code>{escape(cut)}</code>"
 
 
-def _age(counts: GroupCounts, made_ms: int) -> str:
-    return "none" if counts.oldest_ms is None else _duration(max(0, made_ms - counts.oldest_ms))
+def _quantiles_said(latencies: Counter[int]) -> str:
+    known = [(share, value) for share in _QUANTILES if (value := quantile_ms(latencies, share)) is not None]
+    said = ", ".join(f"{share:.0%} within {_duration(value)}" for share, value in known)
+    return f"{said}." if said else "Too few to say how long they take."
+
+
+def _known_duration(ms: float | None) -> str:
+    return "too few" if ms is None else _duration(ms)
+
+
+def _age(oldest_ms: int | None, made_ms: int) -> str:
+    return "none" if oldest_ms is None else _duration(max(0, made_ms - oldest_ms))
 
 
 def _duration(ms: float) -> str:
@@ -223,6 +256,13 @@ def _bytes(size: int) -> str:
         if size >= limit:
             return f"{size // limit} {unit}"
     return f"{size} B"
+
+
+def _ends(first: str, last: str) -> tuple[str, str]:
+    """Of two moments what an axis has room for: day and minute, or within a minute the time with its seconds."""
+    if first[:16] == last[:16]:
+        return first[11:19], last[11:19]
+    return first[5:16], last[5:16]
 
 
 def _moment(ms: int) -> str:

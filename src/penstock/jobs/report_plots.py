@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from math import ceil, floor, log10
 
 # As wide as a telephone, so that its letters are readable there; larger screens show it larger.
 _WIDTH, _HEIGHT = 360, 170
@@ -29,29 +30,33 @@ class Plot:
     unit: str
     values: Sequence[float]
     axis: Axis
+    is_count: bool = False
+    """there is nothing between two whole numbers"""
 
 
 def area(plot: Plot) -> str:
     """Values one after the other, joined by a line."""
-    top = nice_top(max(plot.values, default=0))
+    ticks = _ticks(plot)
+    top = ticks[-1]
     step = _inner_width() / max(1, len(plot.values))
     points = [f"{_LEFT + step * at:.1f},{_y(value, top):.1f}" for at, value in _stairs(plot.values)]
     ground = _y(0, top)
     shape = f"{_LEFT},{ground:.1f} {' '.join(points)} {_LEFT + _inner_width()},{ground:.1f}"
     body = f'<polygon class="area" points="{shape}"/><polyline class="line" points="{" ".join(points)}"/>'
-    return _framed(plot, top, body)
+    return _framed(plot, ticks, body)
 
 
 def columns(plot: Plot) -> str:
     """A bar for each value."""
-    top = nice_top(max(plot.values, default=0))
+    ticks = _ticks(plot)
+    top = ticks[-1]
     step = _inner_width() / max(1, len(plot.values))
     bars = "".join(
         f'<rect class="bar" x="{_LEFT + step * at + step * 0.1:.1f}" y="{_y(value, top):.1f}" '
         f'width="{step * 0.8:.1f}" height="{_y(0, top) - _y(value, top):.1f}"/>'
         for at, value in enumerate(plot.values)
     )
-    return _framed(plot, top, bars)
+    return _framed(plot, ticks, bars)
 
 
 def bar(share: float) -> str:
@@ -63,14 +68,25 @@ def bar(share: float) -> str:
     )
 
 
-def nice_top(largest: float) -> float:
-    """1, 2 or 5 times a power of ten, not below the largest value."""
-    power = 1.0
-    while power * 10 <= largest:
-        power *= 10
-    while power > largest > 0:
-        power /= 10
-    return next((factor * power for factor in (1, 2, 5, 10) if factor * power >= largest), 10 * power)
+def nice_ticks(largest: float, is_count: bool = False) -> list[float]:
+    """From 0 to the first that is not below the largest value, at most _LINES apart: multiples of 1, 2 or 5 times a
+    power of ten, and whole numbers for counts."""
+    step = _nice(largest / _LINES)
+    if is_count:
+        step = max(1.0, step)
+    return [step * at for at in range(max(1, ceil(largest / step - 1e-9)) + 1)]
+
+
+def _nice(least: float) -> float:
+    """1, 2 or 5 times a power of ten, not below."""
+    if least <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
+
+
+def _ticks(plot: Plot) -> list[float]:
+    return nice_ticks(max(plot.values, default=0), plot.is_count)
 
 
 def number_text(value: float) -> str:
@@ -81,8 +97,8 @@ def number_text(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _framed(plot: Plot, top: float, body: str) -> str:
-    lines = "".join(_line(top * at / _LINES, top) for at in range(_LINES + 1))
+def _framed(plot: Plot, ticks: Sequence[float], body: str) -> str:
+    lines = "".join(_line(tick, ticks[-1]) for tick in ticks)
     texts = "".join(
         f'<text x="{_LEFT + _inner_width() * place:.1f}" y="{_HEIGHT - 8}" text-anchor="{_anchor(place)}">'
         f"{escape(label)}</text>"

@@ -8,11 +8,13 @@ STYLE = """
   :root { --ink: #e4e7ea; --paper: #14181d; --faint: #9aa3ad; --rule: #313840; --mark: #63b8d3; --fill: #63b8d333; }
 }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 46rem; color: var(--ink); background: var(--paper);
+body { margin: 0 auto; padding: 1rem; max-width: 120rem; color: var(--ink); background: var(--paper);
        font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { margin: 2.5rem 0 0; border-top: 2px solid var(--mark); padding-top: .5rem; }
 h3 { margin: 2rem 0 .5rem; font-size: 1.05rem; } p { margin: .3rem 0; } a { color: var(--mark); }
-nav ul { padding: 0; list-style: none; display: flex; flex-wrap: wrap; gap: .3rem 1rem; }
+nav { margin-top: 1rem; }
+.parts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 2.5rem; }
+.part { min-width: 0; }
 .totals { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .5rem; margin: 1rem 0 0; }
 .totals div { border: 1px solid var(--rule); border-radius: .4rem; padding: .4rem .7rem; }
 dt { color: var(--faint); font-size: .85rem; } dd { margin: 0; font-size: 1.3rem; font-variant-numeric: tabular-nums; }

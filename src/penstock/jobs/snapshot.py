@@ -13,8 +13,7 @@ import msgspec
 
 from penstock.core.clock import SystemClock
 from penstock.core.errors import InvalidArgument
-from penstock.jobs.archive import COMPRESSIONS
-from penstock.jobs.files import appearing, exclusive, sync_directory
+from penstock.jobs.files import COMPRESSIONS, appearing, exclusive, sync_directory
 from penstock.jobs.finished import FinishedFile
 from penstock.jobs.job import Job, Progress, Runner, run
 from penstock.jobs.ranges import QueueRange, plan_queue

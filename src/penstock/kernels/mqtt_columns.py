@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Columns of a row, int32 each. Positions are those of the scanned buffer.
-COLUMNS = 16
+COLUMNS = 17
 HEAD, PACKET_ID, REASON, PRESENT, ALIAS = range(5)
 """HEAD is the first byte: kind, dup, QoS and retain. REASON is of acknowledgements, PRESENT and ALIAS of PUBLISH."""
 TOPIC_START, TOPIC_END, PROPERTIES_START, PROPERTIES_END, PAYLOAD_START, PAYLOAD_END = range(5, 11)
@@ -11,6 +11,8 @@ TOPIC_START, TOPIC_END, PROPERTIES_START, PROPERTIES_END, PAYLOAD_START, PAYLOAD
 EXPIRY_AT, CONTENT_TYPE_AT, RESPONSE_TOPIC_AT, CORRELATION_AT, ALIAS_AT = range(11, 16)
 """Where the property's value is: a big-endian number, or two bytes of length and then as many. Says nothing unless
 PRESENT has the property's bit."""
+REGION = 16
+"""Number of the region that the packet is of, among those that were scanned together."""
 
 # Bits of PRESENT.
 HAS_ALIAS, IS_TEXT, HAS_USER_PROPERTIES = 0x01, 0x10, 0x20
@@ -18,7 +20,8 @@ HAS_FORMAT, HAS_EXPIRY, HAS_CONTENT_TYPE, HAS_RESPONSE_TOPIC, HAS_CORRELATION = 
 HOP_BY_HOP = HAS_ALIAS | HAS_EXPIRY
 
 # Why a scan ended.
-NEEDS_BYTES, OTHER_PACKET, ROWS_FULL, BAD_PACKET = range(4)
+NEEDS_BYTES, OTHER_PACKET, ROWS_FULL, BAD_PACKET, NOT_SCANNED = range(5)
+"""NOT_SCANNED is a region whose version is not known yet."""
 
 # Kinds of packets.
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(3, 8)

@@ -10,6 +10,17 @@ cdef int _TOPIC, _TOPIC_END, _PROPERTIES, _PROPERTIES_END, _VALUE, _VALUE_END, _
 cpdef bytearray encode_acks(int kind, const int[::1] packet_ids, const int[::1] reasons, int version)
 
 
+@cython.locals(
+    stop=int64_t, size=int64_t, at=int64_t, end=int64_t, place=int64_t, length=int64_t, i=int,
+    out="unsigned char[::1]",
+)
+cpdef bytearray frame_packets(const unsigned char[::1] data)
+
+
+@cython.locals(length=int64_t, shift=int, place=int64_t)
+cdef int64_t _packet_end(const unsigned char[::1] data, int64_t at, int64_t stop) except -1
+
+
 @cython.locals(place=Py_ssize_t, count=Py_ssize_t, candidate=int, _=int)
 cpdef int next_packet_ids(int first, const int[::1] used, int[::1] out) except -1
 

@@ -48,6 +48,52 @@ def encode_acks(kind: int, packet_ids: array[int], reasons: Ints, version: int) 
     return whole
 
 
+def frame_packets(data: Buffer) -> bytearray:
+    """Each packet as a WebSocket message of its own: a binary frame of a server, without a mask. Bytes at the end that
+    are no whole packet are one more. At most 2**31 bytes."""
+    stop = len(data)
+    size = at = 0
+    while at < stop:
+        end = _packet_end(data, at, stop)
+        size += end - at + (2 if end - at < 126 else 4 if end - at < 65536 else 10)
+        at = end
+    whole = bytearray(size)
+    out = whole
+    place = at = 0
+    while at < stop:
+        end = _packet_end(data, at, stop)
+        length = end - at
+        out[place] = 0x82
+        if length < 126:
+            out[place + 1] = length
+            place += 2
+        elif length < 65536:
+            out[place + 1] = 126
+            out[place + 2] = length >> 8
+            out[place + 3] = length & 0xFF
+            place += 4
+        else:
+            out[place + 1] = 127
+            for i in range(8):
+                out[place + 2 + i] = length >> 8 * (7 - i) & 0xFF
+            place += 10
+        memory.copy_bytes(out, place, data, at, length)
+        place += length
+        at = end
+    return whole
+
+
+def _packet_end(data: Buffer, at: int, stop: int) -> int:
+    """Where the packet at `at` ends; `stop` if it is not there whole."""
+    length = shift = 0
+    for place in range(at + 1, min(at + 5, stop)):
+        length |= (data[place] & 0x7F) << shift
+        shift += 7
+        if data[place] < 0x80:
+            return min(place + 1 + length, stop)
+    return stop
+
+
 def next_packet_ids(first: int, used: array[int], out: array[int]) -> int:
     """Ids from `first` on, behind 65535 from 1 on, to `out`, without those in `used` (rising). How many: all that `out`
     has room for, or all that are free."""

@@ -5,7 +5,7 @@ from penstock.kernels cimport memory
 
 cdef int _COLUMNS, _EXPIRY_AT, _CONTENT_TYPE_AT, _ALIAS_AT, _RESPONSE_TOPIC_AT, _CORRELATION_AT
 cdef int _HAS_ALIAS, _IS_TEXT, _HAS_USER_PROPERTIES
-cdef int _NEEDS_BYTES, _OTHER_PACKET, _ROWS_FULL, _BAD_PACKET
+cdef int _NEEDS_BYTES, _OTHER_PACKET, _ROWS_FULL, _BAD_PACKET, _NOT_SCANNED
 cdef int _PUBLISH, _PUBREL, _PUBCOMP
 cdef int _MALFORMED, _PROTOCOL_ERROR, _TOO_LARGE, _BAD_TOPIC, _BAD_ALIAS, _NO_RETAIN, _NO_QOS
 cdef int _FORMAT, _EXPIRY, _CONTENT_TYPE, _RESPONSE_TOPIC, _CORRELATION
@@ -17,13 +17,13 @@ cdef uint64_t _LOW_64, _HIGHS, _LOWS, _LETTERS, _PLUSES, _HASHES
 
 @cython.final
 cdef class Scanner:
-    cdef readonly object columns
+    cdef readonly object columns, whys, positions, sizes, reasons
     cdef int[::1] _cells
     cdef const unsigned char[::1] _data, _nothing
     cdef int64_t _room, _stride, _row, _end, _max_bytes
     cdef readonly int64_t rows, position, size
     cdef readonly int why, reason
-    cdef int _version, _max_alias, _max_qos, _present, _alias
+    cdef int _version, _max_alias, _max_qos, _present, _alias, _region
     cdef bint _may_retain
 
     cpdef int64_t scan(
@@ -36,6 +36,26 @@ cdef class Scanner:
         int max_alias,
         int max_qos,
         bint may_retain,
+    ) except -1
+
+    @cython.locals(count=int64_t, size=int64_t, i=int64_t)
+    cpdef int64_t scan_regions(
+        self,
+        const unsigned char[::1] data,
+        const int[::1] starts,
+        const int[::1] stops,
+        const int[::1] versions,
+        int64_t max_packet_bytes,
+        const int[::1] alias_maxima,
+        int max_qos,
+        bint may_retain,
+    ) except -1
+
+    @cython.locals(
+        whys="int[::1]", positions="int[::1]", sizes="int[::1]", reasons="int[::1]", i=int64_t
+    )
+    cdef int _walk_regions(
+        self, const int[::1] starts, const int[::1] stops, const int[::1] versions, const int[::1] alias_maxima
     ) except -1
 
     @cython.locals(head=int, body=int64_t)

@@ -23,7 +23,7 @@ _COLUMNS, _EXPIRY_AT, _CONTENT_TYPE_AT, _ALIAS_AT = (
 _RESPONSE_TOPIC_AT, _CORRELATION_AT = names.RESPONSE_TOPIC_AT, names.CORRELATION_AT
 _HAS_ALIAS, _IS_TEXT, _HAS_USER_PROPERTIES = names.HAS_ALIAS, names.IS_TEXT, names.HAS_USER_PROPERTIES
 _NEEDS_BYTES, _OTHER_PACKET = names.NEEDS_BYTES, names.OTHER_PACKET
-_ROWS_FULL, _BAD_PACKET = names.ROWS_FULL, names.BAD_PACKET
+_ROWS_FULL, _BAD_PACKET, _NOT_SCANNED = names.ROWS_FULL, names.BAD_PACKET, names.NOT_SCANNED
 _PUBLISH, _PUBREL, _PUBCOMP = names.PUBLISH, names.PUBREL, names.PUBCOMP
 _MALFORMED, _PROTOCOL_ERROR, _TOO_LARGE = names.MALFORMED_PACKET, names.PROTOCOL_ERROR, names.PACKET_TOO_LARGE
 _BAD_TOPIC, _BAD_ALIAS = names.TOPIC_NAME_INVALID, names.TOPIC_ALIAS_INVALID
@@ -45,7 +45,8 @@ class Scanner:
     """For one thread; a loop has one for all its connections. What a scan found stays until the next one.
 
     `why` the scan ended, `position` of the packet at which it did, `size` of that packet in bytes (0: not known yet),
-    and the `reason` if it is bad: names and values in mqtt_columns."""
+    and the `reason` if it is bad: names and values in mqtt_columns. Of scan_regions, `whys`, `positions`, `sizes` and
+    `reasons` have the same for each region: arrays of their own, which the next scan leaves alone."""
 
     def __init__(self, room: int) -> None:
         """For up to `room` packets a scan."""
@@ -56,7 +57,9 @@ class Scanner:
         self.columns = array("i", [0]) * (_COLUMNS * self._stride)
         self._cells = self.columns
         self._room, self._row, self.rows = room, 0, 0
+        self._region = 0
         self.why, self.position, self.size, self.reason = _NEEDS_BYTES, 0, 0, 0
+        self.whys = self.positions = self.sizes = self.reasons = array("i")
         self._nothing: Buffer = b""
         self._data: Buffer = b""
         self._version, self._max_bytes, self._max_alias, self._max_qos, self._may_retain = 4, 0, 0, 0, False
@@ -72,6 +75,11 @@ class Scanner:
         """Several of them."""
         stride, rows, columns = self._stride, self.rows, self.columns
         return [columns[number * stride : number * stride + rows] for number in numbers]
+
+    def pick_part(self, numbers: Sequence[int], first: int, stop: int) -> list[array[int]]:
+        """Of rows first to stop - 1."""
+        stride, columns, stop = self._stride, self.columns, min(stop, self.rows)
+        return [columns[number * stride + first : number * stride + stop] for number in numbers]
 
     def scan(
         self,
@@ -93,6 +101,7 @@ class Scanner:
             raise InvalidArgument("packets are scanned as MQTT 4 (3.1.1) or 5")
         self._version, self._max_bytes, self._max_alias = version, max_packet_bytes, max_alias
         self._max_qos, self._may_retain = max_qos, may_retain
+        self._row = self._region = 0
         self._data = data
         try:
             self._walk(start, stop)
@@ -101,8 +110,58 @@ class Scanner:
         self.rows = self._row
         return self.rows
 
+    def scan_regions(
+        self,
+        data: Buffer,
+        starts: Sequence[int],
+        stops: Sequence[int],
+        versions: Sequence[int],
+        max_packet_bytes: int,
+        alias_maxima: Sequence[int],
+        max_qos: int,
+        may_retain: bool,
+    ) -> int:
+        """How many packets of all the regions data[starts[i]:stops[i]] became rows: of each what scan() would give,
+        one behind the other, with the region's number in REGION. A region of version 0 is left alone; when the rows
+        are full, the regions behind have none. Sequences of int32, one for each region."""
+        count = len(starts)
+        if len(stops) != count or len(versions) != count or len(alias_maxima) != count:
+            raise InvalidArgument("each region has a start, a stop, a version and a highest alias")
+        size = len(data)
+        if size > _INT32_MAX:
+            raise InvalidArgument("the part to scan leaves its buffer")
+        for i in range(count):
+            if starts[i] < 0 or stops[i] < starts[i] or stops[i] > size:
+                raise InvalidArgument("the part to scan leaves its buffer")
+            if versions[i] != 0 and versions[i] != 4 and versions[i] != 5:
+                raise InvalidArgument("packets are scanned as MQTT 4 (3.1.1) or 5")
+        zeros = array("i", [0])
+        self.whys, self.positions, self.sizes, self.reasons = zeros * count, zeros * count, zeros * count, zeros * count
+        self._max_bytes, self._max_qos, self._may_retain = max_packet_bytes, max_qos, may_retain
+        self._data = data
+        try:
+            self._walk_regions(starts, stops, versions, alias_maxima)
+        finally:
+            self._data = self._nothing
+        self.rows = self._row
+        return self.rows
+
+    def _walk_regions(
+        self, starts: Sequence[int], stops: Sequence[int], versions: Sequence[int], alias_maxima: Sequence[int]
+    ) -> int:
+        whys, positions, sizes, reasons = self.whys, self.positions, self.sizes, self.reasons
+        self._row = 0
+        for i in range(len(starts)):
+            self._region, self._version, self._max_alias = i, versions[i], alias_maxima[i]
+            if self._version:
+                self._walk(starts[i], stops[i])
+            else:
+                self.why, self.position, self.size, self.reason = _NOT_SCANNED, starts[i], 0, 0
+            whys[i], positions[i], sizes[i], reasons[i] = self.why, self.position, self.size, self.reason
+        return 0
+
     def _walk(self, at: int, stop: int) -> int:
-        self._row, self.why, self.size, self.reason = 0, _NEEDS_BYTES, 0, 0
+        self.why, self.size, self.reason = _NEEDS_BYTES, 0, 0
         while at < stop:
             if self._row == self._room:
                 self.why = _ROWS_FULL
@@ -379,7 +438,7 @@ class Scanner:
         self, head: int, packet_id: int, reason: int, topic: int, topic_end: int, properties: int, properties_end: int
     ) -> int:
         row, stride = self._row, self._stride
-        # In the order of mqtt_columns, from HEAD to PAYLOAD_END: a multiplication each is what this saves.
+        # In the order of mqtt_columns, from HEAD to PAYLOAD_END, and REGION: a multiplication each is what this saves.
         self._cells[row] = head
         self._cells[row + stride] = packet_id
         self._cells[row + 2 * stride] = reason
@@ -391,6 +450,7 @@ class Scanner:
         self._cells[row + 8 * stride] = properties_end
         self._cells[row + 9 * stride] = properties_end
         self._cells[row + 10 * stride] = self._end
+        self._cells[row + 16 * stride] = self._region
         return 0
 
 

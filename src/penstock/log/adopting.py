@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from penstock.core.ports import Clock, Disk
-from penstock.log.columns import Columns
 from penstock.log.engine import Done, Engine
 from penstock.log.importing import Importer, imported_version
+from penstock.log.late import LateParts
 from penstock.log.partition import Log
 from penstock.log.turns import Turns
 
 Fill = Callable[[Importer], None]
-LateParts = Callable[[], Sequence[tuple[Log, Columns]]]
 
 
 class Adopting:
@@ -38,10 +37,11 @@ class Adopting:
                 await loop.run_in_executor(None, _write, importer, fill)
                 refuse()
                 self._engine.refuse_adoption(importer.adopted)
+                decided = late(self._engine.frame_room)
+                self._engine.stage_adoption(importer.adopted, decided.parts, done, decided.apply)
             except BaseException:
                 await loop.run_in_executor(None, importer.abandon)
                 raise
-            self._engine.stage_adoption(importer.adopted, late(), done)
 
 
 def _write(importer: Importer, fill: Fill) -> None:

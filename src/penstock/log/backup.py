@@ -31,19 +31,22 @@ from penstock.log.backup_files import (
     refuse_unless_empty,
     write_manifest,
 )
+from penstock.log.check import journal_reader, known_checkpoint
 from penstock.log.checkpoint import PATH as CHECKPOINT_PATH
-from penstock.log.checkpoint import Checkpoint, read_checkpoint
+from penstock.log.checkpoint import Checkpoint, encode_checkpoint, read_checkpoint
+from penstock.log.copies import copy_paths
 from penstock.log.copying import Copied, Copier
-from penstock.log.damage import frame_headers, journal_slots
 from penstock.log.disk import DirectoryLock, RealDisk
+from penstock.log.format_file import FORMAT_PATH, encode_format, is_ours, read_format
 from penstock.log.journal import DIRECTORY as JOURNAL_DIRECTORY
-from penstock.log.journal import FILE_HEADER_BYTES, decode_slot_header
+from penstock.log.marks import PATH as MARK_PATH
+from penstock.log.marks import encode_mark, newest_mark
 from penstock.log.names import CATALOGUE_NUMBER, directory_of
 from penstock.log.offline import OfflineShard, fold, segment_files
-from penstock.log.recovery import FORMAT_PATH, read_catalogue
-from penstock.log.replay import JournalReader, JournalSlot
+from penstock.log.recovery import read_catalogue
 from penstock.log.restore import RestoreReport, restore_backup
 from penstock.log.segments import segment_path
+from penstock.log.slots import JournalSlot, SlotWalk, journal_slots, read_slot
 from penstock.version import VERSION
 
 __all__ = [
@@ -83,7 +86,7 @@ def create_backup(directory: Path, target: Path, progress: Progress) -> BackupRe
     """Back up a live, closed or crashed directory; it is not locked and not changed. Everything acknowledged before the
     call (durability `commit` or `interval`) is in it. Durable when this returns."""
     source = RealDisk(directory)
-    if not source.exists(FORMAT_PATH) or not source.exists(CHECKPOINT_PATH):
+    if not is_ours(source) or not any(map(source.exists, copy_paths(CHECKPOINT_PATH))):
         raise DirectoryFormat(f"{directory} is not a Penstock data directory: it has no format or no checkpoint")
     if target.resolve().is_relative_to(directory.resolve()):
         raise InvalidArgument(f"{target} lies inside {directory}: choose a place outside of it")
@@ -127,11 +130,8 @@ class _Backup:
     def run(self, attempt: int) -> BackupReport:
         state = "live" if DirectoryLock.holder(self.source.root) is not None else ""
         copier = Copier(self.source, self.target)
-        self._done(CHECKPOINT_PATH, copier.copy(CHECKPOINT_PATH))
-        checkpoint = read_checkpoint(self.target)
-        assert checkpoint is not None
+        checkpoint = self._take_small_files(copier)
         state = state or ("closed" if checkpoint.clean else "crashed")
-        self._done(FORMAT_PATH, copier.copy(FORMAT_PATH))
         linked = self._linked(copier, self._wanted(checkpoint))
         self._take_journal(copier, checkpoint)
         self._refuse_damaged_journal(checkpoint)
@@ -144,6 +144,18 @@ class _Backup:
         sizes = [(copied.bytes, copied.linked) for copied in self.files.values()]
         total, shared = sum(size for size, _ in sizes), sum(size for size, is_linked in sizes if is_linked)
         return BackupReport(self.target.root, state, logs, len(sizes), total, shared, attempt)
+
+    def _take_small_files(self, copier: Copier) -> Checkpoint:
+        """As they were read, so that a damaged copy is not copied. The mark comes before the journal, which therefore
+        holds what it says."""
+        found, checkpoint, mark = read_format(self.source), known_checkpoint(self.source), newest_mark(self.source)
+        small = {CHECKPOINT_PATH: b"".join(encode_checkpoint(checkpoint)), FORMAT_PATH: encode_format(found)}
+        if mark is not None:
+            small[MARK_PATH] = encode_mark(mark)
+        for path, data in small.items():
+            for each in copy_paths(path) if found.has_copies else (path,):
+                self._done(each, copier.put(each, data))
+        return checkpoint
 
     def _wanted(self, checkpoint: Checkpoint) -> list[_Wanted]:
         states = {LogNumber(state.number): state for state in checkpoint.logs}
@@ -190,38 +202,38 @@ class _Backup:
         """Newest file first: whatever it says of older ones, they hold already. Each only as far as its frames go on,
         since what lies behind was written while it was read."""
         slots = journal_slots(self.source)
-        first = checkpoint.first_sequence
+        first = Sequence(checkpoint.first_sequence)
         begin = max((i for i, slot in enumerate(slots) if slot.header.first_sequence <= first), default=0)
         limit: Sequence | None = None
         for slot in reversed(slots[begin:]):
-            data = self._frames(slot, limit)
+            data = self._frames(slot, limit, first)
             self._done(slot.path, copier.put(slot.path, data))
             limit = slot.header.first_sequence
         copier.target.make_directory(JOURNAL_DIRECTORY)
         copier.directories.add(JOURNAL_DIRECTORY)
 
-    def _frames(self, slot: JournalSlot, limit: Sequence | None) -> bytes:
+    def _frames(self, slot: JournalSlot, limit: Sequence | None, first: Sequence) -> bytes:
         file = self.source.open_read(slot.path)
         try:
+            is_same = read_slot(file, slot.path) == slot
             data = file.read(FilePosition(0), file.size())
-            again = decode_slot_header(file.read(FilePosition(0), 64))
+            is_same &= read_slot(file, slot.path) == slot
         finally:
             file.close()
-        if decode_slot_header(data) != slot.header or again != slot.header:
+        if not is_same:
             raise _Moved(f"{slot.path} was used anew")
-        end, expected = FILE_HEADER_BYTES, slot.header.first_sequence
-        for position, header in frame_headers(memoryview(data), slot, limit):
-            end, expected = position + header.bytes, Sequence(header.sequence + 1)
-        if limit is not None and expected < limit:
-            raise _Moved(f"{slot.path} ends at frame {expected}, the next file begins with {limit}")
-        return data[:end]
+        walk = SlotWalk(memoryview(data), slot, limit, first)
+        deque(walk, maxlen=0)
+        if limit is not None and walk.expected < limit:
+            raise _Moved(f"{slot.path} ends at frame {walk.expected}, the next file begins with {limit}")
+        return data[: walk.position]
 
     def _refuse_damaged_journal(self, checkpoint: Checkpoint) -> None:
         """A copy that ends before damage looks like one that ends where the journal did, so the original is asked. What
         looks like damage because it is just being written is whole when it is looked at again."""
         found = -1
         while True:
-            reader = JournalReader(self.source, Sequence(checkpoint.first_sequence), Sequence(checkpoint.known_durable))
+            reader = journal_reader(self.source, checkpoint)
             try:
                 deque(reader.frames(), maxlen=0)
                 return

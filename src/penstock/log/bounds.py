@@ -29,6 +29,13 @@ class Bounds(Span):
     def epochs(self, epochs: list[EpochStart]) -> None:
         self._epochs, self.epoch = epochs, epochs[-1].epoch
 
+    def take(self, end: int, edit: Edit | None) -> None:
+        """Fold an entry of a frame: a batch that ends there, or an edit."""
+        if edit is None:
+            self.end = end
+        else:
+            self.apply(edit)
+
     def apply(self, edit: Edit) -> None:
         if edit.end is not None and edit.end < self.end:
             self.epochs = [epoch for epoch in self.epochs if epoch.start <= edit.end]

@@ -8,12 +8,11 @@ import msgspec
 
 from penstock.core.errors import DirectoryFormat
 from penstock.core.ports import Disk
-from penstock.core.types import FilePosition
 from penstock.kernels.crc import crc32c
-from penstock.log.records import EpochStart, SegmentInfo
+from penstock.log.copies import MISSING, BadCopy, FileFault, read_copies, write_copies
+from penstock.log.records import EpochStart, LogSettings, SegmentInfo
 
 PATH = "checkpoint"
-_NEW_PATH = "checkpoint.new"
 _HEAD = struct.Struct("<4sIQ")
 MAGIC = b"PSTC"
 
@@ -31,6 +30,13 @@ class LogState(msgspec.Struct, frozen=True, omit_defaults=True):
     """why the log takes no records, if it does not"""
     aside: tuple[str, ...] = ()
     """files that hold its frames since it was stopped"""
+    name: str = ""
+    settings: LogSettings | None = None
+    """as in the catalogue, of which this is the other copy"""
+    aside_bytes: tuple[int, ...] = ()
+    """of the last of those files, so many as there are numbers: those before were written when nobody noted it"""
+    aside_end: int = 0
+    """the end of the log with all that is in them, if it was noted"""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -43,6 +49,10 @@ class Checkpoint(msgspec.Struct, frozen=True):
     clean: bool
     """the directory was closed: there is nothing behind the checkpoint"""
     logs: tuple[LogState, ...]
+    serial: int = 0
+    """one more with each; of two copies that differ the greater counts"""
+    largest_commit: int = 0
+    """no message that is stored is larger, not compressed: frames have to hold it when it is moved"""
 
 
 _encoder = msgspec.json.Encoder()
@@ -50,36 +60,41 @@ _decoder = msgspec.json.Decoder(Checkpoint)
 
 
 def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
-    """Replaces the checkpoint; when this returns the new one is durable, before that the old one counts."""
+    """Replaces both copies; when this returns the new ones are durable, before that the old ones count or the new."""
+    write_copies(disk, PATH, encode_checkpoint(checkpoint))
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> list[bytes]:
     body = _encoder.encode(checkpoint)
-    head = _HEAD.pack(MAGIC, crc32c(body), len(body))
-    file = disk.create(_NEW_PATH)
-    try:
-        file.write(FilePosition(0), [head, body])
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(_NEW_PATH, PATH)
-    disk.sync_directory("")
+    return [_HEAD.pack(MAGIC, crc32c(body), len(body)), body]
 
 
 def read_checkpoint(disk: Disk) -> Checkpoint | None:
-    """None in a directory that never had one."""
-    try:
-        file = disk.open_read(PATH)
-    except FileNotFoundError:
+    """None in a directory that never had one; DirectoryFormat if neither copy is whole."""
+    copies = read_copies(disk, PATH, decode_checkpoint)
+    if copies.found:
+        return max(copies.found, key=lambda checkpoint: checkpoint.serial)
+    if copies.is_absent:
         return None
-    data = file.read(FilePosition(0), file.size())
-    file.close()
+    raise DirectoryFormat(
+        f"no copy of the checkpoint can be read ({'; '.join(map(str, copies.faults))}): "
+        f"restore the directory from a backup (`penstock restore`)"
+    )
+
+
+def checkpoint_faults(disk: Disk) -> list[FileFault]:
+    """Copies that are damaged or gone."""
+    copies = read_copies(disk, PATH, decode_checkpoint)
+    if all(checkpoint.serial == 0 for checkpoint in copies.found):
+        return [fault for fault in copies.faults if fault.reason != MISSING]  # format 1 has one
+    return copies.faults
+
+
+def decode_checkpoint(data: bytes) -> Checkpoint:
     if len(data) < _HEAD.size:
-        raise DirectoryFormat(
-            f"the file {PATH!r} is cut short; restore the directory from a backup (`penstock restore`)"
-        )
+        raise BadCopy("it is cut short")
     magic, crc, size = _HEAD.unpack_from(data)
     body = data[_HEAD.size : _HEAD.size + size]
     if magic != MAGIC or len(body) != size or crc32c(body) != crc:
-        raise DirectoryFormat(
-            f"the file {PATH!r} is damaged: its checksum does not match; "
-            f"restore the directory from a backup (`penstock restore`)"
-        )
+        raise BadCopy("it is damaged: its checksum does not match")
     return _decoder.decode(body)

@@ -94,11 +94,46 @@ class Columns:
     def longest_value(self) -> int:
         return rows.longest(self.value.starts, self.value.ends)
 
+    @property
+    def bytes_at_most(self) -> int:
+        """No field of a record is longer: known at a look."""
+        return len(self.source)
+
+    def longest_row(self, enough: int) -> int:
+        """Bytes of all fields of the longest record; of another one, or a bound, where that is not above `enough`."""
+        found = [spans for spans in (self.value, self.key, self.properties, self.native) if spans is not None]
+        topics = self.topics
+        bound = sum([rows.longest(spans.starts, spans.ends) for spans in found])
+        bound += 0 if topics is None else rows.longest(topics.starts, topics.ends)
+        if bound <= enough:
+            return bound
+        sizes = [sum([spans.ends[row] - spans.starts[row] for spans in found]) for row in range(self.count)]
+        if topics is not None and self.topic_index is not None:
+            named = self.topic_index
+            sizes = [size + topics.ends[named[row]] - topics.starts[named[row]] for row, size in enumerate(sizes)]
+        return max(sizes)
+
     def select(self, picked: array[int]) -> Columns:
         """The rows of the given numbers (int32), in that order, over the same source. Unused topics are dropped."""
         gathered = self.gather(picked)
         gathered._drop_unused_topics()
         return gathered
+
+    def rows_of_topics(self, numbers: Sequence[int]) -> array[int]:
+        """Those that have one of these numbers in the topic_index, in order."""
+        assert self.topics is not None and self.topic_index is not None
+        if len(numbers) == len(self.topics.starts):
+            return array("i", range(self.count))
+        marks, chosen = bytearray(len(self.topics.starts)), bytearray(self.count)
+        for number in numbers:
+            marks[number] = 1
+        rows.mark_by_number(memoryview(self.topic_index), marks, chosen)
+        return array("i", [row for row, mark in enumerate(chosen) if mark])
+
+    def of_topics(self, numbers: Sequence[int]) -> Columns:
+        """The rows of these topics, over the same source."""
+        assert self.topics is not None
+        return self if len(numbers) == len(self.topics.starts) else self.select(self.rows_of_topics(numbers))
 
     def scatter(self, partitions: int, unkeyed: int = 0) -> list[tuple[int, Columns]]:
         """(partition, its rows in order) for each partition that occurs. Rows without a key go to `unkeyed`."""

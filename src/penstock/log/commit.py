@@ -13,10 +13,15 @@ from penstock.core.errors import JournalFailed
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Clock
 from penstock.core.types import Durability, Sequence
+from penstock.log.faults import Telling, can_pass
 from penstock.log.frames import Frame
 from penstock.log.journal import Journal
 
 logger = logging.getLogger("penstock.log.commit")
+telling = Telling(logger)
+
+# Between two tries to write what could not be, if nothing else calls for one.
+_RETRY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class GroupCommit:
         self._sync_wanted = False
         """one of the unsynced frames has somebody waiting for its sync"""
         self._last_sync = clock.monotonic()
+        self._is_put_off = False
+        """some frames could not be written, and are tried again"""
         self.failure: JournalFailed | None = None
 
     def submit(self, frame: Frame) -> None:
@@ -102,7 +109,9 @@ class GroupCommit:
         return Progress(self._journal.next_sequence, self._journal.synced_sequence)
 
     def seconds_to_sync(self) -> float | None:
-        """When step() is due although nothing is staged; None if nothing waits for a sync."""
+        """When step() is due although nothing is staged; None if nothing waits for a sync, or to be written again."""
+        if self._is_put_off and self.failure is None:
+            return _RETRY_S
         if not self._unsynced:
             return None
         return max(0.0, self._last_sync + self._options.sync_interval_s - self._clock.monotonic())
@@ -112,13 +121,27 @@ class GroupCommit:
         return not self._staged
 
     def _write(self, frames: list[Frame]) -> None:
-        done = 0
-        while done < len(frames):
-            taken = self._journal.write(frames[done:] if done else frames)
-            self._await_sync(frames[done : done + taken])
-            done += taken
-            if done < len(frames):
-                self._roll()
+        """What cannot be written now stays staged, in its order, if that can pass."""
+        done, self._is_put_off = 0, False
+        try:
+            while done < len(frames):
+                taken = self._journal.write(frames[done:] if done else frames)
+                self._await_sync(frames[done : done + taken])
+                done += taken
+                if done < len(frames):
+                    self._roll()
+        except OSError as error:
+            if not can_pass(error):
+                raise
+            self._staged.extendleft(reversed(frames[done:]))
+            self._is_put_off = True
+            self._metrics.commits_put_off += 1
+            telling.warn(
+                "commit",
+                "commits wait, the journal cannot be written yet frames=%d error=%s",
+                len(frames) - done,
+                error,
+            )
 
     def _await_sync(self, frames: list[Frame]) -> None:
         self._unsynced += frames

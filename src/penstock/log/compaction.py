@@ -19,6 +19,7 @@ from penstock.kernels.folded import INDEX_STEP_BYTES
 from penstock.log.batch import read_header, select_rows
 from penstock.log.index import index_path, save_index
 from penstock.log.records import Compaction, Edit, LogSettings, SegmentInfo
+from penstock.log.retention import segment_limits
 from penstock.log.segments import (
     SealedSegment,
     SparseIndex,
@@ -107,7 +108,7 @@ def plan_compaction(
     )
     if not candidates or not _is_due(candidates, policy, now_ms, cleaned or _cleaned_before(candidates)):
         return None
-    return Plan(log, candidates, policy, settings.segment_bytes, now_ms)
+    return Plan(log, candidates, policy, segment_limits(settings).bytes, now_ms)
 
 
 def execute(plan: Plan, disk: Disk, *, max_keys: int = MAX_KEYS, between: Callable[[], None] = _nothing) -> Compacted:

@@ -6,19 +6,24 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
+from pathlib import Path
 
 from penstock.core.errors import DirectoryFormat
 from penstock.core.ports import Disk
 from penstock.core.types import LogNumber
+from penstock.log.check import known_checkpoint
 from penstock.log.checkpoint import PATH as CHECKPOINT_PATH
-from penstock.log.checkpoint import Checkpoint, LogState, read_checkpoint
-from penstock.log.disk import DirectoryLock, RealDisk
+from penstock.log.checkpoint import Checkpoint, LogState
+from penstock.log.copies import copy_paths
+from penstock.log.disk import DirectoryLock, Following, RealDisk
+from penstock.log.format_file import is_ours
 from penstock.log.manifest import Manifest, read_manifest
 from penstock.log.records import SegmentInfo
 from penstock.log.segments import segment_path
 from penstock.log.table import TableReader, TableRow, holder_mark
 
 DirectoryOf = Callable[[int], str]
+Identity = tuple[int, ...]
 
 
 class DirectoryState(enum.Enum):
@@ -50,30 +55,39 @@ class LogCut:
     start_number: int
 
 
+def checkpoint_identity(root: Path) -> Identity:
+    """Of the files, which are never changed, only replaced."""
+    found: list[int] = []
+    for path in copy_paths(CHECKPOINT_PATH):
+        try:
+            facts = (root / path).stat()
+        except FileNotFoundError:
+            found += (0, 0, 0)
+        else:
+            found += (facts.st_ino, facts.st_mtime_ns, facts.st_size)
+    return tuple(found)
+
+
 class CheckpointFile:
     """The checkpoint, read again when it was replaced."""
 
     def __init__(self, disk: RealDisk) -> None:
         self._disk = disk
-        self._identity: tuple[int, int, int] | None = None
+        self._identity: Identity | None = None
         self._checkpoint = Checkpoint(0, 0, 0, 1, True, ())
         self._states: dict[int, LogState] = {}
         self._sealed: dict[int, frozenset[SegmentInfo]] = {}
 
     @property
-    def identity(self) -> tuple[int, int, int]:
+    def identity(self) -> Identity:
         """Changes when the checkpoint does."""
-        try:
-            facts = (self._disk.root / CHECKPOINT_PATH).stat()
-        except FileNotFoundError:
-            return 0, 0, 0
-        return facts.st_ino, facts.st_mtime_ns, facts.st_size
+        return checkpoint_identity(self._disk.root)
 
     def read(self) -> Checkpoint:
         """As it is now; an empty one in a directory that has none yet."""
         identity = self.identity
         if identity != self._identity:
-            self._checkpoint = read_checkpoint(self._disk) or Checkpoint(0, 0, 0, 1, True, ())
+            self._checkpoint = known_checkpoint(self._disk)
             self._states = {state.number: state for state in self._checkpoint.logs}
             self._sealed, self._identity = {}, identity
         return self._checkpoint
@@ -177,12 +191,20 @@ _UNKNOWN_TIMESTAMP = (1 << 63) - 1
 class CutFinder:
     """Knows at each moment by what the directory is to be read."""
 
-    def __init__(self, disk: RealDisk, directory_of: DirectoryOf) -> None:
-        if not disk.exists("format"):
+    def __init__(self, disk: RealDisk, directory_of: DirectoryOf, follows: bool = False) -> None:
+        """`follows`: a live broker is to show what is new soon; close() it."""
+        if not is_ours(disk):
             raise DirectoryFormat(f"{disk.root} is not a Penstock data directory: it has no file 'format'")
         self._disk, self._directory_of = disk, directory_of
         self.checkpoint = CheckpointFile(disk)
         self._cuts: Cuts | None = None
+        self._follows = follows
+        self._following: Following | None = None
+
+    def close(self) -> None:
+        following, self._following = self._following, None
+        if following is not None:
+            following.end()
 
     def find(self) -> Cuts:
         holder = DirectoryLock.holder(self._disk.root)
@@ -201,6 +223,9 @@ class CutFinder:
         table = TableReader.open(self._disk)
         if table is None or not table.is_current or table.holder != mark:
             return None
+        if self._follows:
+            self.close()
+            self._following = Following(self._disk.root)
         return TableCuts(self._disk, table, self._directory_of)
 
     def _by_checkpoint(self, *, is_held: bool) -> CheckpointCuts:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.core.errors import CorruptBatch, CorruptFrame
+from penstock.core.errors import CorruptBatch
 from penstock.core.ports import Disk
-from penstock.core.types import FilePosition, LogNumber, Sequence
+from penstock.core.types import LogNumber, Sequence
 from penstock.log.batch import Batch, read_header
-from penstock.log.frames import Entry, FrameHeader, FrameScratch, read_entries, read_frame_header
+from penstock.log.frames import Entry, FrameScratch, read_entries
 from penstock.log.header import MAGIC
-from penstock.log.journal import DIRECTORY as JOURNAL_DIRECTORY
-from penstock.log.journal import FILE_HEADER_BYTES, decode_slot_header
 from penstock.log.records import SegmentInfo
-from penstock.log.replay import JournalSlot, entry_of
+from penstock.log.replay import entry_of
+from penstock.log.slots import SlotWalk, journal_slots, known_durable_in, map_slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,47 +126,13 @@ class FoundFrame:
 
 def readable_frames(disk: Disk) -> Iterator[FoundFrame]:
     """Every frame that the journal's files hold from the beginning of their present use on, also those long
-    checkpointed, in the order of their sequence. After damage in a file the next file follows."""
+    checkpointed, in the order of their sequence. Behind a damaged one that was durable it goes on."""
     slots = journal_slots(disk)
     for i, slot in enumerate(slots):
         limit = slots[i + 1].header.first_sequence if i + 1 < len(slots) else None
-        yield from _frames_of(disk, slot, limit)
-
-
-def journal_slots(disk: Disk) -> list[JournalSlot]:
-    """The files that were ever used, by generation."""
-    slots = []
-    for name in disk.list(JOURNAL_DIRECTORY):
-        path = f"{JOURNAL_DIRECTORY}/{name}"
-        file = disk.open_read(path)
-        header = decode_slot_header(file.read(FilePosition(0), 64))
-        file.close()
-        if header is not None:
-            slots.append(JournalSlot(path, header))
-    return sorted(slots, key=lambda slot: slot.header.generation)
-
-
-def frame_headers(data: memoryview, slot: JournalSlot, limit: Sequence | None) -> Iterator[tuple[int, FrameHeader]]:
-    """(position, header) of the frames that continue each other from the beginning of a slot."""
-    position, expected = FILE_HEADER_BYTES, slot.header.first_sequence
-    while limit is None or expected < limit:
-        try:
-            header = read_frame_header(data, position)
-        except CorruptFrame:
-            return
-        if (header.generation, header.sequence) != (slot.header.generation, expected):
-            return
-        yield position, header
-        expected, position = Sequence(expected + 1), position + header.bytes
-
-
-def _frames_of(disk: Disk, slot: JournalSlot, limit: Sequence | None) -> Iterator[FoundFrame]:
-    file = disk.open_read(slot.path)
-    data = file.map()
-    file.close()
-    scratch = FrameScratch()
-    for position, header in frame_headers(data, slot, limit):
-        yield FoundFrame(header.sequence, list(read_entries(data, position, header, scratch)))
+        data, scratch = map_slot(disk, slot), FrameScratch()
+        for position, header in SlotWalk(data, slot, limit, known_durable_in(data, slot, limit)):
+            yield FoundFrame(header.sequence, list(read_entries(data, position, header, scratch)))
 
 
 def batches_in_journal(disk: Disk, logs: set[LogNumber]) -> dict[LogNumber, list[Entry]]:

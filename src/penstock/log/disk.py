@@ -25,13 +25,19 @@ import msgspec
 from penstock.core.errors import DirectoryInUse, InvalidArgument
 from penstock.core.ports import Buffer, Disk, File
 from penstock.core.types import FilePosition
+from penstock.log.faults import SyncFailed, memory
 
 # The most buffers one pwritev takes, on Linux and macOS.
 IOV_MAX = 1024
 ALLOCATE_CHUNK_BYTES = 1 << 20
-# Messages are the owner's and its group's (a Spark job in the same group reads them), not everybody's.
-FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
+# Messages are the owner's. Whoever lets the group into the data directory (chmod 750: a Spark job reads it) lets it
+# read what is made there from then on; others never are let in.
+FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
+_GROUP_FILE, _GROUP_DIRECTORY = 0o040, 0o050
+_OWNER_MODES = FILE_MODE, DIRECTORY_MODE
 LOCK_FILE = "lock"
+# It is there before a broker is, and replaced only by one that starts.
+_FOLLOWED_FILE = "format"
 # No file ever has it. The system answers it with EBADF, where os.fdatasync(-1) is a ValueError.
 CLOSED_DESCRIPTOR = (1 << 31) - 1
 
@@ -58,11 +64,12 @@ class RealFile:
 
     def write(self, position: FilePosition, buffers: Sequence[Buffer]) -> None:
         """Write all of the buffers, one behind the other; a memoryview among them is one of single bytes."""
-        if len(buffers) <= IOV_MAX:
-            self._write_vector(position, buffers)
-            return
-        for first in range(0, len(buffers), IOV_MAX):
-            position = self._write_vector(position, buffers[first : first + IOV_MAX])
+        with memory:
+            if len(buffers) <= IOV_MAX:
+                self._write_vector(position, buffers)
+                return
+            for first in range(0, len(buffers), IOV_MAX):
+                position = self._write_vector(position, buffers[first : first + IOV_MAX])
 
     def _write_vector(self, position: int, buffers: Sequence[Buffer]) -> FilePosition:
         wanted = sum(map(len, buffers))
@@ -81,10 +88,11 @@ class RealFile:
             rest = rest[written:]
 
     def read(self, position: FilePosition, size: int) -> bytes:
-        data = os.pread(self._descriptor, size, position)
-        if len(data) == size or not data:
-            return data
-        return self._read_rest(position, size, data)
+        with memory:
+            data = os.pread(self._descriptor, size, position)
+            if len(data) == size or not data:
+                return data
+            return self._read_rest(position, size, data)
 
     def _read_rest(self, position: int, size: int, data: bytes) -> bytes:
         chunks, got = [data], len(data)
@@ -97,11 +105,19 @@ class RealFile:
 
         def sync(self) -> None:
             # fsync there leaves the data in the drive's cache.
-            fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)
+            try:
+                fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)
+            except OSError as error:
+                raise SyncFailed.of(error) from error
     else:
 
         def sync(self) -> None:
-            os.fdatasync(self._descriptor)
+            """SyncFailed if it is not known what of the file is on the disk."""
+            try:
+                with memory:  # a sync that failed, and no memory for the error
+                    os.fdatasync(self._descriptor)
+            except OSError as error:
+                raise SyncFailed.of(error) from error
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -112,10 +128,11 @@ class RealFile:
     def allocate(self, size: int) -> None:
         """Zeros from the file's end up to size, synced. They are written, not fallocated: an extent marked unwritten is
         converted at the first write into it, which is the metadata change that this is to avoid."""
-        position = self.size()
-        zeros = memoryview(bytes(min(ALLOCATE_CHUNK_BYTES, max(size - position, 0))))
-        while position < size:
-            position = self._write_vector(position, [zeros[: size - position]])
+        with memory:
+            position = self.size()
+            zeros = memoryview(bytes(min(ALLOCATE_CHUNK_BYTES, max(size - position, 0))))
+            while position < size:
+                position = self._write_vector(position, [zeros[: size - position]])
         self.sync()
 
     def map(self) -> memoryview:
@@ -123,13 +140,15 @@ class RealFile:
         Python 3.13 a map holds a descriptor of its own until the last view of it is gone."""
         if self.size() == 0:
             return memoryview(b"")
-        if sys.version_info >= (3, 13):
-            return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ, trackfd=False))
-        return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ))
+        with memory:
+            if sys.version_info >= (3, 13):
+                return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ, trackfd=False))
+            return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ))
 
     def map_shared(self) -> memoryview:
         """The file for reading and writing: a store is seen at once by every process that has it mapped."""
-        return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+        with memory:
+            return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ | mmap.PROT_WRITE))
 
     def sync_file_system(self, syncfs: Syncfs) -> None:
         if syncfs(self._descriptor) != 0:
@@ -160,41 +179,88 @@ def _find_syncfs() -> Syncfs | None:
 _syncfs = _find_syncfs()
 
 
+def make_data_directory(root: Path) -> None:
+    """With the parents that are missing, for its owner alone. Its name, and theirs, are durable when this returns."""
+    missing = [path for path in (root, *root.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(DIRECTORY_MODE if path is root else 0o777, exist_ok=True)
+    # One that is empty may have been made by a process that ended before it could sync.
+    for path in missing or ([] if any(root.iterdir()) else [root]):
+        with contextlib.suppress(PermissionError):  # one that may be passed through, but not be looked into
+            _sync_directory(path.absolute().parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with memory:
+            os.fsync(descriptor)
+    except OSError as error:
+        raise SyncFailed.of(error) from error
+    finally:
+        os.close(descriptor)
+
+
+def is_open_to_others(root: Path) -> bool:
+    """Whether somebody who is neither its owner nor in its group can look into a data directory."""
+    try:
+        return bool(root.stat().st_mode & 0o007)
+    except FileNotFoundError:
+        return False
+
+
+def _is_open_to_group(root: Path) -> bool:
+    return root.stat().st_mode & _GROUP_DIRECTORY == _GROUP_DIRECTORY
+
+
 class RealDisk:
     """The directory tree below `root`. Any thread may call it; the files it opens have one thread each."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._watch: RealFile | None = None
+        self._is_group: bool | None = None
+
+    @property
+    def _modes(self) -> tuple[int, int]:
+        """Of files and of directories."""
+        if self._is_group is None:
+            self._is_group = _is_open_to_group(self.root)
+        return (FILE_MODE | _GROUP_FILE, DIRECTORY_MODE | _GROUP_DIRECTORY) if self._is_group else _OWNER_MODES
 
     def _at(self, path: str) -> Path:
         return self.root.joinpath(*relative_parts(path))
 
     def open(self, path: str) -> RealFile:
-        return RealFile(os.open(self._at(path), os.O_RDWR))
+        with memory:
+            return RealFile(os.open(self._at(path), os.O_RDWR))
 
     def open_read(self, path: str) -> RealFile:
-        return RealFile(os.open(self._at(path), os.O_RDONLY))
+        with memory:
+            return RealFile(os.open(self._at(path), os.O_RDONLY))
 
     def create(self, path: str) -> RealFile:
-        return RealFile(os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC, FILE_MODE))
+        with memory:
+            return RealFile(os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC, self._modes[0]))
 
     def exists(self, path: str) -> bool:
         return self._at(path).exists()
 
     def list(self, path: str) -> Names:
         try:
-            return sorted(entry.name for entry in self._at(path).iterdir())
+            with memory:
+                return sorted(entry.name for entry in self._at(path).iterdir())
         except FileNotFoundError:
             return []
 
     def make_directory(self, path: str) -> None:
-        """With parents, the root too. Durable when the parent of each directory made is synced."""
+        """With parents, the root too. Durable when the parent of each directory made is synced; the root's name is."""
         directory = self.root
-        directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+        if not directory.is_dir():
+            make_data_directory(directory)
         for name in relative_parts(path):
             directory /= name
-            directory.mkdir(DIRECTORY_MODE, exist_ok=True)
+            directory.mkdir(self._modes[1], exist_ok=True)
 
     def remove_directory(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -210,11 +276,7 @@ class RealDisk:
         self._at(new).hardlink_to(self._at(old))
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_directory(self._at(path))
 
     def watch(self) -> None:
         """The kernel reports to a descriptor what fails after it was opened."""
@@ -313,7 +375,8 @@ class DirectoryLock:
     @classmethod
     def acquire(cls, root: Path) -> DirectoryLock:
         """DirectoryInUse, at once, if another process (or another lock in this one) holds the directory."""
-        descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        mode = FILE_MODE | (_GROUP_FILE if _is_open_to_group(root) else 0)
+        descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT, mode)
         try:
             if not _try_lock(descriptor):
                 raise DirectoryInUse(str(root), str(_read_holder(descriptor)))
@@ -360,6 +423,48 @@ class DirectoryLock:
 _locks_of_process: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
 
 
+class Following:
+    """While there is one, the broker shows what is new soon: for processes that go on reading a directory, and may not
+    write to it. It is a shared lock of a file that all of them read; the broker looks for it and takes none."""
+
+    def __init__(self, root: Path) -> None:
+        self._descriptor = _followed(root)
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):  # a file system without such locks: what is new is seen a little later
+                _share(self._descriptor)
+
+    def end(self) -> None:
+        """Calling it again does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class Followers:
+    """Whether there are any, asked by the broker."""
+
+    def __init__(self, root: Path) -> None:
+        self._descriptor = _followed(root)
+
+    def are_there(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self._descriptor >= 0 and _is_locked(self._descriptor)
+        return False
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _followed(root: Path) -> int:
+    """-1 where the file is lost, of which there is a copy: who follows sees what is new a little later then."""
+    try:
+        return os.open(root / _FOLLOWED_FILE, os.O_RDONLY)
+    except FileNotFoundError:
+        return -1
+
+
 def _forget_locks_of_parent() -> None:
     for lock in list(_locks_of_process):
         lock.forget()
@@ -393,6 +498,9 @@ if sys.platform == "linux":
             return False
         return True
 
+    def _share(descriptor: int) -> None:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+
     def _unlock(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
 
@@ -411,6 +519,9 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _share(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def _unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -10,7 +10,7 @@ from penstock.core.errors import CorruptBatch
 from penstock.core.types import Compression
 from penstock.kernels import rows as kernel
 from penstock.log import batch as batches
-from penstock.log.batch import NATIVE, OFFSET_DELTA, TIMESTAMP_DELTA, VALUE, Batch
+from penstock.log.batch import KEY, NATIVE, OFFSET_DELTA, PROPERTIES, TIMESTAMP_DELTA, TOPIC, VALUE, Batch
 from penstock.log.columns import Columns
 
 # What only logs and gateways that keep more of a message write.
@@ -44,10 +44,23 @@ class Encoded:
         return len(self.data)
 
     @property
+    def bytes_at_most(self) -> int:
+        return len(self.data)
+
+    @property
     def longest_value(self) -> int:
         column = self.batch.var_column(VALUE)
         places = memoryview(b"\0\0\0\0" if column is None else column[1]).cast("i")
         return kernel.longest(places[:-1], places[1:])
+
+    def longest_row(self, enough: int) -> int:
+        """As Columns.longest_row()."""
+        bound = 0
+        for flag in (TOPIC, KEY, PROPERTIES, VALUE):
+            if (column := self.batch.var_column(flag)) is not None:
+                places = memoryview(column[1]).cast("i")
+                bound += kernel.longest(places[:-1], places[1:])
+        return bound if bound <= enough else self.columns().longest_row(enough)
 
     def columns(self) -> Columns:
         return self.batch.columns(array("i", range(self.count)))

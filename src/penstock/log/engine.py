@@ -18,6 +18,7 @@ from penstock.core.errors import (
     InvalidArgument,
     JournalFailed,
     LogPoisoned,
+    LogStopped,
     NoSuchLog,
     OffsetOutOfRange,
     OutcomeUnknown,
@@ -36,7 +37,7 @@ from penstock.log.catalogue import CatalogueChange, declared_columns, deleted_co
 from penstock.log.columns import Columns
 from penstock.log.commit import GroupCommit, Progress
 from penstock.log.encoded import Rows, encode
-from penstock.log.frames import Entry, Frame, edit_entry, frame_bytes
+from penstock.log.frames import ENTRY_HEADER_BYTES, FRAME_HEADER_BYTES, Entry, Frame, edit_entry, frame_bytes
 from penstock.log.keeper import Written
 from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.options import ShardOptions
@@ -51,6 +52,7 @@ logger = logging.getLogger("penstock.log.engine")
 _LEVELS = tuple(Durability)
 Done = Callable[[PenstockError | None], None]
 Post = Callable[[Callable[[], None]], None]
+Effect = Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class Engine:
     def __init__(
         self, disk: Disk, clock: Clock, options: ShardOptions, metrics: ShardMetrics, opened: Recovered, post: Post
     ) -> None:
-        self._clock, self._options, self.metrics = clock, options, metrics
+        self._clock, self._options, self.metrics = clock, opened.options, metrics
         self.keeper, self.journal, self.catalogue = opened.keeper, opened.journal, opened.catalogue
         self.commit = GroupCommit(
             self.journal, clock, options.commit, metrics, lambda p: post(lambda: self.report(p)), self._hand_over
@@ -95,9 +97,11 @@ class Engine:
         self._promised_bytes = 0
         """of the disk, which only those take who were promised it"""
         for number, written in self.keeper.logs.items():
-            self._adopt(number, written.name, written.settings, written.bounds)
+            self._adopt(number, written.name, written.settings, written.reached or written.bounds)
             self.logs[number].last_timestamp = written.last_timestamp
             self.logs[number].fault = opened.faults.get(number) or _stopped(written.name, written.stopped)
+        metrics.logs_poisoned += sum(isinstance(log.fault, LogPoisoned) for log in self.logs.values())
+        self._is_damaged = bool(opened.faults)
         if opened.unclean:
             self._skip_lost_offsets()
 
@@ -109,14 +113,16 @@ class Engine:
         done: Done,
         purpose: Purpose = Purpose.PUBLISH,
         encoded: Sequence[bytearray] | None = None,
+        apply: Effect | None = None,
     ) -> list[Offset]:
         """Append to any number of logs in one frame; the first offset of each part. `done` is called once it is
         committed, or with OutcomeUnknown. Raises, with nothing changed, what can be refused before. `encoded` are the
-        batches of the first parts where somebody has made them already."""
+        batches of the first parts where somebody has made them already. `apply` is called when nothing can be refused
+        any more, before the frame is staged."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
         entries, logs = self._batch_entries(parts, encoded), [log for log, _ in parts]
-        self._submit(entries, logs, max([log.settings.durability for log in logs]), done, purpose)
+        self._submit(entries, logs, max([log.settings.durability for log in logs]), done, purpose, apply=apply)
         return [Offset(entry.first) for entry in entries]
 
     def _batch_entries(
@@ -140,10 +146,12 @@ class Engine:
             entries.append(Entry(log.number, batch, None, first, end, count, timestamp, timestamp, sequence))
         return entries
 
-    def stage_spread(self, spread: Spread, done: Done, purpose: Purpose = Purpose.PUBLISH) -> Sequence[int]:
+    def stage_spread(
+        self, spread: Spread, done: Done, purpose: Purpose = Purpose.PUBLISH, apply: Effect | None = None
+    ) -> Sequence[int]:
         """As stage(), for one set of columns over many logs, none of which compresses."""
         if len(spread.logs) == 1:
-            return [self._stage_one(spread.logs[0], spread.columns, done, purpose)]
+            return [self._stage_one(spread.logs[0], spread.columns, done, purpose, apply)]
         logs, counts = spread.logs, spread.counts
         firsts, epochs, times = (array("q", bytes(8 * len(logs))) for _ in range(3))
         faulty = staged.stamps(logs, self._clock.now_ms(), firsts, epochs, times)
@@ -152,10 +160,10 @@ class Engine:
         numbers, sequences = [log.number for log in logs], repeat(self._next_sequence)
         sealed, ends = spread.sealed(firsts, epochs, times), map(add, firsts, counts)
         entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times, sequences))
-        self._submit(entries, logs, max([log.settings.durability for log in logs]), done, purpose)
+        self._submit(entries, logs, max([log.settings.durability for log in logs]), done, purpose, apply=apply)
         return firsts
 
-    def _stage_one(self, log: Log, columns: Columns, done: Done, purpose: Purpose) -> int:
+    def _stage_one(self, log: Log, columns: Columns, done: Done, purpose: Purpose, apply: Effect | None) -> int:
         """stage() of one part, which most commits of a lone caller are."""
         if log.fault is not None:
             raise log.fault
@@ -164,7 +172,7 @@ class Engine:
         first, timestamp = bounds.end, max(self._clock.now_ms(), log.last_timestamp)
         batches.seal(batch, first, bounds.epoch, timestamp)
         entry = Entry(log.number, batch, None, first, first + count, count, timestamp, timestamp, self._next_sequence)
-        self._submit([entry], [log], settings.durability, done, purpose)
+        self._submit([entry], [log], settings.durability, done, purpose, apply=apply)
         return first
 
     def stage_raw(self, log: Log, data: Buffer, done: Done, purpose: Purpose = Purpose.PUBLISH) -> None:
@@ -197,17 +205,22 @@ class Engine:
         self._submit_edits(entries, [log], done)
 
     def stage_adoption(
-        self, adopted: Mapping[Log, tuple[SegmentInfo, ...]], parts: Sequence[tuple[Log, Rows]], done: Done
+        self,
+        adopted: Mapping[Log, tuple[SegmentInfo, ...]],
+        parts: Sequence[tuple[Log, Rows]],
+        done: Done,
+        apply: Effect | None = None,
     ) -> None:
         """Segments that were written and synced beside the journal become the ends of their logs, and `parts` are
         appended to others, in one frame. `done` is called once all of it is committed and readers are shown the new
-        ends, all in the same turn. One adoption of a log at a time; raises what refuse_adoption() does."""
+        ends, all in the same turn. One adoption of a log at a time; raises, with nothing changed, TooLarge and what
+        refuse_adoption() does. `apply` as in stage()."""
         self.refuse_adoption(adopted)
         sequence = self._next_sequence
         edits = [edit_entry(log.number, Edit(adopted=infos), sequence) for log, infos in adopted.items()]
         adoption = Adoption(sequence, list(adopted), done, self.logs)
         entries, logs = [*edits, *self._batch_entries(parts)], [*adopted, *[log for log, _ in parts]]
-        self._submit_edits(entries, logs, partial(self._adopted, adoption))
+        self._submit_edits(entries, logs, partial(self._adopted, adoption), apply)
         self._adoptions.append(adoption)
         self.metrics.records += sum([info.records for infos in adopted.values() for info in infos])
 
@@ -271,12 +284,20 @@ class Engine:
             created[-1].hold(sequence)
         return created
 
-    def stage_change(self, log: Log, settings: LogSettings, done: Done) -> None:
-        sequence = self._declare([Declared(log.number, log.name, settings)], [log], done)
-        log.settings = settings
-        log.hold(sequence)
+    def stage_change(
+        self, changes: Sequence[tuple[Log, LogSettings]], done: Done, parts: Sequence[tuple[Log, Rows]] = ()
+    ) -> None:
+        """New settings of any number of logs, in one frame with `parts`."""
+        logs = [log for log, _ in changes]
+        records = [Declared(log.number, log.name, settings) for log, settings in changes]
+        sequence = self._declare(records, logs, done, parts)
+        for log, settings in changes:
+            log.settings = settings
+            log.hold(sequence)
 
-    def _declare(self, records: list[Declared], logs: list[Log], done: Done) -> FrameSequence:
+    def _declare(
+        self, records: list[Declared], logs: list[Log], done: Done, parts: Sequence[tuple[Log, Rows]] = ()
+    ) -> FrameSequence:
         """Put records into the catalogue; `logs` wait for that frame with their own commits."""
         sequence = self._next_sequence
 
@@ -285,7 +306,7 @@ class Engine:
                 log.free(sequence)
             done(error)
 
-        self.stage([(self.logs[CATALOGUE_NUMBER], declared_columns(records))], declared, Purpose.SETTLE)
+        self.stage([(self.logs[CATALOGUE_NUMBER], declared_columns(records)), *parts], declared, Purpose.SETTLE)
         for record in records:
             self.catalogue.apply(CatalogueChange(LogNumber(record.number), record))
         return sequence
@@ -298,6 +319,13 @@ class Engine:
         del self.logs[log.number]
         self.usage.tail -= staged.data_bytes(log.tail)
         log.fault = NoSuchLog(log.name)
+
+    @property
+    def faulty_logs(self) -> list[Log]:
+        """Those that take no records."""
+        if not self.metrics.logs_poisoned and not self._is_damaged:
+            return []
+        return [log for log in self.logs.values() if log.fault is not None]
 
     def log(self, name: str) -> Log:
         return self.logs[self.catalogue.number_of(name)]
@@ -329,14 +357,20 @@ class Engine:
         """One that was given before the directory was opened; a negative size takes one back."""
         self._promised_bytes += size
 
-    def refuse_large(self, batches_bytes: int) -> None:
-        """TooLarge where a frame with so many bytes of batches would have no room for small parts beside them."""
-        limit = self._options.journal.max_frame_bytes
-        if batches_bytes > limit - limit // 256:
-            raise TooLarge("the commit", batches_bytes, limit - limit // 256)
+    @property
+    def frame_room(self) -> int:
+        """Bytes of entries that a frame takes."""
+        return self._options.journal.max_frame_bytes - FRAME_HEADER_BYTES
 
-    def _submit_edits(self, entries: list[Entry], logs: list[Log], done: Done) -> None:
-        self._submit(entries, logs, Durability.COMMIT, done, Purpose.SETTLE, has_edits=True)
+    def room_beside(self, batches: Sequence[bytearray]) -> int:
+        """Bytes of entries that a frame takes beside these batches; TooLarge where it does not take them."""
+        entries = sum([ENTRY_HEADER_BYTES + -(-len(batch) // 8) * 8 for batch in batches])
+        if entries > self.frame_room:
+            raise TooLarge("the commit", entries + FRAME_HEADER_BYTES, self._options.journal.max_frame_bytes)
+        return self.frame_room - entries
+
+    def _submit_edits(self, entries: list[Entry], logs: list[Log], done: Done, apply: Effect | None = None) -> None:
+        self._submit(entries, logs, Durability.COMMIT, done, Purpose.SETTLE, has_edits=True, apply=apply)
 
     def _submit(
         self,
@@ -346,13 +380,18 @@ class Engine:
         done: Done,
         purpose: Purpose,
         has_edits: bool = False,
+        apply: Effect | None = None,
     ) -> None:
-        """Entry i is for log i; without edits all are batches."""
+        """Entry i is for log i; without edits all are batches. Nothing is refused behind `apply`."""
         if self.commit.failure is not None:
             raise self.commit.failure
         size = frame_bytes(entries)
         if size > self._options.journal.max_frame_bytes:
             raise TooLarge("the commit", size, self._options.journal.max_frame_bytes)
+        if apply is not None:
+            sequence = self._next_sequence
+            apply()
+            assert sequence == self._next_sequence, "a frame was staged while another one was"
         # An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no holes.
         level = _LEVELS[staged.strongest(logs, level)]
         self._apply(entries, logs, has_edits)
@@ -473,9 +512,12 @@ class Engine:
         self.logs[number] = Log(number, name, settings, Bounds(bounds.start, bounds.end, bounds.epochs))
 
     def _skip_lost_offsets(self) -> None:
-        """An offset never names two messages: a log that may have lost acknowledged ones goes on far behind its end."""
+        """An offset never names two messages: a log that may have lost acknowledged ones goes on far behind its end. Of
+        a stopped one that is kept aside too."""
         logs = [
-            log for log in self.logs.values() if log.settings.durability is not Durability.COMMIT and log.fault is None
+            log
+            for log in self.logs.values()
+            if log.settings.durability is not Durability.COMMIT and isinstance(log.fault, LogStopped | None)
         ]
         for i in range(0, len(logs), 10_000):
             sequence = self._next_sequence
@@ -485,4 +527,4 @@ class Engine:
 
 
 def _stopped(name: str, reason: str) -> PenstockError | None:
-    return LogPoisoned(name, reason) if reason else None
+    return LogStopped(name, reason) if reason else None

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.core.errors import NoSuchLog, PenstockError
+from penstock.core.errors import CorruptBatch, JournalFailed, NoSuchLog, PenstockError
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Clock, Disk
+from penstock.core.timeline import Timeline
 from penstock.core.types import LogNumber
 from penstock.log.checkpoint import LogState
 from penstock.log.compaction import Cleaned, Compacted, Plan, discard, execute, plan_compaction
+from penstock.log.faults import Telling
+from penstock.log.holes import Thinned
 from penstock.log.partition import Log
-from penstock.log.records import Edit, SegmentInfo
+from penstock.log.records import Edit, Retention, SegmentInfo
 from penstock.log.retention import decide, removed_by
-from penstock.log.segments import WrittenView
+from penstock.log.segments import SealedSegment, WrittenView, segment_path
 
 logger = logging.getLogger("penstock.log.housekeeping")
+telling = Telling(logger)
 
 
 class KeeperPort(Protocol):
@@ -48,6 +52,8 @@ class Task:
     log: Log
     plan: Plan
     list_sequence: int
+    tables: dict[str, Thinned] = field(default_factory=dict)
+    """of the segments it makes, by their paths"""
 
 
 class Housekeeper:
@@ -59,6 +65,7 @@ class Housekeeper:
         engine: EnginePort,
         disk: Disk,
         clock: Clock,
+        timeline: Timeline | None = None,
         *,
         interval_s: float,
         reserve_bytes: int = 0,
@@ -67,6 +74,7 @@ class Housekeeper:
         """`interval_s`: how often retention looks at the logs, 0 for never. `reserve_bytes` of the disk are left free
         by compaction. `floor`: of a log that lets go of what is settled, the first offset that some group has not."""
         self._engine, self._disk, self._clock, self._floor = engine, disk, clock, floor
+        self._timeline = timeline or Timeline(clock)
         self._interval_s, self._reserve_bytes = interval_s, reserve_bytes
         self._last_retention = clock.monotonic()
         self._last_plan: dict[LogNumber, float] = {}
@@ -81,15 +89,27 @@ class Housekeeper:
         return self._interval_s > 0 and self._clock.monotonic() - self._last_retention >= self._interval_s
 
     def retain(self) -> None:
-        """Move the start of every log whose retention says so."""
+        """Move the start of every log whose retention says so. JournalFailed; what else fails of one log is told, and
+        the others go on."""
         self._last_retention = self._clock.monotonic()
         self._looked_at.clear()
         for log in list(self._engine.logs.values()):
-            self.retain_log(log)
+            try:
+                self.retain_log(log)
+            except JournalFailed:
+                raise
+            except (OSError, PenstockError) as error:
+                self.note_failure("retention", log.name, error)
+
+    def note_failure(self, what: str, name: str, error: Exception) -> None:
+        """It is tried again with the next round."""
+        self._engine.metrics.housekeeping_failures += 1
+        telling.warn(what, "housekeeping failed what=%s log=%s error=%s", what, name, error)
 
     def retain_log(self, log: Log) -> None:
         """The same for one log, between two rounds."""
         if log.fault is None and log is not self._busy:
+            self._timeline.look()
             self._retain(log)
 
     def plan(self) -> Task | None:
@@ -114,10 +134,23 @@ class Housekeeper:
 
     def perform(self, task: Task, between: Callable[[], None] = lambda: None) -> Compacted:
         """The heavy part of a task. Raises what execute() does."""
-        return execute(task.plan, self._disk, between=between)
+        compacted = execute(task.plan, self._disk, between=between)
+        for info in compacted.edit.added if compacted.edit is not None else ():
+            segment = SealedSegment(segment_path(task.plan.directory, info.base, info.version), info)
+            if (table := self.thinned(segment)) is not None:
+                task.tables[segment.path] = table
+        return compacted
+
+    def thinned(self, segment: SealedSegment) -> Thinned | None:
+        """None if it cannot be read now. Any thread."""
+        try:
+            return Thinned.read(self._disk, segment)
+        except (OSError, CorruptBatch):
+            return None
 
     def finish(self, task: Task, compacted: Compacted) -> None:
-        """Stage the swap. If the log has changed under it, the work was for nothing and its files go."""
+        """Stage the swap. If the log has changed under it, the work was for nothing and its files go. What it raises, a
+        later round mends."""
         edit, self._busy = compacted.edit, None
         if not self._still_holds(task):
             self._clear(task, edit or Edit())
@@ -126,6 +159,7 @@ class Housekeeper:
             self._note(task.log, compacted.cleaned)
             return
         try:
+            task.log.holes.tables.update(task.tables)
             self._engine.stage_edit(task.log, edit, lambda error: self._compacted(task, compacted, error))
         except PenstockError:
             discard(task.plan, edit, self._disk)
@@ -138,7 +172,7 @@ class Housekeeper:
             self._clear(task, Edit())
         else:
             self._engine.metrics.compaction_failures += 1
-            logger.error("compaction failed log=%s error=%s", task.log.name, error)
+            telling.warn("compaction", "compaction failed, tried again log=%s error=%s", task.log.name, error)
 
     def run(self) -> None:
         """All that is due, in this thread."""
@@ -156,7 +190,7 @@ class Housekeeper:
         view = self._engine.keeper.views.get(log.number)
         if view is None or (policy is None and floor is None):
             return
-        start = decide(view, self._checkpointed(log), policy, self._clock.now_ms(), floor)
+        start = decide(view, self._checkpointed(log), policy, self._now_ms(policy), floor)
         if start is None or not log.start < start <= log.end:
             return
         removed = removed_by(view, start)
@@ -172,6 +206,11 @@ class Housekeeper:
             removed.records,
             removed.bytes,
         )
+
+    def _now_ms(self, policy: Retention | None) -> int:
+        """For its time: nothing is older because the wall clock was set forward."""
+        time_ms = round(1000 * policy.time_s) if policy is not None and policy.time_s is not None else 0
+        return self._timeline.stamped_by(self._timeline.now() - time_ms) + time_ms
 
     def _plan(self, log: Log) -> Task | None:
         view = self._engine.keeper.views.get(log.number)
@@ -190,7 +229,7 @@ class Housekeeper:
             return None
         free = self._engine.keeper.free_bytes - self._reserve_bytes
         if plan.bytes > free:
-            logger.warning("no room to compact log=%s bytes=%d free=%d", log.name, plan.bytes, free)
+            telling.warn("room", "no room to compact log=%s bytes=%d free=%d", log.name, plan.bytes, free)
             return None
         return Task(log, plan, log.list_sequence)
 

@@ -16,6 +16,7 @@ from penstock.log.index import index_path, save_index
 from penstock.log.names import directory_of
 from penstock.log.partition import Log
 from penstock.log.records import SegmentInfo
+from penstock.log.retention import segment_limits
 from penstock.log.segments import SparseIndex, segment_path
 
 logger = logging.getLogger("penstock.log.importing")
@@ -62,6 +63,7 @@ class ImportedLog:
         self.log, self.directory = log, directory_of(log.name, log.number)
         self._epoch, self._timestamp = log.bounds.epoch, max(now_ms, log.last_timestamp)
         self._end = log.end
+        self._most_bytes = segment_limits(log.settings).bytes
         self._segment: _Segment | None = None
         self.infos: list[SegmentInfo] = []
         self.paths: list[str] = []
@@ -69,7 +71,7 @@ class ImportedLog:
     def add(self, columns: Columns) -> None:
         batch = batches.encode(columns, self._settings.compression)
         segment = self._segment
-        if segment is not None and segment.bytes + len(batch) > self._settings.segment_bytes:
+        if segment is not None and segment.bytes + len(batch) > self._most_bytes:
             self.close()
             segment = None
         if segment is None:

@@ -15,11 +15,12 @@ from penstock.core.types import FilePosition, LogNumber
 from penstock.kernels.batch import scan
 from penstock.kernels.crc import crc32c, first_bad
 from penstock.kernels.folded import INDEX_STEP_BYTES
+from penstock.log.faults import Telling
 from penstock.log.frames import Entry
 from penstock.log.records import SegmentInfo
 from penstock.log.segments import SparseIndex
 
-logger = logging.getLogger("penstock.log.index")
+telling = Telling(logging.getLogger("penstock.log.index"))
 
 SUFFIX = ".idx"
 MAGIC = b"PSTI"
@@ -132,7 +133,7 @@ def save_index(disk: Disk, segment_path: str, info: SegmentInfo, index: SparseIn
         finally:
             file.close()
     except OSError as error:
-        logger.warning("index not saved, readers will rebuild it file=%s error=%s", path, error)
+        telling.warn("index", "index not saved, readers will rebuild it file=%s error=%s", path, error)
 
 
 def load_index(disk: Disk, segment_path: str, info: SegmentInfo) -> SparseIndex | None:

@@ -13,18 +13,21 @@ from penstock.core.clock import SystemClock
 from penstock.core.errors import JournalDamaged, NoSuchLog, OffsetOutOfRange
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Disk, File
-from penstock.core.types import LogName, LogNumber, Sequence
-from penstock.log.checkpoint import Checkpoint, read_checkpoint
+from penstock.core.types import LogName, LogNumber
+from penstock.log.aside import stopped_logs
+from penstock.log.check import journal_reader, known_checkpoint, small_file_faults
+from penstock.log.checkpoint import read_checkpoint
+from penstock.log.copies import FileFault
 from penstock.log.cuts import DirectoryState
 from penstock.log.disk import RealDisk
+from penstock.log.format_file import read_format
 from penstock.log.frames import Entry
-from penstock.log.keeper import Keeper
 from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.options import ShardOptions
 from penstock.log.outside import DirectoryReader
 from penstock.log.records import LogSettings, SegmentInfo
-from penstock.log.recovery import restore_keeper
-from penstock.log.replay import JournalReader, entry_of
+from penstock.log.recovery import restore_keeper, short_files
+from penstock.log.replay import entry_of
 from penstock.log.sealed import SegmentMaps
 from penstock.log.segment_files import SegmentFiles
 from penstock.log.segments import ActiveSegment, SealedSegment
@@ -98,6 +101,7 @@ class InspectedLog:
     segments: tuple[SegmentInfo, ...]
     pending: int = 0
     stopped: str = ""
+    """why the broker had stopped it, if so: what was kept aside of it counts here, as far as it can be read"""
 
 
 @dataclass(slots=True)
@@ -120,22 +124,40 @@ class FoldedDirectory:
         """DirectoryFormat or LogDamaged if the checkpoint or the catalogue cannot be read."""
         self.state = state
         self.disk: Disk = UnchangedDisk(disk)
-        self.checkpoint = read_checkpoint(self.disk) or Checkpoint(0, 0, 0, 1, True, ())
+        read_format(self.disk)
+        self.faults = small_file_faults(self.disk)
+        """small files of which the other copy is whole"""
+        self.checkpoint = known_checkpoint(self.disk)
         self.journal = JournalLook(self.checkpoint.first_sequence)
         options, metrics = ShardOptions(), ShardMetrics()
         files = SegmentFiles(self.disk, options.keeper.max_open_files, metrics)
-        self._keeper, _ = restore_keeper(self.disk, SystemClock(), options, metrics, files, self.checkpoint)
+        clock = SystemClock()
+        self._keeper, _, damage = restore_keeper(self.disk, clock, options, metrics, files, self.checkpoint)
+        if damage is not None:
+            self.faults.append(FileFault(damage.file, f"byte {damage.position}: {damage.reason}"))
         self._maps = SegmentMaps(self.disk, 16)
+        self.stopped = stopped_logs(self._keeper.logs.values())
+        """with what was kept aside of them folded in, as opening would, if all of it can be read"""
         self._fold()
 
     def logs(self) -> list[InspectedLog]:
         """All but the catalogue."""
-        return [_inspected(log) for number, log in self._keeper.logs.items() if number != CATALOGUE_NUMBER]
+        return [
+            _inspected(log, self.stopped.get(number, ""))
+            for number, log in self._keeper.logs.items()
+            if number != CATALOGUE_NUMBER
+        ]
 
     def written(self, number: int) -> WrittenLog:
         if (log := self._keeper.logs.get(LogNumber(number))) is None:
             raise NoSuchLog(number)
         return log
+
+    def all_faults(self) -> list[FileFault]:
+        logs = list(self._keeper.logs.values())
+        faults = [*self.faults, *(FileFault("journal", problem) for problem in self.journal.problems)]
+        faults += [FileFault(each.file, each.reason) for each in short_files(self.disk, logs).values()]
+        return faults + _stopped_faults({log.name: log.stopped for log in self.logs() if log.stopped})
 
     def numbers(self) -> list[LogNumber]:
         return list(self._keeper.logs)
@@ -192,22 +214,19 @@ class FoldedDirectory:
         return None
 
     def _fold(self) -> None:
-        first, durable = Sequence(self.checkpoint.first_sequence), Sequence(self.checkpoint.known_durable)
-        reader = JournalReader(self.disk, first, durable)
+        reader = journal_reader(self.disk, self.checkpoint)
+        self._keeper.put_back_aside()
+        self.stopped |= stopped_logs(self._keeper.logs.values())
         try:
             for frame in reader.frames():
                 self.journal.frames += 1
                 for log, kind, data in frame.entries:
-                    self._take(self._keeper, log, kind, data)
+                    self._keeper.take(entry_of(log, kind, data))
         except JournalDamaged as error:
             self.journal.problems.append(str(error))
+        for number, lack in self._keeper.unfolded.items():
+            self.journal.problems.append(f"log {number} cannot be folded: {lack}")
         self.journal.end_sequence, self.journal.torn_bytes = reader.end, reader.torn_bytes
-
-    def _take(self, keeper: Keeper, log: int, kind: int, data: memoryview) -> None:
-        try:
-            keeper.take(entry_of(log, kind, data))
-        except OSError as error:
-            self.journal.problems.append(f"an entry of log {log} cannot be folded: {error}")
 
 
 class LiveDirectory:
@@ -216,17 +235,33 @@ class LiveDirectory:
     journal: JournalLook | None = None
 
     def __init__(self, path: Path, patience_s: float = 2.0) -> None:
-        self.reader = DirectoryReader(path, patience_s=patience_s)
+        self.path, self.reader = path, DirectoryReader(path, patience_s=patience_s)
         self.state = self.reader.state
 
+    @property
+    def stopped(self) -> dict[LogNumber, str]:
+        """As the last checkpoint has it."""
+        checkpoint = read_checkpoint(RealDisk(self.path))
+        return {} if checkpoint is None else stopped_logs(checkpoint.logs)
+
     def logs(self) -> list[InspectedLog]:
-        found = []
+        found, stopped = [], self.stopped
         for log in self.reader.logs():
             cut = self.reader.cut(log.number)
             segments = (*cut.sealed, *([cut.active] if cut.active is not None else []))
             size = sum(info.bytes for info in segments)
             found.append(
-                InspectedLog(log.number, log.name, log.settings, cut.start, cut.end, cut.records, size, segments)
+                InspectedLog(
+                    log.number,
+                    log.name,
+                    log.settings,
+                    cut.start,
+                    cut.end,
+                    cut.records,
+                    size,
+                    segments,
+                    stopped=stopped.get(log.number, ""),
+                )
             )
         return found
 
@@ -246,6 +281,20 @@ def inspect_directory(path: Path) -> Inspection:
     if state in (DirectoryState.LIVE, DirectoryState.STARTING):
         return LiveDirectory(path)
     return FoldedDirectory(RealDisk(path), state)
+
+
+def directory_faults(path: Path) -> list[FileFault]:
+    """What is not as it must be, without reading every batch: small files, the journal, files of logs that are missing
+    or short, logs that are stopped. As an opening would find it. DirectoryFormat, LogDamaged."""
+    inspection = inspect_directory(path)
+    if isinstance(inspection, LiveDirectory):
+        told = {log.name: log.stopped for log in inspection.logs() if log.stopped}
+        return small_file_faults(RealDisk(path), is_live=True) + _stopped_faults(told)
+    return inspection.all_faults()
+
+
+def _stopped_faults(told: dict[LogName, str]) -> list[FileFault]:
+    return [FileFault(f"log {name}", reason, name) for name, reason in told.items()]
 
 
 def segments_of(log: WrittenLog) -> list[SealedSegment | ActiveSegment]:
@@ -269,7 +318,7 @@ def info_of(segment: SealedSegment | ActiveSegment) -> SegmentInfo:
     return segment.info if isinstance(segment, SealedSegment) else segment.info()
 
 
-def _inspected(log: WrittenLog) -> InspectedLog:
+def _inspected(log: WrittenLog, stopped: str) -> InspectedLog:
     infos = tuple(info_of(segment) for segment in segments_of(log))
     return InspectedLog(
         log.number,
@@ -281,5 +330,5 @@ def _inspected(log: WrittenLog) -> InspectedLog:
         sum(info.bytes for info in infos),
         infos,
         sum(len(pending_of(segment)) for segment in segments_of(log)),
-        log.stopped,
+        stopped,
     )

@@ -8,6 +8,7 @@ apart by their generation, which the checksum of every frame covers."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import struct
@@ -22,19 +23,26 @@ from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Clock, Disk, File
 from penstock.core.types import FilePosition, Generation, Sequence
 from penstock.kernels.crc import crc32c
+from penstock.log.faults import Telling, memory
 from penstock.log.frames import MAX_FRAME_BYTES, Frame, encode_frame
+from penstock.log.marks import Mark, Marks
 
 logger = logging.getLogger("penstock.log.journal")
+telling = Telling(logger)
 
 DIRECTORY = "journal"
 # Frames begin on their own page, so that no write of a frame ever touches the header.
 FILE_HEADER_BYTES = 4096
 # Less would not take a commit worth the name, nor the settings of a log.
 MIN_FRAME_BYTES = 4096
+# More than a move to the dead letters or back adds to a message; of small frames an eighth is left for that.
+_MOVE_BYTES = 256 << 10
 MAGIC = b"PSTJ"
 VERSION = 1
 _AFTER_CRC = struct.Struct("<IIQQ")
 _WHOLE = struct.Struct("<4sIIIQQ")
+# The header is there twice, in two sectors of its page.
+HEADER_COPIES_AT = (0, 512)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,14 @@ class JournalOptions:
             raise InvalidArgument(
                 f"a journal of {self.limit_bytes} bytes has no room for three files of {self.file_bytes}"
             )
+
+    def holding(self, commit_bytes: int) -> JournalOptions:
+        """With frames that take a message of so many bytes again, and what is added to it when it is moved."""
+        wanted = min(MAX_FRAME_BYTES, commit_bytes + min(commit_bytes // 7, _MOVE_BYTES))
+        if wanted <= self.max_frame_bytes:
+            return self
+        file_bytes = max(self.file_bytes, FILE_HEADER_BYTES + wanted)
+        return JournalOptions(file_bytes, max(self.limit_bytes, 3 * file_bytes), wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +104,18 @@ def decode_slot_header(data: bytes) -> SlotHeader | None:
     return SlotHeader(Generation(generation), Sequence(first))
 
 
+def encode_slot_page(header: SlotHeader) -> bytes:
+    """The header and its copy, from the beginning of the file on."""
+    encoded = encode_slot_header(header)
+    return encoded.ljust(HEADER_COPIES_AT[1], b"\0") + encoded
+
+
+def decode_slot_page(data: bytes) -> SlotHeader | None:
+    """The newer one, where a crash or damage left two that differ; None if neither is whole."""
+    found = [header for at in HEADER_COPIES_AT if (header := decode_slot_header(data[at:])) is not None]
+    return max(found, key=lambda header: header.generation, default=None)
+
+
 class Journal:
     """Written by one thread at a time, mostly the storage thread; release() and prepare() are the keeper's. One order
     of frames, no gaps."""
@@ -114,6 +142,9 @@ class Journal:
         self._slots = slots
         self._allocating = threading.Lock()
         """both threads may find that a slot is missing"""
+        self._marks = Marks(disk)
+        self._unfinished: str | None = None
+        """a file that could not be made whole, and perhaps not be removed"""
         self._file: File | None = None
         self._path = ""
         self._position = FilePosition(0)
@@ -137,12 +168,13 @@ class Journal:
         room = self._options.file_bytes - self._position
         buffers: list[Buffer] = []
         taken = size = 0
-        for frame in frames:
-            if size + frame.bytes > room:
-                break
-            buffers += encode_frame(frame, self._generation, self.synced_sequence)
-            size += frame.bytes
-            taken += 1
+        with memory:
+            for frame in frames:
+                if size + frame.bytes > room:
+                    break
+                buffers += encode_frame(frame, self._generation, self.synced_sequence)
+                size += frame.bytes
+                taken += 1
         if taken:
             self._file.write(self._position, buffers)
             self._position = FilePosition(self._position + size)
@@ -159,6 +191,7 @@ class Journal:
             return begun
         self._file.sync()
         self.synced_sequence = self.next_sequence
+        self._marks.advance(self.synced_sequence)
         ended = self._clock.monotonic()
         took_ns = int((ended - begun) * 1e9)
         metrics = self._metrics
@@ -171,12 +204,13 @@ class Journal:
 
     def roll(self) -> None:
         """Go on in the next file. The current one is synced first: a successor's header says that all before it is
-        durable."""
+        durable. After an OSError that can pass, the journal is as it was."""
         assert self._file is not None
         self.sync()
-        self._file.close()
-        self._used.append(UsedSlot(self._path, self.next_sequence))
+        file, used = self._file, UsedSlot(self._path, self.next_sequence)
         self._begin_file()
+        file.close()
+        self._used.append(used)
         self._metrics.journal_rolls += 1
 
     def release(self, below: Sequence) -> None:
@@ -193,6 +227,7 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
+        self._marks.close()
 
     def has_room(self, size: int) -> bool:
         """Whether the current file takes so many bytes of frames."""
@@ -207,13 +242,30 @@ class Journal:
         return self._options.limit_bytes // self._options.file_bytes
 
     def _begin_file(self) -> None:
-        self._path = self._take_slot()
-        self._file = self._disk.open(self._path)
-        self._generation = Generation(self._generation + 1)
-        header = SlotHeader(self._generation, self.next_sequence)
-        self._file.write(FilePosition(0), [encode_slot_header(header)])
-        self._file.sync()
-        self._position = FilePosition(FILE_HEADER_BYTES)
+        path = self._take_slot()
+        try:
+            file = self._begun(path)
+        except OSError:
+            self._free.append(path)  # none of its frames counts: whoever takes it writes another header
+            raise
+        self._path, self._file, self._position = path, file, FilePosition(FILE_HEADER_BYTES)
+
+    def _begun(self, path: str) -> File:
+        file = self._disk.open(path)
+        try:
+            # One that was tried before may have left its header in another file.
+            self._generation = Generation(self._generation + 1)
+            header = SlotHeader(self._generation, self.next_sequence)
+            file.write(FilePosition(0), [encode_slot_page(header)])
+            file.sync()
+            # From here on the file has to be there: frames in it may be acknowledged.
+            slot = int(path.rpartition("/")[2])
+            mark = Mark(slot, self._generation, self.next_sequence, self.next_sequence)
+            self._marks.begin(mark) if self._marks.are_open else self._marks.open(mark)
+        except OSError:
+            file.close()
+            raise
+        return file
 
     def _take_slot(self) -> str:
         if not self._free and (path := self._try_allocate()) is not None:
@@ -226,8 +278,8 @@ class Journal:
         return self._free.popleft()
 
     def _try_allocate(self) -> str | None:
-        """A slot, made anew unless one was made meanwhile; None if the journal is as large as it may be or the disk
-        is full."""
+        """A slot, made anew unless one was made meanwhile; None if the journal is as large as it may be, or none can be
+        made: on a full disk, say. One that is in use is free again after a checkpoint."""
         with self._allocating:
             if self._free:
                 return self._free.popleft()
@@ -236,9 +288,9 @@ class Journal:
             try:
                 return self._allocate()
             except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-                logger.warning("no room for another journal file files=%d", self._slots)
+                telling.warn(
+                    "allocate", "no further journal file yet, tried again files=%d error=%s", self._slots, error
+                )
                 return None
 
     def _is_whole(self, path: str) -> bool:
@@ -256,15 +308,22 @@ class Journal:
 
     def _allocate(self) -> str:
         names = (f"{DIRECTORY}/{number:04d}" for number in count())
-        path = next(name for name in names if not self._disk.exists(name))
+        path = self._unfinished or next(name for name in names if not self._disk.exists(name))
+        self._unfinished = path
+        try:
+            self._fill(path)
+            self._disk.sync_directory(DIRECTORY)
+        except OSError:
+            with contextlib.suppress(OSError):  # the next one takes its place
+                self._disk.unlink(path)
+            raise
+        self._unfinished = None
+        self._slots += 1
+        return path
+
+    def _fill(self, path: str) -> None:
         file = self._disk.create(path)
         try:
             file.allocate(self._options.file_bytes)
-        except OSError:
-            self._disk.unlink(path)
-            raise
         finally:
             file.close()
-        self._disk.sync_directory(DIRECTORY)
-        self._slots += 1
-        return path

@@ -155,6 +155,9 @@ def plan_mend(
         return None
     mend = Mend(log, method, damages, stretches, log.bounds.end, revived)
     mend.files_aside = [damage.path for damage in damages if damage.reason != "the file is missing"]
+    if revived is not None and revived.damage is not None:
+        missing = revived.damage.file if revived.damage.reason == "the file is missing" else ""
+        mend.files_aside += [path for path in revived.aside if path != missing]
     if method == "cut":
         _cut(mend, stretches)
     elif method == "rebuild":

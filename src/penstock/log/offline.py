@@ -9,29 +9,37 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-import msgspec
-
 from penstock.core.clock import SystemClock
-from penstock.core.errors import CorruptFrame, DirectoryFormat, DirectoryInUse, JournalDamaged, LogDamaged
+from penstock.core.errors import DirectoryInUse, JournalDamaged, LogDamaged
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Disk
-from penstock.core.types import Compression, Durability, LogName, LogNumber
+from penstock.core.types import Durability, Generation, LogName, LogNumber
 from penstock.core.types import Sequence as FrameSequence
-from penstock.log import batch as batches
 from penstock.log.bounds import OFFSET_GAP
-from penstock.log.catalogue import Catalogue, CatalogueChange, changes, declared_columns
-from penstock.log.checkpoint import Checkpoint, LogState, read_checkpoint
+from penstock.log.catalogue import Catalogue, CatalogueChange, changes
+from penstock.log.check import journal_reader, known_checkpoint
+from penstock.log.checkpoint import Checkpoint, LogState
 from penstock.log.damage import survey
 from penstock.log.disk import DirectoryLock, RealDisk
-from penstock.log.frames import Entry, FrameScratch, edit_entry, read_entries, read_frame_header
+from penstock.log.format_file import has_copies, write_format
+from penstock.log.frames import edit_entry
 from penstock.log.index import index_path, load_index
 from penstock.log.journal import DIRECTORY as JOURNAL_DIRECTORY
 from penstock.log.keeper import Keeper
+from penstock.log.marks import Mark, newest_mark, write_marks
 from penstock.log.names import CATALOGUE_NAME, CATALOGUE_NUMBER, directory_of
 from penstock.log.options import ShardOptions
 from penstock.log.records import Declared, Edit, LogSettings, SegmentInfo
-from penstock.log.recovery import blank_state, cut_leftovers, read_catalogue
+from penstock.log.recovery import (
+    blank_state,
+    copied_catalogue,
+    cut_leftovers,
+    declare_anew,
+    emptied,
+    read_catalogue,
+)
 from penstock.log.replay import JournalReader, entry_of
+from penstock.log.salvage import Salvage
 from penstock.log.segment_files import SegmentFiles
 from penstock.log.segments import segment_path
 from penstock.log.written import WrittenLog
@@ -76,6 +84,8 @@ class OfflineShard:
     """logs whose record in the catalogue was lost: named after their directories, with the default settings"""
     nameless: list[LogNumber] = field(default_factory=list)
     """logs whose record was lost and that have no directory"""
+    salvaged: list[str] = field(default_factory=list)
+    """what came of frames that are lost, a line each"""
 
     def skip_offsets(self, logs: Iterable[WrittenLog]) -> None:
         """An offset never names two messages: the logs go on far behind their ends."""
@@ -86,10 +96,15 @@ class OfflineShard:
         """Make the fold the state of the directory. OSError, with the directory as it was, if that cannot be made
         durable."""
         if self.catalogue_damage is not None:
-            self._declare_anew()
+            declare_anew(self.keeper, self.catalogue, SystemClock())
         self.keeper.taken_sequence = next_sequence
         if not self.keeper.write_checkpoint(clean=True):
             raise OSError(errno.EIO, "no checkpoint could be written; the directory is as it was")
+        newest = newest_mark(self.disk)
+        generation = max(self.reader.last_generation, newest.generation if newest is not None else Generation(0))
+        write_marks(self.disk, Mark(0, generation, next_sequence, next_sequence))
+        if has_copies(self.disk):
+            write_format(self.disk)
         cut_leftovers(self.disk, self.keeper)
         self._drop_bad_indexes()
         self.keeper.close()
@@ -100,18 +115,6 @@ class OfflineShard:
             for segment in log.sealed:
                 if load_index(self.disk, segment.path, segment.info) is None:
                     self.disk.unlink(index_path(segment.path))
-
-    def _declare_anew(self) -> None:
-        """The new catalogue begins behind a gap with a record for every log there is."""
-        records = [record for number, record in self.catalogue.declared.items() if number != CATALOGUE_NUMBER]
-        log = self.keeper.logs[CATALOGUE_NUMBER]
-        self.skip_offsets([log])
-        if not records:
-            return
-        first, count, now = log.bounds.end, len(records), SystemClock().now_ms()
-        batch = batches.encode(declared_columns(records), Compression.NONE)
-        batches.seal(batch, first, log.bounds.epoch, now)
-        self.keeper.take(Entry(CATALOGUE_NUMBER, batch, None, first, first + count, count, now, now))
 
 
 def directory_lock(disk: Disk) -> AbstractContextManager[object]:
@@ -130,14 +133,18 @@ def fold(
     files: SegmentFiles,
     prepare: Callable[[Keeper], None] = lambda keeper: None,
     without: frozenset[LogNumber] = frozenset(),
+    *,
+    go_on: bool = False,
 ) -> OfflineShard:
     """Checkpoint, then journal; damage of the catalogue or the journal is reported, not raised. `prepare` is called
-    between the two; entries of the logs `without` are passed over. Nothing is flushed."""
-    checkpoint = read_checkpoint(disk)
-    if checkpoint is None:
-        raise DirectoryFormat("there is no file 'checkpoint': not a data directory, or one that was never used")
+    between the two; entries of the logs `without` are passed over. With `go_on` the frames behind damage in the journal
+    are taken too. Nothing is flushed."""
+    checkpoint = known_checkpoint(disk)
     shard = _restored(disk, files, checkpoint)
     prepare(shard.keeper)
+    if go_on:
+        shard.salvaged = _salvaged(shard)
+        return shard
     try:
         for frame in shard.reader.frames():
             for log, kind, data in frame.entries:
@@ -149,30 +156,26 @@ def fold(
     return shard
 
 
+def _salvaged(shard: OfflineShard) -> list[str]:
+    """Take every frame that is left; what was found elsewhere and what is lost."""
+    salvage, reader, told = Salvage(shard.disk, shard.keeper), shard.reader, 0
+    for frame in reader.surviving_frames():
+        if len(reader.lost) > told:
+            told = len(reader.lost)
+            salvage.frames_lost()
+        for entry in [entry_of(*row) for row in frame.entries]:
+            if salvage.make_way(entry):
+                shard.keeper.take(entry)
+        shard.keeper.taken_sequence = FrameSequence(frame.sequence + 1)
+    if len(reader.lost) > told:
+        salvage.frames_lost()
+    salvage.finish()
+    return salvage.lines
+
+
 def segment_files(disk: Disk, *, look_only: bool) -> SegmentFiles:
     kind = UntouchedFiles if look_only else SegmentFiles
     return kind(disk, ShardOptions().keeper.max_open_files, ShardMetrics())
-
-
-def read_aside(disk: Disk, log: LogNumber, paths: Iterable[str]) -> tuple[list[Entry], LogDamaged | None]:
-    """What was kept of a stopped log, up to the first thing that cannot be read."""
-    entries: list[Entry] = []
-    for path in paths:
-        try:
-            file = disk.open_read(path)
-        except FileNotFoundError:
-            return entries, LogDamaged(str(log), path, 0, "the file is missing")
-        data = file.map()
-        file.close()
-        position, scratch = 0, FrameScratch()
-        try:
-            while position < len(data):
-                header = read_frame_header(data, position)
-                entries += [entry_of(*row) for row in read_entries(data, position, header, scratch)]
-                position += header.bytes
-        except CorruptFrame as error:
-            return entries, LogDamaged(str(log), path, position, error.reason)
-    return entries, None
 
 
 def infos(state: LogState | None) -> list[SegmentInfo]:
@@ -188,9 +191,7 @@ def _restored(disk: Disk, files: SegmentFiles, checkpoint: Checkpoint) -> Offlin
     catalogue.next_number = LogNumber(max(catalogue.next_number, checkpoint.next_log_number))
     version = 0
     if damage is not None:
-        old = states.get(CATALOGUE_NUMBER) or blank_state(CATALOGUE_NUMBER)
-        version = 1 + max((info.version for info in infos(old)), default=0)
-        states[CATALOGUE_NUMBER] = msgspec.structs.replace(old, start=old.end, sealed=(), active=None)
+        states[CATALOGUE_NUMBER], version = emptied(states.get(CATALOGUE_NUMBER) or blank_state(CATALOGUE_NUMBER))
     logs = {
         number: WrittenLog.restored(
             files, clock, LogName(record.name), record.settings, states.get(number) or blank_state(number)
@@ -202,7 +203,7 @@ def _restored(disk: Disk, files: SegmentFiles, checkpoint: Checkpoint) -> Offlin
     keeper = Keeper(disk, clock, options.keeper, metrics, files, checkpoint, logs, catalogue, first)
     if damage is not None:
         keeper.replace(logs[CATALOGUE_NUMBER])
-    reader = JournalReader(disk, first, FrameSequence(checkpoint.known_durable))
+    reader = journal_reader(disk, checkpoint)
     renamed = [catalogue.declared[number] for number in lost if number in catalogue.declared]
     nameless = [number for number in lost if number not in catalogue.declared]
     return OfflineShard(disk, checkpoint, keeper, catalogue, reader, None, damage, renamed, nameless)
@@ -218,6 +219,8 @@ def _catalogue(
         return read_catalogue(disk, state), None, []
     except LogDamaged as error:
         damage = error
+    if (copy := copied_catalogue(checkpoint)) is not None:
+        return copy, damage, []
     catalogue = Catalogue()
     for info in infos(state):
         path = segment_path(directory_of(CATALOGUE_NAME, CATALOGUE_NUMBER), info.base, info.version)

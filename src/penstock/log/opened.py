@@ -9,9 +9,10 @@ from pathlib import Path
 from penstock import kernels
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Clock
-from penstock.log.disk import DirectoryLock, RealDisk
+from penstock.log.disk import DirectoryLock, RealDisk, is_open_to_others, make_data_directory
+from penstock.log.format_file import refuse_foreign
 from penstock.log.options import ShardOptions
-from penstock.log.recovery import Recovered, recover, refuse_foreign
+from penstock.log.recovery import Recovered, recover
 
 logger = logging.getLogger("penstock.log.shard")
 
@@ -32,7 +33,9 @@ def opened_directory(directory: Path, options: ShardOptions, clock: Clock) -> Op
         logger.warning(
             "kernels are not compiled: correct, but hundreds of times slower; install a C compiler and reinstall"
         )
-    directory.mkdir(parents=True, exist_ok=True)
+    make_data_directory(directory)
+    if is_open_to_others(directory):
+        logger.warning("others on this machine can look into the data directory: chmod o= %s", directory)
     disk, metrics = RealDisk(directory), ShardMetrics()
     refuse_foreign(disk)
     lock = DirectoryLock.acquire(directory)

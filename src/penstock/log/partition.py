@@ -9,6 +9,7 @@ from penstock.core.types import Durability, LogName, LogNumber, Sequence
 from penstock.kernels.staged import NO_CUT, StagedLog, data_bytes
 from penstock.log.bounds import Bounds
 from penstock.log.frames import Entry
+from penstock.log.holes import Holes
 from penstock.log.recent import RecentBatches
 from penstock.log.records import Edit, LogSettings
 
@@ -16,7 +17,17 @@ from penstock.log.records import Edit, LogSettings
 class Log(StagedLog):
     """Changed by the loop alone. `bounds` runs ahead to what is staged; readers stop at `high_watermark`."""
 
-    __slots__ = ("_cuts", "files_end", "list_sequence", "name", "recent", "settings", "wanted_from", "written_sequence")
+    __slots__ = (
+        "_cuts",
+        "files_end",
+        "holes",
+        "list_sequence",
+        "name",
+        "recent",
+        "settings",
+        "wanted_from",
+        "written_sequence",
+    )
 
     number: LogNumber
     bounds: Bounds
@@ -42,6 +53,7 @@ class Log(StagedLog):
         self.wanted_from: Callable[[], int] = lambda: 0
         """no reader that follows the log comes back to what lies below: it is not kept in memory once it is written"""
         self.recent = RecentBatches()
+        self.holes = Holes()
         self._cuts: list[tuple[Sequence, int]] = []
         """cuts that the files may not have yet"""
         self.files_end = NO_CUT

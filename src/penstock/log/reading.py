@@ -6,14 +6,16 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
-from penstock.core.errors import LogDamaged, NoSuchLog, OffsetOutOfRange
+from penstock.core.errors import LogDamaged, LogPoisoned, NoSuchLog, OffsetOutOfRange
 from penstock.core.ports import Buffer, Disk
 from penstock.core.types import LogNumber
 from penstock.log.batch import next_offset, read_header
+from penstock.log.damage import Damage, survey
 from penstock.log.frames import Entry
 from penstock.log.partition import Log
+from penstock.log.records import SegmentInfo
 from penstock.log.sealed import SegmentMaps
 from penstock.log.segments import ActiveView, SealedSegment, WrittenView
 from penstock.log.walk import (
@@ -95,7 +97,8 @@ class LogReader:
     def read(self, log: Log, offset: int, max_bytes: int) -> list[Buffer]:
         """Whole batches in order, the first of which holds or follows `offset`: at least one if any is visible, at most
         `max_bytes` unless the first alone is larger. Offsets that name no record are stepped over. Empty at the visible
-        end. OffsetOutOfRange below the start or above the end, LogDamaged where a file is not what it was."""
+        end. OffsetOutOfRange below the start or above the end, LogDamaged where a file is not what it was, LogPoisoned
+        where a stopped log has records that are kept aside."""
         return self._retried(log, lambda view, tail, stop: self._read(log, offset, max_bytes, view, tail, stop))
 
     def offset_at_time(self, log: Log, timestamp_ms: int) -> int:
@@ -115,6 +118,42 @@ class LogReader:
                     return
                 yield data
             offset = next_offset(piece[-1])
+
+    def readable(self, log: Log, start: int, told: Callable[[Damage], None]) -> Iterator[Buffer]:
+        """As batches(), past damage: what cannot be read is told and passed over, and so is what a stopped log has
+        kept aside."""
+        offset, end = start, log.visible_end
+        while offset < end:
+            try:
+                for data in self.batches(log, offset, end):
+                    offset = next_offset(data)
+                    yield data
+                return
+            except LogPoisoned as error:
+                told(Damage("aside", 0, 0, offset, end, error.reason))
+                return
+            except LogDamaged:
+                found = self._file_at(log, offset)
+                if found is None:
+                    raise
+            path, info = found
+            seen = survey(self._disk, log.number, path, info)
+            for entry in seen.batches:
+                if entry.end > offset and entry.first < end:
+                    yield entry.data
+            for damage in seen.damages:
+                if damage.end > offset:
+                    told(damage)
+            offset = info.end
+
+    def _file_at(self, log: Log, offset: int) -> tuple[str, SegmentInfo] | None:
+        """The first file with records at or behind an offset."""
+        view = self._views.get(log.number)
+        if view is None:
+            return None
+        files = [(segment.path, segment.info) for segment in view.sealed]
+        files += [(view.active.path, view.active.info)] if view.active is not None else []
+        return next(((path, info) for path, info in files if info.end > offset), None)
 
     def _retried(self, log: Log, action: Callable[[WrittenView, list[Entry], int], T]) -> T:
         """A file can vanish between a look at the list and a look at the file; then the list has changed too."""
@@ -153,6 +192,8 @@ class LogReader:
         gathering = Gathering(offset, files_stop, max_bytes)
         if offset < files_stop:
             gathering.take_segments(self._segments(log, view, offset, files_stop))
+            if view.stopped and view.end < files_stop and gathering.has_room:
+                return gathering.batches or _refused(log, view)
         if gathering.has_room and files_stop < end:
             _take_tail(gathering, tail, end)
         return gathering.batches
@@ -163,6 +204,8 @@ class LogReader:
                 found = first_at_time(source, timestamp, log.start)
                 if found is not None and found < files_end:
                     return found
+        if view.stopped and view.end < min(files_end, log.visible_end):
+            _refused(log, view)
         for batch in tail:
             if (found := first_row_at_time(batch.data, timestamp, log.start)) is not None:
                 return found
@@ -205,6 +248,12 @@ class LogReader:
         if len(self._learned) > self._learned_limit:
             self._learned.popitem(last=False)
         return learned
+
+
+def _refused(log: Log, view: WrittenView) -> NoReturn:
+    """Records that were acknowledged lie behind the view, and in no file that is read here: to step over them as over
+    offsets that name none would settle them unseen."""
+    raise LogPoisoned(log.name, view.stopped) if log.fault is None else log.fault
 
 
 def _take_tail(gathering: Gathering, tail: list[Entry], end: int) -> None:

@@ -13,8 +13,10 @@ from typing import Literal
 from penstock.core.errors import InvalidArgument, NoSuchLog
 from penstock.core.ports import Disk
 from penstock.core.types import LogName, LogNumber, Sequence
-from penstock.log.damage import batches_in_journal, journal_slots, readable_frames
-from penstock.log.frames import Entry
+from penstock.log.aside import DIRECTORY as ASIDE_DIRECTORY
+from penstock.log.aside import put_back, write_aside
+from penstock.log.damage import batches_in_journal, readable_frames
+from penstock.log.frames import Entry, edit_entry
 from penstock.log.keeper import Keeper
 from penstock.log.mending import LogMethod, Mend, Revived, Stretch, plan_mend, stretches_of, write_anew
 from penstock.log.names import CATALOGUE_NAME, CATALOGUE_NUMBER, directory_of
@@ -26,13 +28,12 @@ from penstock.log.offline import (
     fold,
     infos,
     loses_offsets,
-    read_aside,
     refuse_if_held,
     segment_files,
 )
-from penstock.log.rescue import DIRECTORY as ASIDE_DIRECTORY
-from penstock.log.rescue import write_aside
+from penstock.log.records import Edit
 from penstock.log.segments import segment_path
+from penstock.log.slots import journal_slots, slot_paths
 from penstock.log.written import WrittenLog
 
 logger = logging.getLogger("penstock.log.repair")
@@ -75,8 +76,8 @@ def plan_repair(disk: Disk, log_name: LogName | None, method: RepairMethod) -> R
     """Look at one log, or at all, and say what would be done. Changes nothing; DirectoryInUse if a process has it open.
 
     cut: a log ends before its first damage. skip: damaged batches are taken out, the rest stays. rebuild: what is
-    damaged is written anew from the journal, and a stopped log from what was kept aside. journal: frames behind damage
-    in the journal are given up, for all logs."""
+    damaged is written anew from the journal, and a stopped log from what was kept aside. journal: frames that cannot be
+    read are given up, those behind them kept; what the lost ones brought is taken from segments, if it is there."""
     refuse_if_held(disk)
     return _look(disk, log_name, method).plan
 
@@ -146,11 +147,12 @@ class _Reviver:
                 self._revive(log)
 
     def _revive(self, log: WrittenLog) -> None:
-        entries, damage = read_aside(self.disk, log.number, log.aside)
-        self.revived[log.number] = Revived(log.stopped, log.aside, damage)
-        log.stopped, log.aside = "", ()
-        for entry in entries:
-            log.take(entry)
+        reason, aside, end = log.stopped, log.aside, log.base.aside_end if log.base is not None else 0
+        damage = put_back(self.disk, log)
+        if damage is not None and end > log.bounds.end:
+            # Those of records that are lost: the log goes on behind them.
+            log.take(edit_entry(log.number, Edit(end=end)))
+        self.revived[log.number] = Revived(reason, aside, damage)
 
 
 def _picked(shard: OfflineShard, log_name: LogName | None) -> list[WrittenLog]:
@@ -193,22 +195,22 @@ def _catalogue_lines(shard: OfflineShard) -> tuple[list[str], list[str], list[st
 
 
 def _look_at_journal(disk: Disk) -> _Look:
-    shard = fold(disk, segment_files(disk, look_only=True))
-    damage = shard.journal_damage
+    damage = fold(disk, segment_files(disk, look_only=True)).journal_damage
+    shard = fold(disk, segment_files(disk, look_only=True), go_on=damage is not None)
     if damage is None:
         return _Look(RepairPlan(None, "journal", (), ()), shard, [], [], shard.reader.end)
     beyond = max((Sequence(frame.sequence + 1) for frame in readable_frames(disk)), default=Sequence(0))
-    slots = journal_slots(disk)
-    headers = max((slot.header.first_sequence for slot in slots), default=Sequence(0))
+    headers = max((slot.header.first_sequence for slot in journal_slots(disk)), default=Sequence(0))
     next_sequence = Sequence(max(shard.reader.end, shard.reader.known_durable, beyond, headers))
     findings, actions, files = _catalogue_lines(shard)
-    paths = [slot.path for slot in slots]
+    paths = slot_paths(disk)
     findings.append(f"the journal: frame {damage.sequence} cannot be read ({damage.reason})")
     actions += [f"keep {path} aside" for path in paths]
-    actions.append(f"keep the frames below {damage.sequence}")
-    actions.append(
-        f"give up frames {damage.sequence}..{next_sequence}, of which {damage.known_durable} were known durable"
-    )
+    actions.append("keep every frame that can be read, also behind the damage")
+    for first, end in shard.reader.lost:
+        frames = f"frame {first}" if end == first + 1 else f"frames {first}..{end}"
+        actions.append(f"give up {frames}: what is not found in the segments is lost, settlements too")
+    actions += shard.salvaged
     actions.append("every log: go on 2^32 behind its end, so that no offset names two messages")
     plan = RepairPlan(None, "journal", tuple(findings), tuple(actions))
     return _Look(plan, shard, [], [*files, *paths], next_sequence)
@@ -221,7 +223,8 @@ def _apply(disk: Disk, look: _Look) -> list[str]:
     """The files that were kept aside."""
     aside = _keep_aside(disk, look)
     numbers = frozenset(mend.log.number for mend in look.mends)
-    shard = fold(disk, segment_files(disk, look_only=False), without=numbers)
+    go_on = look.plan.method == "journal"
+    shard = fold(disk, segment_files(disk, look_only=False), without=numbers, go_on=go_on)
     shard.keeper.flush_all()
     for mend in look.mends:
         shard.keeper.replace(write_anew(mend, shard.keeper.files))
@@ -245,9 +248,10 @@ def _keep_aside(disk: Disk, look: _Look) -> list[str]:
         kept.append(f"{root}/{path}")
         disk.make_directory(kept[-1].rpartition("/")[0])
         disk.link(path, kept[-1])
-    kept += [
-        write_aside(disk, f"{root}/{mend.log.directory}/journal", mend.dropped) for mend in look.mends if mend.dropped
-    ]
+    for mend in look.mends:
+        if mend.dropped:
+            kept.append(f"{root}/{mend.log.directory}/journal")
+            write_aside(disk, kept[-1], mend.dropped)
     _sync_parents(disk, kept)
     return kept
 

@@ -11,27 +11,27 @@ from penstock.core.ports import Disk, File
 from penstock.core.types import FilePosition, Generation, LogNumber, Sequence
 from penstock.kernels.entry import KIND_BATCH, KIND_EDIT
 from penstock.log.batch import next_offset, read_header
-from penstock.log.frames import (
-    MAGIC,
-    Entry,
-    FrameHeader,
-    FrameScratch,
-    read_entries,
-    read_frame_header,
-)
-from penstock.log.journal import DIRECTORY, FILE_HEADER_BYTES, SlotHeader, UsedSlot, decode_slot_header
+from penstock.log.copies import copy_paths
+from penstock.log.frames import Entry, FrameScratch, read_entries
+from penstock.log.journal import UsedSlot
+from penstock.log.marks import PATH as MARK_PATH
+from penstock.log.marks import Mark
 from penstock.log.records import decode_edit
+from penstock.log.slots import (
+    JournalSlot,
+    SlotWalk,
+    journal_slots,
+    known_durable_in,
+    last_generation,
+    map_slot,
+    slot_path,
+    slot_paths,
+)
 
 _COPY_BYTES = 1 << 20
 
 
 NO_GENERATION = Generation(0)
-
-
-@dataclass(frozen=True, slots=True)
-class JournalSlot:
-    path: str
-    header: SlotHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,19 @@ class JournalReader:
     slots: int = 0
     last_generation: Generation = NO_GENERATION
     break_reason: str = ""
+    lost: list[tuple[Sequence, Sequence]] = field(default_factory=list)
+    """first and end of frames that surviving_frames() did not find"""
+    _mark: Mark | None = None
+    _is_unmarked: bool = False
 
     def __post_init__(self) -> None:
         self.end = self.first
+
+    def rest_on(self, mark: Mark | None) -> None:
+        """What is known of the journal from elsewhere must be true; None if that cannot be read."""
+        self._mark, self._is_unmarked = mark, mark is None
+        if mark is not None:
+            self.known_durable = max(self.known_durable, mark.synced)
 
     def sync_files(self) -> None:
         """What is read may be in the page cache only; make it durable before anything rests on it. If an earlier sync
@@ -86,92 +96,77 @@ class JournalReader:
             self.used.append(UsedSlot(slot.path, self.end))
             if limit is not None and self.end < limit:
                 break
-        if self.end < self.known_durable:
-            raise JournalDamaged(self.end, self.known_durable, self.break_reason or "its file is missing")
+        reason = self._marks_fault() or (self.break_reason or "its file is missing")
+        if self.end < self.known_durable or self._marks_fault():
+            self.torn_bytes = 0
+            raise JournalDamaged(self.end, self.known_durable, reason)
 
-    def _chain(self) -> list[JournalSlot]:
+    def surviving_frames(self) -> Iterator[ReplayedFrame]:
+        """As frames(), but it goes on behind damage and raises nothing: `lost` says which frames are missing that had
+        been durable. Frames behind a tear that nobody knew as durable are cut as ever."""
+        chain = self._chain(search=True)
+        limits = [slot.header.first_sequence for slot in chain[1:]] + [None] * bool(chain)
+        maps = [map_slot(self.disk, slot) for slot in chain]
+        for slot, limit, data in zip(chain, limits, maps, strict=True):
+            self.known_durable = max(self.known_durable, known_durable_in(data, slot, limit))
+        scratch = FrameScratch()
+        for slot, limit, data in zip(chain, limits, maps, strict=True):
+            for position, header in SlotWalk(data, slot, limit, self.known_durable):
+                if header.sequence >= self.first:
+                    self._lose(header.sequence)
+                    entries = list(read_entries(data, position, header, scratch))
+                    yield ReplayedFrame(header.sequence, entries, slot.path, FilePosition(position))
+                    self.end = Sequence(header.sequence + 1)
+        self._lose(self.known_durable)
+
+    def _lose(self, until: Sequence) -> None:
+        if self.end < until:
+            self.lost.append((self.end, until))
+            self.end = until
+
+    def _marks_fault(self) -> str:
+        if self._is_unmarked:
+            return f"neither of {' and '.join(copy_paths(MARK_PATH))}, which say how far it reaches, can be read"
+        mark = self._mark
+        if mark is None or self.last_generation >= mark.generation:
+            return ""
+        path = slot_path(mark.slot)
+        state = "cannot be read" if self.disk.exists(path) else "is missing"
+        return f"{path}, which begins with frame {mark.first_sequence}, {state}"
+
+    def _chain(self, *, search: bool = False) -> list[JournalSlot]:
         """Files with frames at or above `first`, by generation. Others are free to be written over."""
-        slots: list[JournalSlot] = []
-        self.free = []
-        names = self.disk.list(DIRECTORY)
-        self.slots = len(names)
-        for name in names:
-            path = f"{DIRECTORY}/{name}"
-            file = self.disk.open_read(path)
-            header = decode_slot_header(file.read(FilePosition(0), 64))
-            if header is None and self._holds_needed_frames(file):
-                raise JournalDamaged(self.first, self.known_durable, f"the header of {path} is damaged")
-            file.close()
-            if header is None:
-                self.free.append(path)
-            else:
-                slots.append(JournalSlot(path, header))
-        slots.sort(key=lambda slot: slot.header.generation)
-        self.last_generation = slots[-1].header.generation if slots else Generation(0)
+        slots, paths = journal_slots(self.disk, search=search), slot_paths(self.disk)
+        self.slots, self.last_generation = len(paths), last_generation(slots)
         begin = max((i for i, slot in enumerate(slots) if slot.header.first_sequence <= self.first), default=0)
-        self.free += [slot.path for slot in slots[:begin]]
-        return slots[begin:]
-
-    def _holds_needed_frames(self, file: File) -> bool:
-        """A file without a header was never used; one that has lost it holds frames. Headers are not torn."""
-        data, position = file.map(), FILE_HEADER_BYTES
-        try:
-            while (header := read_frame_header(data, position)).sequence < self.first:
-                position += header.bytes
-        except CorruptFrame:
-            return False
-        return True
+        chain = slots[begin:]
+        needed = {slot.path for slot in chain}
+        self.free = [path for path in paths if path not in needed]
+        return chain
 
     def _file(self, slot: JournalSlot, limit: Sequence | None) -> Iterator[ReplayedFrame]:
-        file = self.disk.open_read(slot.path)
-        data = file.map()
-        file.close()
-        expected, position = slot.header.first_sequence, FILE_HEADER_BYTES
-        scratch = FrameScratch()
-        if expected > self.first and expected > self.end:
+        if self.first < slot.header.first_sequence > self.end:
             self.break_reason = f"no file holds frame {self.end}"
             return
-        while limit is None or expected < limit:
-            header = self._next(data, position, slot, expected)
-            if header is None:
-                self._look_beyond(data, position, slot)
-                return
+        data, scratch = map_slot(self.disk, slot), FrameScratch()
+        walk = SlotWalk(data, slot, limit, self.first)
+        for position, header in walk:
             self.known_durable = max(self.known_durable, header.durable)
-            if expected >= self.first:
+            if header.sequence >= self.first:
                 entries = list(read_entries(data, position, header, scratch))
-                yield ReplayedFrame(expected, entries, slot.path, FilePosition(position))
-                self.end = Sequence(expected + 1)
-            expected = Sequence(expected + 1)
-            position += header.bytes
+                yield ReplayedFrame(header.sequence, entries, slot.path, FilePosition(position))
+                self.end = walk.expected
+        if limit is None or walk.expected < limit:
+            self.break_reason = walk.reason
+            self._look_beyond(walk)
 
-    def _next(self, data: memoryview, position: int, slot: JournalSlot, expected: Sequence) -> FrameHeader | None:
-        try:
-            header = read_frame_header(data, position)
-        except CorruptFrame as error:
-            self.break_reason = f"{slot.path}, {error}"
-            return None
-        if header.generation != slot.header.generation or header.sequence != expected:
-            self.break_reason = f"{slot.path}, byte {position}: a frame of an earlier use of the file"
-            return None
-        return header
-
-    def _look_beyond(self, data: memoryview, position: int, slot: JournalSlot) -> None:
+    def _look_beyond(self, walk: SlotWalk) -> None:
         """A later frame of this file that survived may know that what is missing had been durable."""
-        rest = bytes(data[position:])
-        mark = slot.header.generation.to_bytes(8, "little")
-        found = rest.find(MAGIC)
-        while found >= 0:
-            if found % 8 == 0 and rest[found + 8 : found + 16] == mark:
-                self._take_survivor(data, position + found, position)
-            found = rest.find(MAGIC, found + 1)
-
-    def _take_survivor(self, data: memoryview, at: int, broken_at: int) -> None:
-        try:
-            header = read_frame_header(data, at)
-        except CorruptFrame:
-            return
-        self.known_durable = max(self.known_durable, header.durable)
-        self.torn_bytes = max(self.torn_bytes, at + header.bytes - broken_at)
+        for position, header in walk.survivors():
+            if header.sequence < walk.expected:
+                continue
+            self.known_durable = max(self.known_durable, header.durable)
+            self.torn_bytes = max(self.torn_bytes, position + header.bytes - walk.position)
 
 
 def _write_again(file: File) -> None:

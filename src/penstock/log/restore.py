@@ -17,11 +17,12 @@ from penstock.log.backup_files import (
     read_manifest,
     refuse_unless_empty,
 )
+from penstock.log.copies import copy_paths
 from penstock.log.copying import Copier
-from penstock.log.disk import RealDisk
+from penstock.log.disk import RealDisk, make_data_directory
+from penstock.log.format_file import FORMAT_PATH
 from penstock.log.mending import stretches_of
 from penstock.log.offline import NUMBER_GAP, directory_lock, empty_journal, fold, segment_files
-from penstock.log.recovery import FORMAT_PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def restore_backup(backup: Path, directory: Path, progress: Progress) -> Restore
     Each log goes on at its end + 2^32: the original may have given the offsets behind it to other messages."""
     manifest = read_manifest(backup)
     refuse_unless_empty(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_data_directory(directory)
     disk = RealDisk(directory)
     try:
         with directory_lock(disk):
@@ -59,7 +60,7 @@ def _restore(manifest: Manifest, backup: RealDisk, disk: RealDisk, progress: Pro
     copier = Copier(backup, disk)
     total, done = sum(file.bytes for file in manifest.files), 0
     for file in manifest.files:
-        if file.path != FORMAT_PATH:
+        if file.path not in copy_paths(FORMAT_PATH):
             _restore_file(copier, file)
         done += file.bytes
         progress(file.path, done, total)
@@ -68,10 +69,9 @@ def _restore(manifest: Manifest, backup: RealDisk, disk: RealDisk, progress: Pro
     logs = _make_ready(disk)
     # Last: without it, what a crash left of this is not taken for a data directory.
     for file in manifest.files:
-        if file.path == FORMAT_PATH:
+        if file.path in copy_paths(FORMAT_PATH):
             _restore_file(copier, file)
     disk.sync_directory("")
-    RealDisk(disk.root.parent).sync_directory("")
     return RestoreReport(disk.root, logs, len(manifest.files), total, seen.records, seen.batches, seen.damages)
 
 

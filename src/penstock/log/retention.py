@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
-from penstock.log.records import Retention, SegmentInfo
+from penstock.log.records import LogSettings, Retention, SegmentInfo
 from penstock.log.segments import WrittenView
 
 _KEEP_ALL = Retention()
+# Whole segments go, so a log is beyond a bound by one segment at most, which is this part of it.
+_SEGMENTS_OF_A_BOUND = 8
+# Below these a segment is not worth a file.
+_LEAST_BYTES, _LEAST_AGE_S, _LEAST_RECORDS = 64 << 10, 1.0, 64
+_MANY = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +25,31 @@ class Removed:
     segments: int
     records: int
     bytes: int
+
+
+class SegmentLimits(NamedTuple):
+    """A segment that has reached one of them gets no more."""
+
+    bytes: int
+    age_s: float
+    records: int
+
+
+def segment_limits(settings: LogSettings) -> SegmentLimits:
+    """As the settings of the log say, and no more than a part of what its retention keeps: else a bound below one
+    segment would never be looked at."""
+    policy, limits = (
+        settings.retention or _KEEP_ALL,
+        SegmentLimits(settings.segment_bytes, settings.segment_age_s, _MANY),
+    )
+    if policy.bytes is not None:
+        part = max(policy.bytes // _SEGMENTS_OF_A_BOUND, _LEAST_BYTES)
+        limits = limits._replace(bytes=min(limits.bytes, part))
+    if policy.time_s is not None:
+        limits = limits._replace(age_s=min(limits.age_s, max(policy.time_s / _SEGMENTS_OF_A_BOUND, _LEAST_AGE_S)))
+    if policy.records is not None:
+        limits = limits._replace(records=max(policy.records // _SEGMENTS_OF_A_BOUND, _LEAST_RECORDS))
+    return limits
 
 
 def decide(

@@ -4,13 +4,18 @@ synced."""
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Sequence
 
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Disk, File
 from penstock.core.types import FilePosition
 from penstock.log.disk import OpenFiles
+from penstock.log.faults import Telling
 from penstock.log.index import index_path
+
+logger = logging.getLogger("penstock.log.segments")
+telling = Telling(logger)
 
 # One syncfs costs about as much as ten syncs, and some 10 us a file: 1,000 files 11 ms, one by one 115 (ext4, 2026-11).
 MANY_FILES = 64
@@ -29,12 +34,15 @@ class SegmentFiles:
         """files whose sync failed when they had to be closed to keep within the bound"""
         self.unlinked: Callable[[str], None] = lambda path: None
         """told of every segment that goes, so that nobody's map keeps its bytes on the disk"""
+        self.leftovers: set[str] = set()
+        """files, and directories with a slash behind them, that could not be removed"""
         self._open = OpenFiles(disk, max_open, self._sync_before_close)
         self.metrics = metrics
 
     def create(self, path: str) -> None:
         """A file left by a crash is written over in place: an outside reader may be in the middle of it."""
         directory = path.rpartition("/")[0]
+        self.leftovers -= {path, f"{directory}/"}
         self.disk.make_directory(directory)
         if not self.disk.exists(path):
             self.disk.create(path).close()
@@ -54,7 +62,8 @@ class SegmentFiles:
         self.unsynced.setdefault(path, 0)
 
     def sync(self, path: str) -> None:
-        """When this returns, all that was written to the file is durable. A failed sync leaves it in `unsynced`."""
+        """When this returns, all that was written to the file is durable. SyncFailed, or what kept the file from being
+        opened, leaves it in `unsynced`."""
         if (error := self.failed.pop(path, None)) is not None:
             raise error
         self._open.get(path).sync()
@@ -96,25 +105,39 @@ class SegmentFiles:
             file.close()
 
     def unlink(self, path: str) -> None:
-        """A segment, with its index."""
+        """A segment, with its index. What cannot be removed now is by clear_leftovers()."""
         self.forget(path)
-        self.disk.unlink(path)
-        self.disk.unlink(index_path(path))
         self.unlinked(path)
+        try:
+            self.disk.unlink(path)
+            self.disk.unlink(index_path(path))
+        except OSError as error:
+            self._leave(path, error)
         self.directory_changed(path.rpartition("/")[0])
 
     def remove_directory(self, directory: str) -> None:
         """With what lies beside the segments: indexes and the list for outside readers. A compaction under way may be
         making a file in it; whoever discards that removes the directory too."""
-        for name in self.disk.list(directory):
-            self.disk.unlink(f"{directory}/{name}")
         try:
+            for name in self.disk.list(directory):
+                self.disk.unlink(f"{directory}/{name}")
             self.disk.remove_directory(directory)
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
-                raise
+                self._leave(f"{directory}/", error)
         self.unsynced_directories.discard(directory)
         self.directory_changed(directory.rpartition("/")[0])
+
+    def clear_leftovers(self) -> None:
+        """Try again to remove what could not be."""
+        leftovers, self.leftovers = self.leftovers, set()
+        for path in sorted(leftovers):
+            self.remove_directory(path[:-1]) if path.endswith("/") else self.unlink(path)
+
+    def _leave(self, path: str, error: OSError) -> None:
+        """It takes room and is in nobody's way."""
+        self.leftovers.add(path)
+        telling.warn("unlink", "file not removed yet, tried again file=%s error=%s", path, error)
 
     def forget(self, path: str) -> None:
         """Close it; what was written to it no longer matters."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from penstock.core.ports import Clock
 from penstock.kernels.folded import INDEX_STEP_BYTES, OpenSegment
 from penstock.log.frames import Entry
 from penstock.log.records import SegmentInfo
@@ -78,6 +79,13 @@ class WrittenView(msgspec.Struct, frozen=True):
     sealed: tuple[SealedSegment, ...] = ()
     active: ActiveView | None = None
     list_version: int = 0
+    stopped: str = ""
+    """why there may be records behind `end` that cannot be read here, if so"""
+
+    def paths(self) -> list[str]:
+        """Of its files."""
+        active = [self.active.path] if self.active is not None else []
+        return [segment.path for segment in self.sealed] + active
 
 
 class ActiveSegment(OpenSegment):
@@ -98,7 +106,7 @@ class ActiveSegment(OpenSegment):
         base: int,
         version: int,
         end: int,
-        opened_at: float,
+        opened_at: float | None,
         *,
         written_bytes: int = 0,
         records: int = 0,
@@ -106,7 +114,8 @@ class ActiveSegment(OpenSegment):
         max_timestamp: int = 0,
         exists: bool = False,
     ) -> None:
-        """`exists`: the file was created."""
+        """`opened_at` on a clock that does not jump; None for one that was begun before. `exists`: the file was
+        created."""
         super().__init__(SparseIndex(), end, written_bytes, records, first_timestamp, max_timestamp)
         self.base, self.version, self.opened_at, self.exists = base, version, opened_at, exists
         self.path = segment_path(directory, base, version)
@@ -114,6 +123,12 @@ class ActiveSegment(OpenSegment):
     @property
     def bytes(self) -> int:
         return self.written_bytes + self.pending_bytes
+
+    def age_s(self, clock: Clock) -> float:
+        """Of one that was begun before, by its first record."""
+        if self.opened_at is None:
+            return (clock.now_ms() - self.first_timestamp) / 1000 if self.records else 0.0
+        return clock.monotonic() - self.opened_at
 
     def drop_pending_from(self, offset: int) -> None:
         """Take back what append() took at and above `offset`."""
@@ -147,15 +162,15 @@ class ActiveSegment(OpenSegment):
         return ActiveView(self.path, self.info(), self.index)
 
 
-def reopen(directory: str, info: SegmentInfo, opened_at: float) -> ActiveSegment:
-    """A segment that was checkpointed or sealed, to be appended to again. Its index is filled from here on; readers
-    scan before."""
+def reopen(directory: str, info: SegmentInfo) -> ActiveSegment:
+    """A segment that was checkpointed or sealed, to be appended to again, and as old as its first record, however often
+    it is reopened. Its index is filled from here on; readers scan before."""
     return ActiveSegment(
         directory,
         info.base,
         info.version,
         info.end,
-        opened_at,
+        None,
         written_bytes=info.bytes,
         records=info.records,
         first_timestamp=info.first_timestamp,

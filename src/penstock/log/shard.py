@@ -3,45 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from penstock.core.clock import SystemClock
 from penstock.core.errors import Closed, DiskLow, JournalFailed, OffsetOutOfRange, PenstockError
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Clock
+from penstock.core.timeline import Timeline
 from penstock.core.types import Epoch, LogName, LogNumber, Offset, Purpose, TimestampMs
 from penstock.log import batch as batches
 from penstock.log.admission import Admission
 from penstock.log.adopting import Adopting, Fill
 from penstock.log.columns import Columns
 from penstock.log.commit import Progress
+from penstock.log.damage import Damage
 from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.encoded import Rows, encode
-from penstock.log.engine import Done, Engine, Post
+from penstock.log.engine import Done, Effect, Engine, Post
+from penstock.log.faults import Telling, can_pass
+from penstock.log.holes import Thinned, hollow
 from penstock.log.housekeeping import Housekeeper
+from penstock.log.late import Late, LateParts, Part
 from penstock.log.opened import opened_directory
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.reading import LogReader
-from penstock.log.records import Edit, LogSettings
+from penstock.log.records import Declared, Edit, LogSettings, encode_declared
+from penstock.log.segments import SealedSegment
 from penstock.log.spread import Spread
 from penstock.log.table import publish_from
 from penstock.log.turns import Turns
 from penstock.log.workers import Workers
 
 logger = logging.getLogger("penstock.log.shard")
+telling = Telling(logger)
+
+T = TypeVar("T")
+
+__all__ = ["Late", "LateParts", "Part", "RowsPart", "Shard", "resolve"]
 
 StageCall = Callable[[Done], None]
-Part = tuple[Log, Columns]
-RowsPart = tuple[Log, Rows]
-LateParts = Callable[[], Sequence[Part]]
 
+RowsPart = tuple[Log, Rows]
+
+_READ_AGAIN_S = 0.1
 # Compressing this much takes lz4 about 0.3 ms, zstd 0.7: longer than a hop to another thread and back.
 _HEAVY_BYTES = 256 << 10
+# Beside what a record of the catalogue says: the log's number as its key, and where both end.
+_RECORD_BYTES = 32
 # Writing this much takes about as long as a sync: better begun while the loop goes on.
 _WORTH_A_SYNC_BYTES = 64 << 10
 
@@ -56,16 +69,18 @@ class Shard:
     ) -> None:
         """Use Shard.open()."""
         self._lock, self._engine, self._options = lock, engine, options
+        self._largest_commit = engine.keeper.largest_commit
         self._loop = asyncio.get_running_loop()
         self._admission = Admission(
             self._loop, engine.usage, engine.metrics, options, lambda: self._closed or self._is_failed
         )
         self._turns = Turns()
         """of logs with a batch that is being compressed, or with segments that are being written"""
+        self.timeline = Timeline(clock)
         self._adopting = Adopting(engine, disk, clock, self._turns)
         self._closing = asyncio.Event()
         self._closed = False
-        self._workers = Workers(engine, options.keeper.flush_s)
+        self._workers = Workers(engine)
         self._is_waking = False
         """the storage thread will be woken when this turn of the loop is over"""
         self.report = engine.report
@@ -75,6 +90,8 @@ class Shard:
         self.is_visited = False
         """what runs now is followed by commit_here(): see there"""
         self.reader = LogReader(disk, engine.keeper.views)
+        self.damages: list[str] = []
+        """what the start had to do without: what readable() passed over, and what could not be written"""
         self.floors: dict[LogNumber, Callable[[], int | None]] = {}
         """of a log that lets go of what is settled: the first offset that somebody has not settled"""
         self._table = publish_from(disk, engine.keeper)
@@ -84,6 +101,7 @@ class Shard:
             engine,
             disk,
             clock,
+            self.timeline,
             interval_s=options.housekeeping_s,
             reserve_bytes=options.reserve(disk.total_bytes()),
             floor=lambda log: self.floors[log.number]() if log.number in self.floors else None,
@@ -100,7 +118,7 @@ class Shard:
         try:
             engine = Engine(opened.disk, clock, options, opened.metrics, opened.recovered, _poster(loop))
             await asyncio.sleep(0)
-            return cls(opened.lock, engine, opened.disk, clock, options)
+            return cls(opened.lock, engine, opened.disk, clock, opened.recovered.options)
         except BaseException:
             opened.lock.release()
             raise
@@ -120,6 +138,11 @@ class Shard:
         return list(self._engine.logs.values())
 
     @property
+    def faulty_logs(self) -> list[Log]:
+        """Those that take no records, each with its `fault`."""
+        return self._engine.faulty_logs
+
+    @property
     def log_count(self) -> int:
         return len(self._engine.logs)
 
@@ -136,9 +159,45 @@ class Shard:
         active = 0 if view.active is None else view.active.info.bytes
         return active + sum([segment.info.bytes for segment in view.sealed])
 
+    def holes(self, log: Log, offset: int) -> int:
+        """How many offsets from that one on name nothing, as compaction removed their records."""
+        view = self._engine.keeper.views.get(log.number)
+        return 0 if view is None or not view.sealed else log.holes.behind(offset, view, log.bounds.epochs)
+
+    async def learn_holes(self, logs: Sequence[Log]) -> None:
+        """After opening: look into the segments of logs from which compaction has removed records."""
+        views = self._engine.keeper.views
+        found = [
+            (log, segment)
+            for log in logs
+            if (view := views.get(log.number)) is not None
+            for segment in view.sealed
+            if hollow(segment.info, log.bounds.epochs)
+        ]
+        if found:
+            tables = await self._loop.run_in_executor(None, self._thinned, [segment for _, segment in found])
+            for (log, segment), table in zip(found, tables, strict=True):
+                log.holes.tables |= {} if table is None else {segment.path: table}
+
+    def _thinned(self, segments: Sequence[SealedSegment]) -> list[Thinned | None]:
+        return [self._housekeeper.thinned(segment) for segment in segments]
+
     def log(self, name: str) -> Log:
         """NoSuchLog if there is none of that name."""
         return self._engine.log(name)
+
+    def readable(self, log: Log, start: int) -> Iterator[Buffer]:
+        """Every batch from `start` on that is whole. What is damaged is passed over, which the log and `damages` tell:
+        for what would otherwise keep all of it from starting."""
+        return self.reader.readable(log, start, partial(self._pass_over, log))
+
+    def _pass_over(self, log: Log, damage: Damage) -> None:
+        self.tell_damage(log, f"damaged records passed over: {damage}")
+
+    def tell_damage(self, log: Log, what: str) -> None:
+        """To those who ask for warnings, and in the log."""
+        self.damages.append(f"log {log.name}: {what}")
+        logger.error("damage found at the start log=%s reason=%s", log.name, what)
 
     async def append(self, log: Log, columns: Columns, purpose: Purpose = Purpose.PUBLISH) -> Offset:
         """The first offset of the records; the others follow it."""
@@ -148,54 +207,62 @@ class Shard:
         self,
         parts: Sequence[RowsPart],
         purpose: Purpose = Purpose.PUBLISH,
-        late: Callable[[], Sequence[Part]] | None = None,
+        late: LateParts | None = None,
+        staged: Effect | None = None,
     ) -> list[Offset]:
-        """Append to any number of logs, all or nothing; the first offset of each part. `late` gives further small parts
-        at the moment at which offsets are given away: what it sees as the end of a log is where the records will be."""
+        """Append to any number of logs, all or nothing; the first offset of each part. `late` gives further parts at
+        the moment at which offsets are given away. `staged` is called in the turn in which the frame is staged, when
+        it can no longer be refused."""
         size = sum([columns.bytes for _, columns in parts])
+        if size > self._largest_commit:
+            self._note_largest(size)
         if not self._admission.is_let_in(purpose, size):
             await self._admission.admitted(purpose, size)
         if _is_heavy(parts) or (self._turns and self._turns.hold([log for log, _ in parts])):
-            return await self._commit_in_turn(parts, purpose, late)
+            return await self._commit_in_turn(parts, purpose, late, staged)
         self._refuse(purpose)
         future: asyncio.Future[None] = self._loop.create_future()
-        if late is None:
-            offsets = self._engine.stage(parts, partial(resolve, future), purpose)
-        else:
-            offsets = self._stage(parts, purpose, late, None, future)
+        offsets = self._stage(parts, purpose, late, None, staged, future)
         self._wake_storage()
         await future
         return offsets
 
-    async def commit_spread(self, spread: Spread) -> Sequence[int]:
+    async def commit_spread(self, spread: Spread, staged: Effect | None = None) -> Sequence[int]:
         """commit() of one set of columns over many logs."""
         size = spread.columns.bytes
+        if size > self._largest_commit:
+            self._note_largest(size)
         if not self._admission.is_let_in(Purpose.PUBLISH, size):
             await self._admission.admitted(Purpose.PUBLISH, size)
         if spread.is_compressed or self._turns.hold(spread.logs):
-            return await self._commit_in_turn(spread.parts(), Purpose.PUBLISH, None)
+            return await self._commit_in_turn(spread.parts(), Purpose.PUBLISH, None, staged)
         self._refuse(Purpose.PUBLISH)
         future: asyncio.Future[None] = self._loop.create_future()
-        offsets = self._engine.stage_spread(spread, partial(resolve, future))
+        offsets = self._engine.stage_spread(spread, partial(resolve, future), apply=staged)
         self._wake_storage()
         await future
         return offsets
 
-    def commit_now(self, late: Callable[[], Spread | Sequence[Part]], done: Done) -> bool:
+    def commit_now(self, late: Callable[[int], tuple[Spread | Sequence[Part], Effect]], done: Done) -> bool:
         """Stage what `late` gives as a settlement, in this turn of the loop; `done` is called when it is committed, or
         with what went wrong. False, and `late` was not asked, if it would have to wait for room."""
         if self._turns or not self._admission.is_let_in(Purpose.SETTLE, 0):
             return False
         self._refuse(Purpose.SETTLE)
-        self._stage_either(late(), done, Purpose.SETTLE)
+        wanted, apply = late(self._engine.frame_room)
+        self._stage_either(wanted, done, Purpose.SETTLE, apply)
         return True
 
-    def stage_now(self, wanted: Spread | Sequence[RowsPart], done: Done) -> Sequence[int] | None:
+    def stage_now(
+        self, wanted: Spread | Sequence[RowsPart], done: Done, staged: Effect | None = None
+    ) -> Sequence[int] | None:
         """As commit() of a publish, in this turn of the loop: what the parts refer to may change afterwards. `done` is
         called when it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
         if isinstance(wanted, Spread) and wanted.is_compressed:
             wanted = wanted.parts()
         size = wanted.columns.bytes if isinstance(wanted, Spread) else sum([columns.bytes for _, columns in wanted])
+        if size > self._largest_commit:
+            self._note_largest(size)
         if not self._admission.is_let_in(Purpose.PUBLISH, size):
             return None
         if self._turns and self._turns.hold(wanted.logs if isinstance(wanted, Spread) else [log for log, _ in wanted]):
@@ -203,21 +270,16 @@ class Shard:
         if not isinstance(wanted, Spread) and _is_heavy(wanted):
             return None
         self._refuse(Purpose.PUBLISH)
-        return self._stage_either(wanted, done, Purpose.PUBLISH)
+        return self._stage_either(wanted, done, Purpose.PUBLISH, staged)
 
-    def admits_now(self, log: Log, size: int) -> bool:
-        """Whether stage_now() would take so many bytes for the log, uncompressed."""
-        if self._closed or self._is_failed or log.fault is not None or log.settings.compression:
-            return False
-        is_free = not self._turns or not self._turns.hold((log,))
-        return is_free and self._engine.low is None and self._admission.is_let_in(Purpose.PUBLISH, size)
-
-    def _stage_either(self, wanted: Spread | Sequence[RowsPart], done: Done, purpose: Purpose) -> Sequence[int]:
+    def _stage_either(
+        self, wanted: Spread | Sequence[RowsPart], done: Done, purpose: Purpose, apply: Effect | None = None
+    ) -> Sequence[int]:
         offsets: Sequence[int]
         if isinstance(wanted, Spread):
-            offsets = self._engine.stage_spread(wanted, done, purpose)
+            offsets = self._engine.stage_spread(wanted, done, purpose, apply)
         else:
-            offsets = self._engine.stage(wanted, done, purpose)
+            offsets = self._engine.stage(wanted, done, purpose, apply=apply)
         if self._engine.usage.staged[purpose] >= _WORTH_A_SYNC_BYTES:
             self._wake_storage()
         elif not self._is_waking and not self.is_visited:
@@ -242,12 +304,16 @@ class Shard:
         it, if somebody else is at it."""
         return self._workers.commit_here()
 
+    def _note_largest(self, size: int) -> None:
+        """Before it is staged: every checkpoint that covers it says so."""
+        self._largest_commit = self._engine.keeper.largest_commit = size
+
     def _wake_storage(self) -> None:
         if not self.is_visited:
             self._workers.wake_storage()
 
     async def _commit_in_turn(
-        self, parts: Sequence[RowsPart], purpose: Purpose, late: LateParts | None
+        self, parts: Sequence[RowsPart], purpose: Purpose, late: LateParts | None, staged: Effect | None
     ) -> list[Offset]:
         """Large batches are compressed beside the loop; what comes behind them for the same logs waits, so that commits
         keep the order of calls."""
@@ -255,7 +321,7 @@ class Shard:
         async with self._turns.taken([log for log, _ in parts]):
             encoded = await self._loop.run_in_executor(None, _encode, parts) if _is_heavy(parts) else None
             self._refuse(purpose)
-            offsets = self._stage(parts, purpose, late, encoded, future)
+            offsets = self._stage(parts, purpose, late, encoded, staged, future)
         self._wake_storage()
         await future
         return offsets
@@ -264,26 +330,33 @@ class Shard:
         self,
         parts: Sequence[RowsPart],
         purpose: Purpose,
-        late: Callable[[], Sequence[Part]] | None,
+        late: LateParts | None,
         encoded: list[bytearray] | None,
+        staged: Effect | None,
         future: asyncio.Future[None],
     ) -> list[Offset]:
-        """What `late` gives has taken effect for whoever it asked: nothing may be refused behind it."""
+        done = partial(resolve, future)
         if late is None:
-            return self._engine.stage(parts, partial(resolve, future), purpose, encoded)
+            return self._engine.stage(parts, done, purpose, encoded, staged)
         encoded = _encode(parts) if encoded is None else encoded
-        self._engine.refuse_large(sum(map(len, encoded)))
-        return self._engine.stage([*parts, *late()], partial(resolve, future), purpose, encoded)
+        decided = late(self._engine.room_beside(encoded))
+        apply = decided.apply if staged is None else partial(_both, decided.apply, staged)
+        return self._engine.stage([*parts, *decided.parts], done, purpose, encoded, apply)
 
-    async def adopt(self, logs: Sequence[Log], fill: Fill, late: LateParts) -> None:
+    async def adopt(self, logs: Sequence[Log], fill: Fill, late: LateParts, staged: Effect) -> None:
         """commit() of any number of rows, which `fill` adds to the ends of `logs` in a thread of its own: they are
         written to segments beside the journal, and one frame with the parts that `late` gives decides over all of them.
-        Readers are shown them in one turn. Not refused where the disk is low: ask promise() before. OSError if it
-        fails; nothing has changed then. Not to be cancelled."""
+        Readers are shown them in one turn. `staged` as in commit(). Not refused where the disk is low: ask promise()
+        before. OSError if it fails; nothing has changed then. Not to be cancelled."""
+
+        def decided(room: int) -> Late:
+            parts, apply = late(room)
+            return Late(parts, partial(_both, apply, staged))
+
         async with self._adopting.lock:
             future: asyncio.Future[None] = self._loop.create_future()
             refuse = partial(self._refuse, Purpose.SETTLE)
-            await self._adopting.stage(logs, fill, late, refuse, partial(resolve, future))
+            await self._adopting.stage(logs, fill, decided, refuse, partial(resolve, future))
             self._wake_storage()
             await future
 
@@ -303,7 +376,21 @@ class Shard:
         return created
 
     async def change(self, log: Log, settings: LogSettings) -> None:
-        await self._done(lambda done: self._engine.stage_change(log, settings, done))
+        await self.change_many([(log, settings)])
+
+    async def change_many(self, changes: Sequence[tuple[Log, LogSettings]], parts: Sequence[Part] = ()) -> None:
+        """All in one commit, with `parts` of other logs; in several if no frame holds the settings of so many logs, of
+        which the first has the parts."""
+        room = self.max_frame_bytes // 2
+        for some in _pieces(changes, room):
+            await self._done(partial(self._engine.stage_change, some, parts=parts))
+            parts = ()
+
+    async def change_different(self, wanted: Sequence[tuple[Log, LogSettings]]) -> None:
+        """change_many() of those that have other settings."""
+        if changes := [(log, settings) for log, settings in wanted if log.settings != settings]:
+            logger.info("settings of logs follow the configuration logs=%d first=%s", len(changes), changes[0][0].name)
+            await self.change_many(changes)
 
     async def delete(self, log: Log) -> None:
         await self._done(lambda done: self._engine.stage_delete(log, done))
@@ -340,12 +427,23 @@ class Shard:
         if log.tail and offset >= log.tail[0].first:
             read = self.reader.read(log, offset, max_bytes)
         else:
-            read = await self._loop.run_in_executor(None, self.reader.read, log, offset, max_bytes)
+            read = await self._beside(partial(self.reader.read, log, offset, max_bytes))
         self.metrics.read_bytes += sum([len(batch) for batch in read])
         return read
 
     async def offset_at_time(self, log: Log, timestamp: TimestampMs) -> Offset:
-        return Offset(await self._loop.run_in_executor(None, self.reader.offset_at_time, log, timestamp))
+        return Offset(await self._beside(partial(self.reader.offset_at_time, log, timestamp)))
+
+    async def _beside(self, look: Callable[[], T]) -> T:
+        """In another thread; again and again where descriptors or memory lack."""
+        while True:
+            try:
+                return await self._loop.run_in_executor(None, look)
+            except OSError as error:
+                if not can_pass(error) or self._closing.is_set():
+                    raise
+                telling.warn("read", "files cannot be read yet, tried again error=%s", error)
+            await asyncio.sleep(_READ_AGAIN_S)
 
     async def drain(self) -> None:
         """Returns when everything staged before is committed, whatever its durability."""
@@ -398,10 +496,15 @@ class Shard:
                 )
             except Closed:
                 return
-            except (OSError, PenstockError) as error:
+            except (OSError, MemoryError, PenstockError) as error:
                 self._housekeeper.fail(task, error)
             else:
-                self._housekeeper.finish(task, compacted)
+                try:
+                    self._housekeeper.finish(task, compacted)
+                except JournalFailed:
+                    raise
+                except (OSError, PenstockError) as error:
+                    self._housekeeper.note_failure("compaction", task.log.name, error)
                 self._wake_storage()
 
     async def _keep_house(self) -> None:
@@ -411,8 +514,18 @@ class Shard:
                     await self._closing.wait()
                 return
             except TimeoutError:
-                with contextlib.suppress(JournalFailed):  # every caller is told; there is no house to keep
-                    await self.keep_house()
+                await self._keep_house_once()
+
+    async def _keep_house_once(self) -> None:
+        try:
+            await self.keep_house()
+        except JournalFailed:
+            return  # every caller is told; there is no house to keep
+        except (OSError, MemoryError, PenstockError) as error:
+            self._housekeeper.note_failure("round", "", error)
+        except Exception as error:
+            logger.critical("housekeeping broke off", exc_info=True)
+            self._engine.commit.fail(JournalFailed(f"housekeeping broke off: {type(error).__name__}: {error}"))
 
     def _give_up_if_closing(self) -> None:
         """Between two pieces of a compaction: closing does not wait for the whole of it."""
@@ -467,12 +580,31 @@ class Shard:
         return self._engine.commit.failure is not None
 
 
+def _pieces(changes: Sequence[tuple[Log, LogSettings]], room: int) -> Iterator[list[tuple[Log, LogSettings]]]:
+    """Those that so many bytes of the catalogue hold, one after the other."""
+    some: list[tuple[Log, LogSettings]] = []
+    size = 0
+    for log, settings in changes:
+        size += len(encode_declared(Declared(log.number, log.name, settings))) + _RECORD_BYTES
+        if some and size > room:
+            yield some
+            some, size = [], 0
+        some.append((log, settings))
+    if some:
+        yield some
+
+
 def _is_heavy(parts: Sequence[RowsPart]) -> bool:
     return any(log.settings.compression and columns.bytes >= _HEAVY_BYTES for log, columns in parts)
 
 
 def _encode(parts: Sequence[RowsPart]) -> list[bytearray]:
     return [encode(rows, log.settings.compression) for log, rows in parts]
+
+
+def _both(first: Effect, second: Effect) -> None:
+    first()
+    second()
 
 
 def resolve(future: asyncio.Future[None], error: PenstockError | None) -> None:

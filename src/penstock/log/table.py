@@ -14,7 +14,7 @@ from typing import NamedTuple
 from penstock.core.ports import Disk
 from penstock.core.types import FilePosition, LogNumber
 from penstock.kernels import table as kernel
-from penstock.log.disk import DirectoryLock, LockHolder, RealDisk
+from penstock.log.disk import DirectoryLock, Followers, LockHolder, RealDisk
 from penstock.log.keeper import Keeper
 from penstock.log.manifest import Manifest, write_manifest
 from penstock.log.written import WrittenLog
@@ -82,6 +82,7 @@ class TableWriter:
         self._rows: list[TableRow] = []
         self._waiting: dict[LogNumber, WrittenLog] = {}
         """changed, and not in the table because the disk is full"""
+        self.followers = Followers(disk.root)
         self._words = self._new_file(capacity)
 
     def publish(self, logs: Iterable[WrittenLog]) -> None:
@@ -121,6 +122,7 @@ class TableWriter:
         """Readers go by the checkpoint from now on."""
         kernel.store(self._words, _SUPERSEDED, 1)
         self._disk.unlink(PATH)
+        self.followers.close()
 
     def _row(self, log: WrittenLog) -> TableRow:
         sealed_records = self._listed_records(log)
@@ -187,6 +189,7 @@ def publish_from(disk: RealDisk, keeper: Keeper) -> TableWriter:
     writer = TableWriter(disk, keeper.checkpoint.start_number)
     writer.publish(keeper.logs.values())
     keeper.publish_cut, keeper.deleted = writer.publish, writer.remove
+    keeper.is_followed = writer.followers.are_there
     return writer
 
 

@@ -10,7 +10,9 @@ from penstock.core.errors import CorruptBatch, LogDamaged, OffsetOutOfRange
 from penstock.core.ports import Buffer
 from penstock.core.types import LogName
 from penstock.log.batch import Batch, next_offset, read_header
+from penstock.log.check import small_file_faults
 from penstock.log.cuts import DirectoryState
+from penstock.log.disk import RealDisk
 from penstock.log.index import index_path, load_index
 from penstock.log.inspect import (
     FoldedDirectory,
@@ -65,11 +67,17 @@ def verify(directory: Path, progress: Progress | None = None, log_name: LogName 
     report = VerifyReport(inspection.state)
     tell = progress or _silent
     if isinstance(inspection, LiveDirectory):
+        faults = small_file_faults(RealDisk(directory), is_live=True)
+        report.findings += [Finding("", fault.file, 0, fault.reason) for fault in faults]
         for log in inspection.logs():
             if log_name in (None, log.name):
                 _LiveCheck(report, inspection, log, tell).run()
+                _check_stopped(report, log)
         return report
     _check_journal(report, inspection)
+    for log in inspection.logs():
+        if log_name in (None, log.name):
+            _check_stopped(report, log)
     for written in map(inspection.written, inspection.numbers()):
         if log_name in (None, written.name):
             _FoldedCheck(report, inspection, written, tell).run()
@@ -234,7 +242,13 @@ def count_batch(report: VerifyReport, log: str, data: Buffer, tell: Progress) ->
 def _check_journal(report: VerifyReport, directory: FoldedDirectory) -> None:
     journal = directory.journal
     report.frames, report.torn_bytes = journal.frames, journal.torn_bytes
+    report.findings += [Finding("", fault.file, 0, fault.reason) for fault in directory.faults]
     report.findings += [Finding("", "journal", 0, problem) for problem in journal.problems]
+
+
+def _check_stopped(report: VerifyReport, log: InspectedLog) -> None:
+    if log.stopped:
+        report.findings.append(Finding(log.name, "", 0, log.stopped))
 
 
 def _silent(log: str, size: int) -> None:

@@ -25,11 +25,11 @@ _KEEPER_WAKE_S = 0.01
 class Workers:
     """Use start(), then stop()."""
 
-    def __init__(self, engine: Engine, flush_s: float) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._space = threading.Event()
         self._storage = StepThread("penstock-storage", engine.commit.step, engine.commit.seconds_to_sync, self._crashed)
-        self._keeper = StepThread("penstock-keeper", self._keep, lambda: flush_s, self._crashed)
+        self._keeper = StepThread("penstock-keeper", self._keep, lambda: engine.keeper.pause_s, self._crashed)
         self._handed_bytes, self._woken_s = 0, 0.0
         self.wake_storage, self.wake_keeper = self._storage.bell.ring, self._keeper.bell.ring
         engine.views_wanted = self.wake_keeper
@@ -48,7 +48,7 @@ class Workers:
             logger.critical("a commit broke off", exc_info=True)
             self._crashed(error)
             return None
-        if progress is None or progress.synced < progress.written:
+        if progress is None or progress.synced < progress.written or not self._engine.commit.is_idle:
             self.wake_storage()
         return progress
 

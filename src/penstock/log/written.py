@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
+from penstock.core.errors import CorruptBatch
 from penstock.core.ports import Clock
 from penstock.core.types import LogName, LogNumber
 from penstock.kernels.folded import FoldedLog
@@ -13,6 +16,7 @@ from penstock.log.frames import Entry
 from penstock.log.index import entries_below, save_index
 from penstock.log.names import directory_of
 from penstock.log.records import Edit, LogSettings, SegmentInfo
+from penstock.log.retention import segment_limits
 from penstock.log.segment_files import SegmentFiles
 from penstock.log.segments import ActiveSegment, SealedSegment, WrittenView, reopen, segment_path, written_version_after
 
@@ -45,7 +49,15 @@ class WrittenLog(FoldedLog):
         self.dropped: list[str] = []
         """files that were trimmed or cut away, but that the last published cut names: they go after the next one"""
         self.stopped = ""
+        """why it takes no records, if it does not"""
         self.aside: tuple[str, ...] = ()
+        """of a stopped log: files with its frames behind `base`"""
+        self.aside_bytes: tuple[int, ...] = ()
+        """of the last of them: as in LogState"""
+        self.base: LogState | None = None
+        """of a stopped log: what checkpoints say of its segments from then on"""
+        self.reached: Bounds | None = None
+        """of a stopped log: its bounds with all that is kept aside, as far as that is known"""
 
     @classmethod
     def restored(
@@ -58,8 +70,10 @@ class WrittenLog(FoldedLog):
             SealedSegment(segment_path(log.directory, info.base, info.version), info) for info in state.sealed
         ]
         if state.active is not None:
-            log.active = reopen(log.directory, state.active, clock.monotonic())
-        log.stopped, log.aside = state.stopped, state.aside
+            log.active = reopen(log.directory, state.active)
+        if state.stopped:
+            log.stopped, log.aside, log.base = state.stopped, state.aside, state
+            log.aside_bytes = state.aside_bytes
         return log
 
     @property
@@ -81,7 +95,8 @@ class WrittenLog(FoldedLog):
     @settings.setter
     def settings(self, settings: LogSettings) -> None:
         self._settings = settings
-        self.segment_bytes, self.segment_age_ms = settings.segment_bytes, int(settings.segment_age_s * 1000)
+        self._limits = limits = segment_limits(settings)
+        self.segment_bytes, self.segment_age_ms = limits.bytes, int(limits.age_s * 1000)
 
     def take(self, entry: Entry) -> None:
         """Fold one entry of a frame."""
@@ -96,41 +111,62 @@ class WrittenLog(FoldedLog):
         """Write what is pending. On OSError the rest stays pending."""
         while self.full:
             self._write(self.full[0])
-            self._seal(self.full.pop(0))
-        if self.active is not None:
-            self._write(self.active)
+            self._seal(self.full[0])
+            del self.full[0]
+        if (active := self.active) is not None:
+            self._write(active)
+            if active.records >= self._limits.records and not self.stopped:
+                self._seal(active)
+                self.active = None
 
-    def seal_if_old(self) -> bool:
-        """So that retention by time reaches the last segment of a log that gets no more records."""
-        active = self.active
-        if active is None or active.pending or self._clock.monotonic() - active.opened_at < self.settings.segment_age_s:
+    @property
+    def is_due(self) -> bool:
+        """Whether its last segment is to be sealed: so that retention reaches it where the log gets no more records, or
+        where its settings have changed."""
+        active, limits = self.active, self._limits
+        if active is None or active.pending or self.stopped:
             return False
+        is_full = active.written_bytes > limits.bytes or active.records >= limits.records
+        return is_full or active.age_s(self._clock) >= limits.age_s
+
+    def seal(self) -> None:
+        """The last segment; call if it is due."""
+        assert self.active is not None
+        self._seal(self.active)
         self.active = None
-        self._seal(active)
-        return True
 
     def view(self) -> WrittenView:
         """Call after flush(): what lies in files is all there is then."""
         active = self.active.view() if self.active is not None and self.active.exists else None
-        return WrittenView(self.bounds.start, self.bounds.end, tuple(self.sealed), active, self.list_version)
+        bounds, sealed = self.bounds, tuple(self.sealed)
+        return WrittenView(bounds.start, bounds.end, sealed, active, self.list_version, self.stopped)
 
     def state(self) -> LogState:
         """Call after flush()."""
+        if self.base is not None:
+            kept = {"stopped": self.stopped, "aside": self.aside, "name": self.name, "settings": self.settings}
+            end = self.base.aside_end if self.reached is None else self.reached.end
+            return msgspec.structs.replace(self.base, **kept, aside_bytes=self.aside_bytes, aside_end=end)
         active = self.active.info() if self.active is not None and self.active.exists else None
         sealed = tuple(segment.info for segment in self.sealed)
         bounds = self.bounds
-        return LogState(
-            self.number, bounds.start, bounds.end, tuple(bounds.epochs), sealed, active, self.stopped, self.aside
-        )
+        epochs, declared = tuple(bounds.epochs), (self.name, self.settings)
+        return LogState(self.number, bounds.start, bounds.end, epochs, sealed, active, "", (), *declared)
 
     def paths(self) -> list[str]:
         """The files that hold its bytes."""
         unsealed = [*self.full, self.active] if self.active is not None else self.full
         return [segment.path for segment in self.sealed] + [segment.path for segment in unsealed if segment.exists]
 
+    def written_files(self) -> list[tuple[str, int]]:
+        """Its files, and how many bytes of each were written."""
+        sealed = [(segment.path, segment.info.bytes) for segment in self.sealed]
+        unsealed = [*self.full, self.active] if self.active is not None else self.full
+        return sealed + [(segment.path, segment.written_bytes) for segment in unsealed if segment.exists]
+
     def remove_files(self) -> None:
         """The log was deleted."""
-        for path in [*self.paths(), *self.outlived, *self.dropped]:
+        for path in [*self.paths(), *self.outlived, *self.dropped, *self.aside]:
             self._files.unlink(path)
         self._files.remove_directory(self.directory)
 
@@ -195,8 +231,7 @@ class WrittenLog(FoldedLog):
     def _adopt(self, infos: tuple[SegmentInfo, ...]) -> None:
         """Whole files, synced before the frame that names them: in line behind what is still to be sealed."""
         self._begin_anew()
-        now = self._clock.monotonic()
-        self.full += [reopen(self.directory, info, now) for info in infos]
+        self.full += [reopen(self.directory, info) for info in infos]
 
     def _trim_to(self, start: int) -> None:
         while self.sealed and self.sealed[0].info.end <= start:
@@ -245,9 +280,15 @@ class WrittenLog(FoldedLog):
             data = self._files.map(segment.path)
         except FileNotFoundError:
             # Replay: what comes later in the journal took the file away. If nothing does, recovery finds it missing.
-            return reopen(self.directory, info, self._clock.monotonic())
+            return reopen(self.directory, info)
+        try:
+            kept = list(entries_below(self.number, data[: info.bytes], end))
+        except CorruptBatch:
+            return reopen(self.directory, info)  # as it is: who reads it is told
+        if len(data) < info.bytes:
+            return reopen(self.directory, info)  # recovery finds it short
         active = ActiveSegment(self.directory, info.base, self.next_version, info.base, self._clock.monotonic())
-        for entry in entries_below(self.number, data[: info.bytes], end):
+        for entry in kept:
             active.append(entry)
         active.first_timestamp, active.end = info.first_timestamp, end
         self.outlived.append(segment.path)

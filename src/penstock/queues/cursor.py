@@ -6,6 +6,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,8 +19,9 @@ HELD = (EntryState.INFLIGHT, EntryState.LEASED)
 ANY_CONSUMER = -1
 NO_DEADLINE = -1
 _BY_POLICY = _LATEST = -1
-# So many single messages fit a frame several times over; what is left is drained the next time.
-_DRAINED_ENTRIES, _DRAINED_OFFSETS = 50_000, 200_000
+# Of a record: its head, where it ends in a batch, and the first word of what was handed out.
+_RECORD_BYTES = 24
+_RANGE_BYTES, _ENTRY_BYTES = 16, 8 * records.ENTRY_WORDS
 
 
 class Tally(msgspec.Struct):
@@ -55,8 +57,20 @@ class Limits:
     """unsettled messages a group may hold in a partition"""
 
 
+class Unsaid(NamedTuple):
+    """Records for the state log, and how far they go: of what was noted, nothing is struck off before said()."""
+
+    records: list[bytes]
+    next: int
+    """what was handed out below it is in the records, or was said before"""
+    touched: list[int]
+    offsets: int = 0
+    ranges: int = 0
+    """words"""
+
+
 class Cursor:
-    """Every change is applied at once and noted; drain() gives the records that the state log needs to know it too."""
+    """Every change is applied at once and noted; unsaid() gives the records that the state log needs to know it too."""
 
     def __init__(self, group: int, start: int, history_end: int) -> None:
         """`history_end`: messages below it were there before the group was, and do not count as its depth."""
@@ -65,13 +79,15 @@ class Cursor:
         self.tally = Tally()
         self._logged_next = start
         self._settled = array("q")
-        """offsets settled below _logged_next since the last drain, rising in runs"""
+        """offsets settled below _logged_next of which the state log does not know, rising in runs"""
         self._settled_ranges = array("q")
         self._touched: set[int] = set()
         self._is_placed = False
         self._rested_next = -1
         self.leaving: set[int] = set()
         """on their way to the dead letters: they stay held, and nothing that is said of them counts"""
+        self._shift = 0
+        """what is added to times where they are stored: wall clock minus the time that runs here"""
 
     # Handing out
 
@@ -119,8 +135,8 @@ class Cursor:
 
     # Settling
 
-    def ack(self, offsets: array[int], deliveries: array[int] | None, consumer: int) -> int:
-        """How many were settled; the others are stale."""
+    def ack(self, offsets: array[int], deliveries: array[int] | None, consumer: int, *, is_said: bool = False) -> int:
+        """How many were settled; the others are stale. `is_said`: the state log knows it from settlement()."""
         if not rows.rises(offsets):
             offsets, deliveries = _sorted(offsets, deliveries)
         offsets, deliveries = self._staying(offsets, deliveries)
@@ -128,7 +144,8 @@ class Cursor:
         count = self.window.ack(offsets, deliveries, consumer, out)
         self.tally.acked += count
         self.tally.stale += len(offsets) - count
-        self._note_settled(out if count == len(out) else out[:count])
+        if not is_said:
+            self._note_settled(out if count == len(out) else out[:count])
         return count
 
     def note_acked(self, first: int, stop: int) -> None:
@@ -163,15 +180,16 @@ class Cursor:
         self.window.extend(offsets, None, ANY_CONSUMER, NEVER_MS)
         self.leaving.update(offsets)
 
-    def settle(self, first: int, stop: int) -> int:
-        """Whatever waits or is held in first..stop - 1 is done with; how many these were."""
+    def settle(self, first: int, stop: int, *, is_said: bool = False) -> int:
+        """Whatever waits or is held in first..stop - 1 is done with; how many these were. `is_said` as in ack()."""
         before = self.window.pending
         if stop == first + 1:
             self.leaving.discard(first)
         elif self.leaving:
             self.leaving = {offset for offset in self.leaving if not first <= offset < stop}
         self.window.settle_range(first, stop)
-        self._settled_ranges.extend((first, min(stop, self._logged_next)) if first < self._logged_next else ())
+        if first < self._logged_next and not is_said:
+            self._settled_ranges.extend((first, min(stop, self._logged_next)))
         return before - self.window.pending
 
     def settle_below(self, offset: int) -> int:
@@ -296,14 +314,14 @@ class Cursor:
 
     # Numbers
 
-    def depth(self, end: int, missing: int) -> int:
-        """What the group has not settled of messages that came after it; `missing` offsets of those not
-        handed out yet, up to `end`, name none."""
-        window = self.window
-        if window.floor >= self.history_end:
-            return end - window.next - missing + window.pending
-        ahead = end - max(window.next, self.history_end) - missing
-        return max(ahead, 0) + window.pending_from(self.history_end)
+    def depth(self, end: int, missing: int, first: int = 0) -> int:
+        """What the group has not settled of messages that came after it, from `first` on; `missing` offsets of those
+        not handed out yet, up to `end`, name none."""
+        window, first = self.window, max(first, self.history_end)
+        if window.floor >= first:
+            return max(end - window.next - missing, 0) + window.pending
+        ahead = end - max(window.next, first) - missing
+        return max(ahead, 0) + window.pending_from(first)
 
     # The state log
 
@@ -313,6 +331,11 @@ class Cursor:
             return True
         return self.window.next != self._logged_next
 
+    @property
+    def unsaid_span(self) -> int:
+        """How many offsets were passed of which the state log does not know."""
+        return self.window.next - self._logged_next
+
     def place(self, start: int, history_end: int) -> None:
         """Begin anew at an offset, forgetting everything."""
         self.window, self.history_end, self._logged_next = Window(start), history_end, start
@@ -321,49 +344,113 @@ class Cursor:
         self.leaving.clear()
         self._is_placed = True
 
-    def drain_encoded(self) -> list[bytes]:
-        """As drain(), in bytes."""
-        record = self.drain_settled()
-        if record is not None:
-            return [record]
-        return [records.encode(record) for record in self.drain()] if self.is_dirty else []
-
-    def drain_settled(self) -> bytes | None:
-        """What is nearly always so, known at a look: all that was handed out is settled. None, and nothing was drained,
-        where there is something else to say, or nothing."""
+    def unsaid_settled(self) -> bytes | None:
+        """What is nearly always so, known at a look: all that was handed out is settled. None where there is something
+        else to say, or nothing. said_settled() strikes it off."""
         window = self.window
         following = window.next
         if following == self._logged_next or window.live or self._touched or self._settled or self._settled_ranges:
             return None
-        if self._is_placed:
-            return None
-        self._logged_next = following
-        return records.encoded_settled_below(self.group, following)
+        return None if self._is_placed else records.encoded_settled_below(self.group, following)
 
-    def drain(self) -> list[StateRecord]:
-        """What happened since the last call, for the state log."""
-        found: list[StateRecord] = []
-        group, window = self.group, self.window
-        if self._is_placed:
-            found.append(records.placed(group, self._logged_next, self.history_end))
-        before, self._logged_next = self._logged_next, window.next
-        if window.next != before:
-            found.append(records.delivered(group, window.next, window.ranges(before, window.next)))
-        if self._touched:
-            found.extend(self._noted())
-        if settled := self._settled_so_far():
-            found.append(records.settled(group, settled))
+    def said_settled(self) -> None:
+        self._logged_next = self.window.next
+
+    def unsaid(self, room: int) -> Unsaid:
+        """What the state log does not know yet, as much of it as so many bytes hold. Changes nothing."""
+        found: list[bytes] = []
+        room = self._place(found, room)
+        following, room = self._hand_outs(found, self.window.next, room)
+        touched, room = self._notes(found, following, room)
+        ranges = min(len(self._settled_ranges), 2 * max((room - _RECORD_BYTES) // _RANGE_BYTES, 0))
+        room -= 8 * ranges
+        offsets = min(len(self._settled), max((room - _RECORD_BYTES) // _RANGE_BYTES, 0))
+        if offsets or ranges:
+            settled = self._settled_ranges[:ranges] + _runs(self._settled[:offsets])
+            found.append(records.encode(records.settled(self.group, settled)))
+        return Unsaid(found, following, touched, offsets, ranges)
+
+    def is_all(self, unsaid: Unsaid) -> bool:
+        """Whether nothing is left to say behind it."""
+        noted = len(unsaid.touched), unsaid.offsets, unsaid.ranges
+        is_noted = noted == (len(self._touched), len(self._settled), len(self._settled_ranges))
+        return is_noted and unsaid.next == self.window.next
+
+    def settlement(self, offsets: array[int]) -> Unsaid:
+        """The records of settling these, which are held, in somebody else's frame: with what was handed out up to them,
+        and without what else was noted. Changes nothing."""
+        found: list[bytes] = []
+        self._place(found, 0)
+        mine, before = sorted(set(offsets)), self._logged_next
+        following = max(before, mine[-1] + 1)
+        if following > before:
+            ranges = self.window.ranges(before, following)
+            fresh = mine[bisect_left(mine, before) :]
+            if len(fresh) == sum(ranges[1::2]) - sum(ranges[::2]):
+                ranges, mine = array("q"), mine[: -len(fresh)]
+            found.append(records.encode(records.delivered(self.group, following, ranges)))
+        if mine:
+            found.append(records.encode(records.settled(self.group, _runs(array("q", mine)))))
+        return Unsaid(found, following, [])
+
+    def said(self, unsaid: Unsaid) -> None:
+        """The state log knows it now. Nothing was noted in between."""
+        self._logged_next = unsaid.next
         self._is_placed = False
-        return found
+        self._touched.difference_update(unsaid.touched)
+        if unsaid.offsets:
+            self._settled = self._settled[unsaid.offsets :]
+        if unsaid.ranges:
+            self._settled_ranges = self._settled_ranges[unsaid.ranges :]
 
-    def _noted(self) -> list[StateRecord]:
-        offsets = sorted(self._touched)[:_DRAINED_ENTRIES]
-        self._touched.difference_update(offsets)
-        noted = [entry for entry in map(self._entry, offsets) if entry is not None]
-        return [records.entries(self.group, noted)] if noted else []
+    def _place(self, found: list[bytes], room: int) -> int:
+        """Always said first, whatever the room: a few bytes."""
+        if not self._is_placed:
+            return room
+        found.append(records.encode(records.placed(self.group, self._logged_next, self.history_end)))
+        return room - _RECORD_BYTES - _RANGE_BYTES
+
+    def _hand_outs(self, found: list[bytes], following: int, room: int) -> tuple[int, int]:
+        """Up to which offset they are said, and the room that is left."""
+        before = self._logged_next
+        if following == before:
+            return following, room
+        ranges = self.window.ranges(before, following)
+        most = max((room - _RECORD_BYTES) // _RANGE_BYTES, 0)
+        if len(ranges) > 2 * most:
+            following, ranges = ranges[2 * most], ranges[: 2 * most]
+        if following == before:
+            return following, room
+        found.append(records.encode(records.delivered(self.group, following, ranges)))
+        return following, room - _RECORD_BYTES - 8 * len(ranges)
+
+    def _notes(self, found: list[bytes], below: int, room: int) -> tuple[list[int], int]:
+        """Of single messages below an offset: which, and the room that is left."""
+        if not self._touched:
+            return [], room
+        most = max((room - _RECORD_BYTES) // _ENTRY_BYTES, 0)
+        told: list[int] = []
+        noted: list[Entry] = []
+        for offset in sorted(self._touched):
+            if offset >= below or len(noted) == most:
+                break
+            told.append(offset)
+            if (entry := self._entry(offset)) is not None:
+                noted.append(entry)
+        if noted:
+            found.append(records.encode(records.entries(self.group, noted)))
+            room -= _RECORD_BYTES + _ENTRY_BYTES * len(noted)
+        return told, room
+
+    def move(self, shift: int) -> bool:
+        """The wall clock is so far from the time that runs here: whether stored times have to be stored anew."""
+        waiting = self.window.offsets() if shift != self._shift else ()
+        self._shift = shift
+        self._touched.update(waiting)
+        return bool(waiting)
 
     def dump(self) -> list[StateRecord]:
-        """All of it, as drain() would give it for a cursor that began at its floor."""
+        """All of it, as unsaid() would give it for a cursor that began at its floor."""
         window, group = self.window, self.group
         noted = [entry for offset in window.offsets() if (entry := self._entry(offset)) is not None]
         return [
@@ -417,25 +504,15 @@ class Cursor:
         if offset in self.leaving:
             # A broker that opens now takes its time for over, and gives up on it again.
             state, time = State.LEASED, 0
-        return Entry(offset, state, time, found.deliveries, found.failures, found.returns, found.first)
+        first = found.first + self._shift if found.first else 0
+        time += self._shift if 0 < time < NEVER_MS else 0
+        return Entry(offset, state, time, found.deliveries, found.failures, found.returns, first)
 
     def _note_settled(self, offsets: array[int]) -> None:
         if not offsets or offsets[0] >= self._logged_next:
             return
         known = bisect_left(offsets, self._logged_next) if offsets[-1] >= self._logged_next else len(offsets)
         self._settled.extend(offsets[:known])
-
-    def _settled_so_far(self) -> array[int]:
-        """As ranges."""
-        ranges, offsets = self._settled_ranges, self._settled[:_DRAINED_OFFSETS]
-        if offsets:
-            out = array("q", bytes(16 * len(offsets)))
-            count = rows.runs(offsets, out)
-            if count < 0:
-                count = rows.runs(array("q", sorted(offsets)), out)
-            ranges.extend(out[: 2 * count])
-        self._settled, self._settled_ranges = self._settled[_DRAINED_OFFSETS:], array("q")
-        return ranges
 
 
 _STATES = {
@@ -450,6 +527,15 @@ _STATES = {
 
 def _free(entry: Entry) -> Entry:
     return entry._replace(state=State.READY, returns=entry.returns + 1) if entry.state == State.HELD else entry
+
+
+def _runs(offsets: array[int]) -> array[int]:
+    """As ranges."""
+    out = array("q", bytes(16 * len(offsets)))
+    count = rows.runs(offsets, out)
+    if count < 0:
+        count = rows.runs(array("q", sorted(offsets)), out)
+    return out[: 2 * count]
 
 
 def _sorted(offsets: array[int], deliveries: array[int] | None) -> tuple[array[int], array[int] | None]:

@@ -18,7 +18,18 @@ from penstock.queues.properties import MAX_STRING_BYTES, with_properties
 
 MAX_DETAIL_BYTES = 1024
 MAX_ADDED_BYTES = 4096 + MAX_STRING_BYTES
-"""A move adds no more than that to a message; about 300 bytes where the group has no long filter."""
+"""A move adds no more than that to a message, and so does a redrive; about 300 bytes where the group has no long
+filter."""
+_STATE_BYTES = 64 << 10
+
+
+def max_message_bytes(frame_bytes: int, *, is_redriven: bool = False) -> int:
+    """How large a message may be, with its key, topic and properties, where a frame holds so much: as a dead letter and
+    as a redriven one it takes more, and its settlement goes into the same frame."""
+    kept = _STATE_BYTES + MAX_ADDED_BYTES * (1 if is_redriven else 2)
+    # Frames of less than 1.6 MB, which only small journals have, keep an eighth.
+    return frame_bytes - min(kept, frame_bytes // (16 if is_redriven else 8))
+
 
 QUEUE, PARTITION, OFFSET, MESSAGE_ID = "dlq-queue", "dlq-partition", "dlq-offset", "dlq-message-id"
 GROUP, REASON, DETAIL = "dlq-group", "dlq-reason", "dlq-detail"
@@ -88,10 +99,20 @@ def without(properties: bytes) -> bytes:
     return with_properties(properties, (), drop=(*FACTS, REDRIVEN_FROM, REDRIVE_GROUP))
 
 
-def columns_for_move(letters: Sequence[tuple[Row, DeadLetter]]) -> Columns:
-    """The messages as the dead-letter queue stores them: all that they have but their expiry."""
-    moved = [row._replace(properties=to_properties(facts, row.properties or b"")) for row, facts in letters]
-    return _columns(moved)
+def dead_letter(row: Row, facts: DeadLetter) -> Row:
+    """A message as the dead-letter queue stores it."""
+    return row._replace(properties=to_properties(facts, row.properties or b""))
+
+
+def row_bytes(row: Row) -> int:
+    """Of all that is stored of a message."""
+    parts = row.value, row.key, row.topic, row.properties, row.native
+    return sum([len(part) for part in parts if part is not None])
+
+
+def columns_for_move(letters: Sequence[Row]) -> Columns:
+    """All that they have but their expiry."""
+    return _columns(letters)
 
 
 def redrive_columns(letters: Sequence[Row], edit: Edit | None = None, *, to_all_groups: bool = False) -> Columns:

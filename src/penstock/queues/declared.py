@@ -16,6 +16,7 @@ class Switch(msgspec.Struct, frozen=True):
 
     ends: dict[int, int]
     deadline_ms: int
+    """by the wall clock"""
 
 
 class QueueRecord(msgspec.Struct, frozen=True):
@@ -106,9 +107,15 @@ def template_key(match: str) -> str:
     return f"template:{match}"
 
 
+WRITES_KEY = "\0writes"
+"""of a record that declares nothing: how many commits the log has taken, by which the newer of two copies is known"""
+
+
 def apply(records: dict[str, Record], rows: Iterable[tuple[str, bytes]]) -> None:
     """Keys and values of the log, in its order; an empty value takes a record away."""
     for key, value in rows:
+        if key == WRITES_KEY:
+            continue
         if value:
             records[key] = msgspec.json.decode(value, type=_KINDS[key.partition(":")[0]])
         else:

@@ -10,6 +10,7 @@ longest only the last call stays (older duplicates are still told, without offse
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from bisect import bisect_right
 from collections import Counter, OrderedDict
@@ -227,20 +228,25 @@ class Producers:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def check(self, producer: bytes, epoch: int, base_sequence: int, count: int) -> Fresh | Duplicate:
+    def knows(self, producer: bytes) -> bool:
+        return producer in self._producers
+
+    def check(
+        self, producer: bytes, epoch: int, base_sequence: int, count: int, said: bytes | None = None
+    ) -> Fresh | Duplicate:
         """What of a call of `count` rows is new. Changes nothing: apply() the fresh part before the next check.
         OutOfOrder for a sequence that does not follow the last one taken, FencedProducer for an epoch below the
-        producer's; a producer or epoch not known may begin at any sequence."""
+        producer's; a producer or epoch not known may begin at any sequence. Errors name it as `said`, if it is."""
         _check_ranges(producer, epoch, base_sequence, count)
         known = self._producers.get(producer)
         if known is None or epoch > known.epoch:
             return FRESH
         if epoch < known.epoch:
-            raise FencedProducer(_printable(producer), epoch)
+            raise FencedProducer(_printable(said or producer), epoch)
         if base_sequence == known.next_sequence:
             return FRESH
         if base_sequence > known.next_sequence:
-            raise OutOfOrder(_printable(producer), known.next_sequence, base_sequence)
+            raise OutOfOrder(_printable(said or producer), known.next_sequence, base_sequence)
         rows = min(count, known.next_sequence - base_sequence)
         calls = known.between(base_sequence, base_sequence + rows)
         return Duplicate(base_sequence, rows, calls, calls[-1] if calls else known.calls[-1])
@@ -306,9 +312,21 @@ class Producers:
                 known.last_ms = min(known.last_ms, now_ms)
 
 
-def _check_ranges(producer: bytes, epoch: int, base_sequence: int, count: int) -> None:
+def owned(owner: str, producer: str) -> bytes:
+    """The id under which a producer of a login is remembered: nobody else's, and none that a producer can give itself,
+    as those are text. InvalidArgument for one that is too long."""
+    said, name = producer.encode(), owner.encode()
+    _check_producer(said)
+    return b"\xfe" + hashlib.blake2b(b"%d/%s%s" % (len(name), name, said), digest_size=32).digest()
+
+
+def _check_producer(producer: bytes) -> None:
     if not 0 < len(producer) <= MAX_PRODUCER_BYTES:
         raise InvalidArgument(f"a producer id has 1 to {MAX_PRODUCER_BYTES} bytes, this one {len(producer)}")
+
+
+def _check_ranges(producer: bytes, epoch: int, base_sequence: int, count: int) -> None:
+    _check_producer(producer)
     if not 0 <= epoch <= _LARGEST:
         raise InvalidArgument(f"producer epoch {epoch} is outside 0..{_LARGEST}")
     if not 0 < count <= _MOST_ROWS or not 0 <= base_sequence <= _LARGEST - count:

@@ -1,7 +1,8 @@
 """Who reads which partition of a queue for one group, and how partitions pass from one member to another.
 
 A partition that stays where it is keeps flowing. One that is to move is first revoked: its owner gets nothing new,
-settles or hands back what it has, and only then, or when the deadline has passed, the next owner gets it."""
+settles or hands back what it has, and only then, or when the deadline has passed, the next owner gets it. From a member
+that is suspended, because it settles nothing, partitions are taken at once, as long as there is one that is not."""
 
 from __future__ import annotations
 
@@ -50,6 +51,8 @@ class MembershipMetrics:
     moved_partitions: int = 0
     """partitions that passed from one member to another"""
     expired_members: int = 0
+    suspensions: int = 0
+    """times that a member settled nothing for too long"""
     last_rebalance_ms: int = 0
     """how long the last one took, from its cause until the last partition was with its new owner"""
 
@@ -82,7 +85,8 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The deadline passed: the member owns the partition no longer, and what it holds of it returns to the group."""
+    """The deadline passed, or the member is suspended: it owns the partition no longer, and what it holds of it returns
+    to the group."""
 
     member: int
     partition: int
@@ -145,6 +149,7 @@ class Members:
         self._taken_generations: dict[int, int] = {}
         self._target: dict[int, int] = {}
         self._revoking: dict[int, int] = {}
+        self._suspended: set[int] = set()
         self._rebalancing_since_ms: int | None = None
         # Never later than the earliest end of a session or revocation. A heartbeat leaves it early rather than look
         # through all members.
@@ -164,6 +169,11 @@ class Members:
     def members(self) -> tuple[int, ...]:
         """In the order in which they joined."""
         return tuple(self._sessions)
+
+    @property
+    def suspended(self) -> frozenset[int]:
+        """Members that get partitions only where all are suspended."""
+        return frozenset(self._suspended)
 
     def owner_of(self, partition: int) -> int | None:
         """Whose settlements count, also while the partition is being revoked."""
@@ -214,6 +224,25 @@ class Members:
         if member not in self._sessions:
             return events
         return events + self._part_with([member], now_ms, has_expired=False)
+
+    def suspend(self, member: int, now_ms: int) -> list[Event]:
+        """The member is there and does nothing: what it owns goes to others at once, if there are any at work."""
+        events = self.tick(now_ms)
+        if member not in self._sessions or member in self._suspended:
+            return events
+        self._suspended.add(member)
+        self.metrics.suspensions += 1
+        self.generation += 1
+        return events + self._rebalance(now_ms)
+
+    def resume(self, member: int, now_ms: int) -> list[Event]:
+        """It is at work again."""
+        events = self.tick(now_ms)
+        if member not in self._suspended:
+            return events
+        self._suspended.discard(member)
+        self.generation += 1
+        return events + self._rebalance(now_ms)
 
     def released(self, member: int, partition: int, now_ms: int) -> list[Event]:
         """The member holds nothing of a partition that it was asked to give up: the next owner gets it.
@@ -283,28 +312,31 @@ class Members:
     def _rebalance(self, now_ms: int) -> list[Event]:
         """Aim anew and begin to go there: what nobody owns is given out, what moves is revoked, and a revocation that
         is no longer needed is taken back."""
-        self._target = assign(self.partitions, self._sessions, self._owners)
+        able = [member for member in self._sessions if member not in self._suspended]
+        self._target = assign(self.partitions, able or self._sessions, self._owners)
         if not self._target:
             self._rebalancing_since_ms = None
             return []
         self.metrics.rebalances += 1
         if self._rebalancing_since_ms is None:
             self._rebalancing_since_ms = now_ms
-        steps = [self._step(partition, now_ms) for partition in range(self.partitions)]
+        steps = [step for partition in range(self.partitions) for step in self._steps(partition, now_ms)]
         self._note_end(now_ms)
-        return [step for step in steps if step is not None]
+        return steps
 
-    def _step(self, partition: int, now_ms: int) -> Event | None:
+    def _steps(self, partition: int, now_ms: int) -> list[Event]:
         owner = self._owners.get(partition)
         if owner is None:
-            return self._give(partition)
+            return [self._give(partition)]
         is_moving, is_revoking = self._target[partition] != owner, partition in self._revoking
+        if is_moving and owner in self._suspended:
+            return [Lost(owner, partition), self._hand_over(partition)]
         if is_moving and not is_revoking:
-            return self._revoke(owner, partition, now_ms)
+            return [self._revoke(owner, partition, now_ms)]
         if is_revoking and not is_moving:
             del self._revoking[partition]
-            return Resumed(owner, partition)
-        return None
+            return [Resumed(owner, partition)]
+        return []
 
     def _revoke(self, owner: int, partition: int, now_ms: int) -> Revoking:
         deadline_ms = now_ms + self.options.revocation_timeout_ms
@@ -314,8 +346,8 @@ class Members:
         return Revoking(owner, partition, deadline_ms)
 
     def _hand_over(self, partition: int) -> Assigned:
-        """From the owner that it is revoked from to the one that the target names."""
-        del self._revoking[partition]
+        """From the owner that it is taken from to the one that the target names."""
+        self._revoking.pop(partition, None)
         self._sessions[self._owners[partition]].partitions.remove(partition)
         self.metrics.moved_partitions += 1
         return self._give(partition)
@@ -330,6 +362,7 @@ class Members:
     def _remove(self, member: int, has_expired: bool) -> Left:
         partitions = self.partitions_of(member)
         del self._sessions[member]
+        self._suspended.discard(member)
         for partition in partitions:
             del self._owners[partition]
             self._revoking.pop(partition, None)

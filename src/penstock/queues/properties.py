@@ -14,6 +14,9 @@ from penstock.core.errors import InvalidArgument
 
 MAX_STRING_BYTES = 65535
 
+NULL_VALUE: Final = "null-value"
+"""A user property, whatever it says: an empty value beside it is null. Tables show it as that, JSON as none."""
+
 _CONTENT_TYPE, _RESPONSE_TOPIC, _CORRELATION_DATA, _SUBSCRIPTION, _USER = 0x03, 0x08, 0x09, 0x0B, 0x26
 _FIXED_BYTES = {0x01: 1, 0x02: 4, 0x23: 2}
 _ONE_STRING = (_CONTENT_TYPE, _RESPONSE_TOPIC, _CORRELATION_DATA)

@@ -88,7 +88,8 @@ def _check_dead_letter_topic(text: str) -> None:
 
 def _check_webhook(text: str) -> None:
     if _WEBHOOK.fullmatch(text) is None:
-        raise InvalidArgument(f"{text[:80]!r} is not an address: write it like https://example.com/alerts")
+        # It is not repeated: an address may be a secret.
+        raise InvalidArgument("is not an address: write it whole, like https://example.com/alerts")
 
 
 def _check_property_name(text: str) -> None:
@@ -177,6 +178,9 @@ class QueueSettings(_Settings, frozen=True, kw_only=True):
     """messages that one consumer holds"""
     max_deliveries: Annotated[int | None, Count(1, 30_000, or_none=True)] = 100
     """returns by disconnect, rebalance and restart, after which a message is a dead letter"""
+    suspend_after: Annotated[int | None, Count(1, 1000, or_none=True)] = 3
+    """delivery timeouts in a row after which a member that settles nothing gets no messages while others do; sooner
+    where max_retries is less"""
     group_expiry_ms: Annotated[int | None, Duration(or_none=True)] = 7 * _DAY_MS
     derived_group_expiry_ms: Annotated[int | None, Duration(or_none=True)] = _HOUR_MS
     switch_timeout_ms: Annotated[int, Duration()] = 60_000

@@ -6,7 +6,7 @@ import difflib
 import enum
 import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
 
@@ -40,7 +40,12 @@ class Kind(Protocol):
 
 
 def shown(written: object) -> str:
-    """For an error's text: whoever wrote it, it does not fill the line."""
+    """For an error's text: whoever wrote it, it does not fill the line. Of what has parts only the kind: one may be a
+    secret."""
+    if isinstance(written, Mapping):
+        return "an object"
+    if isinstance(written, list | tuple | set | frozenset):
+        return "a list"
     return _SHOWN.repr(written)
 
 
@@ -224,15 +229,22 @@ def _duration_ms(path: str, written: object) -> int:
 def _size(path: str, written: object) -> int:
     if isinstance(written, str):
         return _checked(path, parse_size, written)
-    if isinstance(written, bool) or not isinstance(written, int):
+    if (size := _as_whole(written)) is None:
         raise InvalidSetting(path, f"{shown(written)} is not a size: write bytes, or with a unit like 512KiB or 1MiB")
-    return written
+    return size
 
 
 def _whole(path: str, written: object) -> int:
-    if isinstance(written, bool) or not isinstance(written, int):
+    if (number := _as_whole(written)) is None:
         raise InvalidSetting(path, f"{shown(written)} is not a whole number: write it without quotes, like 10")
-    return written
+    return number
+
+
+def _as_whole(written: object) -> int | None:
+    """JSON has one kind of number: 10.0 is what some programs write for 10."""
+    if isinstance(written, float) and written.is_integer():
+        return int(written)
+    return written if isinstance(written, int) and not isinstance(written, bool) else None
 
 
 def _in_range(path: str, number: int | None, least: int, most: int, or_none: bool) -> int | None:

@@ -15,7 +15,7 @@ from penstock.log.batch import Batch
 from penstock.queues import records
 from penstock.queues.records import StateRecord
 
-_PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 20
 _HEAD = struct.Struct("<qqII")
 """offset in the state log, time, number of the piece, 1 on the last one"""
 _LENGTH = struct.Struct("<I")
@@ -50,12 +50,12 @@ class Snapshot(NamedTuple):
             at += length
 
 
-def pieces(found: Iterable[bytes], state_offset: int, now: int) -> Iterator[bytes]:
+def pieces(found: Iterable[bytes], state_offset: int, now: int, most_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
     """The records of its log, of encoded state records."""
     body = b"".join(_LENGTH.pack(len(record)) + record for record in found)
-    count = max(1, -(-len(body) // _PIECE_BYTES))
+    count = max(1, -(-len(body) // most_bytes))
     for number in range(count):
-        part = body[number * _PIECE_BYTES : (number + 1) * _PIECE_BYTES]
+        part = body[number * most_bytes : (number + 1) * most_bytes]
         yield _HEAD.pack(state_offset, now, number, number == count - 1) + part
 
 

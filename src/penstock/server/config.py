@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.broker.webhooks.events import place_of as shown_place
+from penstock.broker.webhooks.events import without_secrets
 from penstock.broker.webhooks.webhooks import MAX_HOOKS
 from penstock.core.errors import InvalidArgument
 from penstock.core.types import Durability
@@ -22,11 +22,12 @@ from penstock.queues.templates import Template
 from penstock.server import schema
 from penstock.server.config_auth import Auth, RateLimit
 from penstock.server.config_http import Http
-from penstock.server.config_listeners import LISTENER_NAMES, Listeners, check_path, contradiction
+from penstock.server.config_listeners import LISTENER_NAMES, AutoCount, Listeners, check_path, contradiction
 from penstock.server.config_mqtt import Mqtt
 from penstock.server.config_otlp import Otlp
 from penstock.server.config_storage import Storage
 from penstock.server.config_webhooks import Webhook
+from penstock.server.descriptors import Descriptors, open_files_limit, shared_out
 from penstock.server.schema import Objects
 from penstock.server.written import BadConfiguration, Tree, from_environment, from_file, from_flags, over, place_of
 
@@ -53,6 +54,11 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True):
     """What every section is."""
 
 
+def _check_path(text: str) -> None:
+    if not text.strip():
+        raise InvalidArgument("is empty: write the path of a file, or null for standard error")
+
+
 def _check_queue(written: dict[str, object]) -> None:
     parse_queue(written)
 
@@ -65,47 +71,42 @@ def _check_template(written: dict[str, object]) -> None:
     Template(match, settings)
 
 
-def _without_secrets(written: object) -> object:
-    """Of the address for alerts, whatever it stands in, only where it leads."""
-    if not isinstance(written, Mapping):
-        return written
-    return {
-        key: f"{shown_place(value)}/…" if key == "alert_webhook" and isinstance(value, str) else _without_secrets(value)
-        for key, value in written.items()
-    }
-
-
 class Log(_Section, frozen=True, kw_only=True):
     level: Annotated[LogLevel, Choice(LogLevel)] = LogLevel.INFO
-    """the least important lines that are written; SIGUSR1 turns debug on and off"""
+    """lowest level that is logged; SIGUSR1 turns debug on and off"""
     format: Annotated[LogFormat, Choice(LogFormat)] = LogFormat.TEXT
-    """lines for people, or one JSON object a line"""
+    """text for people, or one JSON object per line"""
+    file: Annotated[str | None, Text(_check_path)] = None
+    """append log lines to this file instead of standard error; reopened when logrotate moves it away"""
 
 
 class AutoQueues(_Section, frozen=True, kw_only=True):
     auto_create: Annotated[bool, Flag()] = True
-    """publishing to or subscribing to `$queue/…` makes a queue that is not there"""
+    """publishing or subscribing to `$queue/…` creates a queue that does not exist"""
     max_auto_queues: Annotated[int, Count(0, 1_000_000)] = 10_000
-    """how many there may be that were made so"""
-    templates: Annotated[tuple[dict[str, object], ...], Objects(_check_template, _without_secrets)] = ()
+    """most queues that may be created this way"""
+    templates: Annotated[tuple[dict[str, object], ...], Objects(_check_template, without_secrets)] = ()
     """settings for queues whose name matches: `{match: orders-*, settings: {partitions: 4}}`; later ones go over
     earlier ones and over those stored in the data directory"""
 
 
 class Config(_Section, frozen=True, kw_only=True):
     data_dir: Annotated[str, Text(check_path)] = "./penstock-data"
-    """where everything is kept; made if it is not there"""
+    """data directory; created if it does not exist"""
     durability: Annotated[Durability, Choice(Durability)] = Durability.COMMIT
     """of sessions, retained messages, and queues that say nothing else: `commit` acknowledges what is synced,
     `interval` what is written and synced within a second, `memory` what is taken"""
     loop: Annotated[LoopKind, Choice(LoopKind)] = LoopKind.ASYNCIO
-    """the event loop; uvloop has to be installed"""
+    """event loop; `uvloop` needs the extra `uvloop`"""
     shutdown_timeout_ms: Annotated[int, Duration()] = 30_000
     """SIGTERM waits so long for what was taken to be committed and answered, then the process ends with 1"""
     log: Log = Log()
-    """lines on standard error"""
+    """log lines"""
     listeners: Listeners = Listeners()
     """where clients connect; null switches one off"""
+    max_connections: Annotated[int | None, AutoCount()] = None
+    """at once, over all listeners but Flight's; never more than the limit of open files (`ulimit -Hn`) leaves beside
+    what storage needs, which is `auto`. A tenth, 64 at most, is for HTTP alone: for probes and operators"""
     mqtt: Mqtt = Mqtt()
     """the protocol, on every listener whose name begins with mqtt"""
     http: Http = Http()
@@ -122,7 +123,7 @@ class Config(_Section, frozen=True, kw_only=True):
     """servers that are told what happens here"""
     otlp: Otlp | None = None
     """metrics pushed over OTLP; needs the extra `otlp`"""
-    queues: Annotated[tuple[dict[str, object], ...], Objects(_check_queue, _without_secrets)] = ()
+    queues: Annotated[tuple[dict[str, object], ...], Objects(_check_queue, without_secrets)] = ()
     """declared at start if they are not there; settings that differ are changed where that can be"""
 
 
@@ -132,6 +133,12 @@ def load(file: Path | None, variables: Mapping[str, str], flags: Iterable[str]) 
     config = schema.read(Config, tree)
     _check_together(config, tree)
     return config
+
+
+def descriptors_of(config: Config, limit: int | None = None) -> Descriptors:
+    """How this process shares them out, or one that may open so many files."""
+    limit = open_files_limit() if limit is None else limit
+    return shared_out(limit, config.storage.max_open_files, config.max_connections)
 
 
 def _check_together(config: Config, tree: Tree) -> None:

@@ -60,7 +60,7 @@ class Jwt(_Section, frozen=True, kw_only=True):
     secret: Annotated[str | None, Secret(_check_text)] = None
     """for HS256; better in secret_file or in a variable of the environment"""
     secret_file: Annotated[str | None, Text(_check_text, or_none=True)] = None
-    """file with it"""
+    """file with the secret"""
     public_key_file: Annotated[str | None, Text(_check_text, or_none=True)] = None
     """for RS256 and ES256, PEM"""
     issuer: Annotated[str | None, Text(_check_text, or_none=True)] = None
@@ -99,15 +99,15 @@ class Auth(_Section, frozen=True, kw_only=True):
     certificate_name: Annotated[CertificateName, OneOf(get_args(CertificateName))] = _LOGINS.certificate_name
     """which part of a verified client certificate is the user's name"""
     scram_iterations: Annotated[int, Count(4096, 10_000_000)] = _LOGINS.scram_iterations
-    """of passwords set from now on; more make guessing dearer, and each login"""
+    """iterations for passwords set from now on; more make guessing, and each login, more expensive"""
     max_failed_logins_per_ip: Annotated[int, Count(1, _MANY)] = _LOGINS.max_failed_logins_per_ip
-    """in each failed_login_window; further logins are refused unseen"""
+    """failed logins of one address per failed_login_window; further ones are refused without checking"""
     max_failed_logins_per_user: Annotated[int, Count(1, _MANY)] = _LOGINS.max_failed_logins_per_user
-    """the same for one user name, from wherever"""
+    """failed logins of one user name per failed_login_window, from all addresses"""
     failed_login_window_ms: Annotated[int, Duration()] = round(_LOGINS.failed_login_window_s * 1000)
-    """after it failed logins are forgotten"""
+    """window in which failed logins are counted"""
     verified_password_ms: Annotated[int | None, Duration(or_none=True)] = round(_LOGINS.verified_password_s * 1000)
-    """so long after a login the same password is not hashed again"""
+    """how long a verified password is remembered, to save hashing it again"""
 
     def options(self) -> AuthOptions:
         return AuthOptions(
@@ -127,19 +127,20 @@ class Auth(_Section, frozen=True, kw_only=True):
 
 class RateLimit(_Section, frozen=True, kw_only=True):
     max_connections_per_ip: Annotated[int, Count(0, _MANY)] = _LIMITS.max_connections_per_ip
-    """new ones from one address, in each connection_window; 0 here and below is no limit"""
+    """new connections of one address per connection_window, behind a proxy of the announced address; 0 here and below
+    is no limit"""
     connection_burst_size: Annotated[int, Count(1, _MANY)] = _LIMITS.connection_burst_size
-    """so many of them at once"""
+    """burst size: how many may come at once"""
     connection_window_ms: Annotated[int, Duration()] = round(_LIMITS.connection_window_s * 1000)
-    """see max_connections_per_ip"""
+    """window in which connections of an address are counted"""
     max_messages_per_client: Annotated[int, Count(0, _MANY)] = _LIMITS.max_messages_per_client
-    """published by one client, a second"""
+    """messages per second that one client may publish"""
     message_burst_size: Annotated[int, Count(1, _MANY)] = _LIMITS.message_burst_size
-    """so many of them at once"""
+    """burst size: how many may come at once"""
     max_subscriptions_per_client: Annotated[int, Count(0, _MANY)] = _LIMITS.max_subscriptions_per_client
-    """asked for by one client, a second"""
+    """subscriptions per second that one client may make"""
     subscribe_burst_size: Annotated[int, Count(1, _MANY)] = _LIMITS.subscribe_burst_size
-    """so many of them at once"""
+    """burst size: how many may come at once"""
 
     def options(self) -> RateLimitOptions:
         return RateLimitOptions(

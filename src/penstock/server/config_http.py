@@ -6,8 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.core.errors import InvalidArgument
 from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.wire.origins import Origins
 from penstock.queues.settings_text import Count, Duration, Flag, Size
 from penstock.server.schema import Texts
 
@@ -15,22 +15,24 @@ _DEFAULTS = HttpOptions()
 
 
 def _check_origin(text: str) -> None:
-    scheme, separator, rest = text.partition("://")
-    if text != "*" and not (separator and scheme in ("http", "https") and rest and "/" not in rest):
-        raise InvalidArgument(f"{text[:80]!r} is not an origin: write it like https://example.com, without a path")
+    Origins([text])
 
 
 class Http(msgspec.Struct, frozen=True, kw_only=True):
     max_body_size_bytes: Annotated[int, Size(1 << 10, 1 << 30)] = _DEFAULTS.max_body_bytes
-    """of a request; of a stream of lines, that of a line"""
+    """largest request body; in a stream of lines, largest line"""
+    memory_size_bytes: Annotated[int | None, Size(1 << 20, 1 << 40, or_none=True)] = _DEFAULTS.memory_bytes
+    """memory for what all clients together send or have not read: half for request bodies, of which those beyond it are
+    refused with 503, half for answers and events, and when that is used up the client that takes most is disconnected;
+    none: a sixteenth of the memory of the machine or container, at most 256 MiB"""
     head_timeout_ms: Annotated[int, Duration(100)] = round(_DEFAULTS.head_timeout_s * 1000)
-    """for the request line and the headers"""
+    """time limit for the request line and the headers"""
     stall_timeout_ms: Annotated[int, Duration(100)] = round(_DEFAULTS.stall_timeout_s * 1000)
-    """a request of whose body nothing comes for so long is given up"""
+    """a request whose body makes no progress for this long is aborted"""
     keep_alive_ms: Annotated[int, Duration(1000)] = round(_DEFAULTS.keep_alive_s * 1000)
-    """a connection without a request stays open for so long"""
+    """idle connections are closed after this time"""
     cors_origins: Annotated[tuple[str, ...], Texts(_check_origin)] = ()
-    """pages of other origins that may call, like https://example.com; an empty list: none"""
+    """pages of other origins that may call, like https://example.com or https://*.example.com; an empty list: none"""
     max_streams: Annotated[int, Count(0, 1_000_000)] = _DEFAULTS.max_streams
     """event streams and WebSockets at a time"""
     partition_metrics: Annotated[bool, Flag()] = _DEFAULTS.partition_metrics
@@ -41,6 +43,7 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
     def options(self, is_development: bool) -> HttpOptions:
         return HttpOptions(
             max_body_bytes=self.max_body_size_bytes,
+            memory_bytes=self.memory_size_bytes,
             head_timeout_s=self.head_timeout_ms / 1000,
             stall_timeout_s=self.stall_timeout_ms / 1000,
             keep_alive_s=self.keep_alive_ms / 1000,

@@ -8,11 +8,12 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from penstock.core.errors import InvalidArgument, InvalidSetting
-from penstock.gateways.mqtt.origins import Origins
+from penstock.gateways.wire.origins import Origins
 from penstock.queues.settings_text import Count, Flag, Text
 from penstock.server.schema import Texts
 
 LISTENER_NAMES = ("mqtt", "mqtts", "mqtt_ws", "mqtt_wss", "http")
+_MANY = 1 << 20
 _NEED_TLS = ("mqtts", "mqtt_wss")
 _OPEN_TO_ALL = (
     "{} can be reached from other machines, and development mode lets everybody in: listen on 127.0.0.1 without a "
@@ -56,20 +57,32 @@ class NotInThisVersion:
         return None
 
 
+class AutoCount:
+    """A number above 0, or `auto`."""
+
+    suffix: ClassVar[str] = ""
+
+    def read(self, path: str, written: object) -> object:
+        return None if written is None or written == "auto" else Count(1, _MANY).read(path, written)
+
+    def write(self, value: object) -> object:
+        return "auto" if value is None else value
+
+
 class SniCertificate(_Section, frozen=True, kw_only=True):
     hostnames: Annotated[tuple[str, ...], Texts(check_host)]
     """names that clients ask for; `*.example.com` is any name one level below"""
     certificate: Annotated[str, Text(check_path)]
     """file with the certificate and its chain, PEM"""
     key: Annotated[str, Text(check_path)]
-    """file with its private key, PEM"""
+    """file with the private key, PEM"""
 
 
 class Tls(_Section, frozen=True, kw_only=True):
     certificate: Annotated[str, Text(check_path)]
     """file with the certificate and its chain, PEM"""
     key: Annotated[str, Text(check_path)]
-    """file with its private key, PEM"""
+    """file with the private key, PEM"""
     client_ca: Annotated[str | None, Text(check_path, or_none=True)] = None
     """file with the authorities that certificates of clients must come from, PEM; without it clients are not asked for
     one"""
@@ -83,9 +96,9 @@ class Tls(_Section, frozen=True, kw_only=True):
 
 class Listener(_Section, frozen=True, kw_only=True):
     host: Annotated[str, Text(check_host)] = "127.0.0.1"
-    """the address to listen on; 0.0.0.0 and :: are all of this machine"""
+    """address to listen on; 0.0.0.0 and :: are all addresses of this machine"""
     port: Annotated[int, Count(0, 65_535)] = 0
-    """0 is any free one, which the ready file names"""
+    """port to listen on; 0 picks a free one, which the ready file names"""
     tls: Tls | None = None
     """TLS 1.2 or newer"""
     proxy_protocol: Annotated[bool, Flag()] = False
@@ -95,19 +108,19 @@ class Listener(_Section, frozen=True, kw_only=True):
 
 class MqttListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 1883
-    """0 is any free one, which the ready file names"""
+    """port to listen on; 0 picks a free one, which the ready file names"""
 
 
 class MqttsListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8883
-    """0 is any free one, which the ready file names"""
+    """port to listen on; 0 picks a free one, which the ready file names"""
 
 
 class WebSocketListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8083
-    """0 is any free one, which the ready file names"""
+    """port to listen on; 0 picks a free one, which the ready file names"""
     path: Annotated[str, Text(_check_url_path)] = "/mqtt"
-    """of the address that clients open"""
+    """path of the WebSocket URL"""
     allowed_origins: Annotated[tuple[str, ...], Texts(_check_origin)] = ()
     """pages that may connect, like https://example.com or https://*.example.com; an empty list: pages of the same
     origin, and clients that are no browser"""
@@ -115,21 +128,21 @@ class WebSocketListener(Listener, frozen=True, kw_only=True):
 
 class SecureWebSocketListener(WebSocketListener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8084
-    """0 is any free one, which the ready file names"""
+    """port to listen on; 0 picks a free one, which the ready file names"""
 
 
 class HttpListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8080
-    """0 is any free one, which the ready file names"""
+    """port to listen on; 0 picks a free one, which the ready file names"""
 
 
 class FlightListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8815
-    """0 is any free one, which the ready file names"""
+    """port to listen on; 0 picks a free one, which the ready file names"""
     max_streams: Annotated[int, Count(1, 1000)] = 32
     """tables that are read or written at a time; each takes up to 64 MiB, more with record batches over 10 MiB"""
     max_streams_per_client: Annotated[int, Count(1, 1000)] = 8
-    """of these, by one user at one address"""
+    """streams of one user at one address"""
 
 
 class Listeners(_Section, frozen=True, kw_only=True):

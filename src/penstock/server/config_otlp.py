@@ -11,24 +11,24 @@ from penstock.queues.settings_text import Duration
 from penstock.server.config_webhooks import Address, Headers
 
 if TYPE_CHECKING:
-    from penstock.gateways.http.metrics.otlp import OtlpExporter
-    from penstock.gateways.http.metrics.sources import MetricOptions, MetricSources
+    from penstock.telemetry.otlp import OtlpExporter
+    from penstock.telemetry.sources import MetricOptions, MetricSources
 
 
 class Otlp(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: Annotated[str, Address()]
-    """all of it, like http://collector:4318/v1/metrics"""
+    """full URL, like http://collector:4318/v1/metrics"""
     interval_ms: Annotated[int, Duration(1000)] = 60_000
-    """between two pushes"""
+    """time between two pushes"""
     timeout_ms: Annotated[int, Duration(100)] = 10_000
-    """for one push, tries again included"""
+    """time limit for one push, retries included"""
     headers: Annotated[tuple[tuple[str, str], ...], Headers()] = ()
-    """with each push, as an object: {Authorization: Bearer …}"""
+    """extra headers of each push: {Authorization: Bearer …}"""
 
     def exporter(self, sources: MetricSources, options: MetricOptions) -> OtlpExporter:
         """InvalidSetting if it is not installed."""
         try:
-            from penstock.gateways.http.metrics.otlp import OtlpExporter, OtlpOptions
+            from penstock.telemetry.otlp import OtlpExporter, OtlpOptions
         except ImportError as error:
             raise InvalidSetting("otlp", str(error)) from error
         own = OtlpOptions(self.endpoint, self.interval_ms / 1000, self.timeout_ms / 1000, dict(self.headers))

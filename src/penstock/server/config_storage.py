@@ -32,17 +32,18 @@ class ReserveSize:
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     journal_file_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.journal.file_bytes
-    """of one file of the journal; the largest commit is half of it, at most 16 MiB"""
+    """size of one journal file; the largest commit is half of it, at most 16 MiB. Files are larger where larger
+    messages are stored"""
     journal_size_bytes: Annotated[int, Size(4 << 20, _MOST_BYTES)] = _DEFAULTS.journal.limit_bytes
-    """of all of them; publishes wait beyond it"""
+    """size of the whole journal; publishes wait beyond it"""
     sync_interval_ms: Annotated[int, Duration()] = round(_DEFAULTS.commit.sync_interval_s * 1000)
     """how often the journal is synced for queues of durability `interval`"""
     checkpoint_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.keeper.checkpoint_bytes
-    """so much written makes a checkpoint, which lets the journal go"""
+    """a checkpoint, which frees the journal, is made after so much was written"""
     checkpoint_interval_ms: Annotated[int, Duration()] = round(_DEFAULTS.keeper.checkpoint_s * 1000)
-    """and so does this time"""
+    """a checkpoint is made at least this often"""
     max_open_files: Annotated[int, Count(16, 1 << 20)] = _DEFAULTS.keeper.max_open_files
-    """of segments"""
+    """most segment files that are open at a time"""
     publish_budget_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.publish_budget_bytes
     """publishes taken and not yet in the journal; others wait"""
     tail_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.tail_bytes

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from penstock.broker.webhooks.events import Event, Hook, check_url, place_of
+from penstock.broker.webhooks.events import Event, Hook, check_url, shown_address
 from penstock.core.errors import InvalidArgument, InvalidSetting
 from penstock.queues.settings_text import Count, Duration, shown
 from penstock.server.schema import OneOf, Secret
@@ -37,7 +37,7 @@ class Address:
         return str(written)
 
     def write(self, value: object) -> object:
-        return f"{place_of(str(value))}/…"
+        return shown_address(str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +94,13 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     url: Annotated[str, Address()]
     """what is told is sent here, as POST of JSON; each address once"""
     events: Annotated[tuple[str, ...], Words(_ALL)] = _ALL
-    """what it is told of"""
+    """events to send"""
     secret: Annotated[str | None, Secret(_check_secret)] = None
     """signs what is sent: `Penstock-Signature: v1=` and the HMAC-SHA256 of `Penstock-Timestamp`, a dot and the body"""
     headers: Annotated[tuple[tuple[str, str], ...], Headers()] = ()
-    """sent along: `{Authorization: Bearer …}`"""
+    """extra headers: `{Authorization: Bearer …}`"""
     timeout_ms: Annotated[int, Duration()] = round(_DEFAULTS.timeout_s * 1000)
-    """so long an answer is waited for"""
+    """how long to wait for an answer"""
     retries: Annotated[int, Count(0, 20)] = _DEFAULTS.retries
     """tries after the first, 1 s, 4 s, 16 s … later; up to 1000 events wait meanwhile, further ones are dropped"""
     lag_threshold: Annotated[int, Count(1, _MANY)] = _DEFAULTS.lag_threshold

@@ -30,6 +30,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
+    server_certificate_file: str | None = None
+    """of a server on this machine: its own certificate is trusted, and no other"""
     namespace: str | None = None
     local: bool = False
     """on this machine: what destroys something is done without asking"""

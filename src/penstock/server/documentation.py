@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.queues.settings_text import Choice, Count, Duration, Factor, Flag, Size
 from penstock.server.config import Config
-from penstock.server.config_listeners import NotInThisVersion
+from penstock.server.config_listeners import AutoCount, NotInThisVersion
 from penstock.server.config_storage import ReserveSize
 from penstock.server.config_webhooks import Address, Headers, Words
 from penstock.server.schema import Field, Kind, Objects, OneOf, Secret, Section, Sections, Setting, Texts, fields_of
@@ -97,7 +97,13 @@ def _abouts_in(source: str) -> dict[str, str]:
 
 def _default_text(kind: Kind, default: object) -> str:
     if default is None:
-        return "auto" if isinstance(kind, ReserveSize) else "none" if isinstance(kind, Duration | Size) else "null"
+        return (
+            "auto"
+            if isinstance(kind, ReserveSize | AutoCount)
+            else "none"
+            if isinstance(kind, Duration | Size)
+            else "null"
+        )
     written = kind.write(default)
     if isinstance(kind, Size | ReserveSize) and isinstance(written, int):
         return _size_text(written)
@@ -129,7 +135,12 @@ def _values_text(kind: Kind) -> str:
             return "list of texts"
         case Words():
             return "list of " + ", ".join(f"`{word}`" for word in kind.words)
-    others = {Secret: "secret text", ReserveSize: "size, or `auto`", NotInThisVersion: "`null`"}
+    others = {
+        Secret: "secret text",
+        ReserveSize: "size, or `auto`",
+        AutoCount: "1 and more, or `auto`",
+        NotInThisVersion: "`null`",
+    }
     return (others | {Headers: "object of texts", Address: "address, http or https"}).get(type(kind), "text")
 
 

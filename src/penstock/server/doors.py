@@ -6,37 +6,25 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, cast
+from functools import partial
+from typing import cast
 
-from penstock.gateways.listener import ListenerFacts
-from penstock.gateways.mqtt.origins import Origins
-from penstock.gateways.mqtt.proxy import Inner, ProxyProtocol
-from penstock.gateways.mqtt.websocket import MqttConnection, WebSocketProtocol
+from penstock.gateways.port import StreamDoor
+from penstock.gateways.wire.listener import Inner, ListenerFacts
+from penstock.gateways.wire.origins import Origins
+from penstock.gateways.wire.proxy import ProxyProtocol
+from penstock.gateways.wire.websocket import MqttConnection, WebSocketProtocol
 from penstock.server.config import Config
 from penstock.server.config_listeners import Listener, Listeners, WebSocketListener, is_loopback
 from penstock.server.listening import Listening, bind
 from penstock.server.tls import context_of
 
-
-class Gateway(Protocol):
-    """What the server needs of one. Its protocols can also be fed by a layer in front of the socket."""
-
-    @property
-    def connection_count(self) -> int: ...
-
-    def protocol(self, listener: ListenerFacts) -> Inner: ...
-
-    def refused(self, peer: str, reason: str) -> None: ...
-
-    async def drain(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-Gateways = Mapping[str, Gateway]
+Gateways = Mapping[str, StreamDoor]
 """by the name of the listener"""
 Contexts = dict[str, ssl.SSLContext]
 MayConnect = Callable[[str], bool]
+HasRoom = Callable[[str, int, int], bool]
+"""by the name of the listener, the descriptor of the connection, and how many are on their way to a gateway"""
 
 
 def contexts_of(listeners: Listeners) -> Contexts:
@@ -60,6 +48,7 @@ class Doors:
         self._contexts = contexts_of(config.listeners)
         self._sockets: dict[str, list[socket.socket]] = {}
         self._listening: dict[str, Listening] = {}
+        self._may_connect: MayConnect | None = None
         try:
             for name, listener in config.listeners.switched_on().items():
                 self._sockets[name] = bind(name, listener.host, listener.port)
@@ -75,15 +64,21 @@ class Doors:
     def not_accepting(self) -> list[str]:
         return [name for name in self._sockets if name not in self._listening or not self._listening[name].is_accepting]
 
-    def open(self, config: Config, gateways: Gateways, may_connect: MayConnect) -> None:
-        """From now on clients can connect; on listeners that are not loopback `may_connect` is asked first."""
+    def open(self, config: Config, gateways: Gateways, may_connect: MayConnect, has_room: HasRoom) -> None:
+        """From now on clients can connect, where it `has_room`; on listeners that are not loopback `may_connect`
+        is asked too, behind a proxy with the address that it announces."""
+        self._may_connect = may_connect
         for name, listener in config.listeners.switched_on().items():
             limit = None if is_loopback(listener) or listener.proxy_protocol else may_connect
             timeout_s = config.mqtt.connect_timeout_ms / 1000
-            self._listening[name] = Listening(name, self._sockets[name], timeout_s, limit)
+            room = partial(self._has_room, has_room, name)
+            self._listening[name] = Listening(name, self._sockets[name], timeout_s, limit, room)
         self.apply(config, gateways, self._contexts)
         for listening in self._listening.values():
             listening.start()
+
+    def _has_room(self, has_room: HasRoom, name: str, descriptor: int) -> bool:
+        return has_room(name, descriptor, sum([each.handshakes for each in self._listening.values()]))
 
     def apply(self, config: Config, gateways: Gateways, contexts: Contexts) -> None:
         """What further connections get. Addresses stay as they are."""
@@ -95,9 +90,11 @@ class Doors:
             context = contexts.get(name)
             if listener.proxy_protocol:
                 timeout_s = config.mqtt.connect_timeout_ms / 1000
-                listening.serve(_announced(make, context, timeout_s, gateway), None)
+                listening.serve(_announced(make, context, timeout_s, gateway, self._may_connect), None)
             else:
-                listening.serve(make, context)
+                is_plain = context is None and not isinstance(listener, WebSocketListener)
+                adopt = getattr(gateway, "adopt", None) if is_plain else None
+                listening.serve(make, context, adopt and partial(adopt, listener=facts_of(name, listener)))
 
     async def close(self) -> None:
         """No further connection is accepted."""
@@ -113,7 +110,7 @@ def _flat(sockets: Iterable[list[socket.socket]]) -> list[socket.socket]:
     return [sock for some in sockets for sock in some]
 
 
-def _layers(name: str, listener: Listener, config: Config, gateway: Gateway) -> Callable[[], Inner]:
+def _layers(name: str, listener: Listener, config: Config, gateway: StreamDoor) -> Callable[[], Inner]:
     facts = facts_of(name, listener)
     if not isinstance(listener, WebSocketListener):
         return lambda: gateway.protocol(facts)
@@ -125,11 +122,16 @@ def _layers(name: str, listener: Listener, config: Config, gateway: Gateway) -> 
         config.mqtt.max_packet_size_bytes,
         config.mqtt.connect_timeout_ms / 1000,
         gateway.refused,
+        config.auth.development_mode,
     )
 
 
 def _announced(
-    make: Callable[[], Inner], context: ssl.SSLContext | None, timeout_s: float, gateway: Gateway
+    make: Callable[[], Inner],
+    context: ssl.SSLContext | None,
+    timeout_s: float,
+    gateway: StreamDoor,
+    may_connect: MayConnect | None,
 ) -> Callable[[], Inner]:
     """The header comes first and in clear, then TLS, then the rest."""
-    return lambda: ProxyProtocol(make, timeout_s, context, timeout_s, gateway.refused)
+    return lambda: ProxyProtocol(make, timeout_s, context, timeout_s, gateway.refused, may_connect)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.broker.auth.access import Access
@@ -12,17 +11,12 @@ from penstock.gateways.flight.messages import Options
 from penstock.server.config import Config
 from penstock.server.config_listeners import FlightListener, Tls, is_loopback
 from penstock.server.tls import context_of
-from penstock.server.written import BadConfiguration
 
 
 def check_flight(config: Config) -> None:
-    """BadConfiguration if the extra is not installed, or for files of TLS that will not do."""
+    """BadConfiguration for files of TLS that will not do."""
     listener = config.listeners.flight
-    if listener is None:
-        return
-    if find_spec("pyarrow") is None:
-        raise BadConfiguration("listeners.flight", "needs pyarrow: pip install 'penstock[arrow]', or write null")
-    if listener.tls is not None:
+    if listener is not None and listener.tls is not None:
         context_of(listener.tls, "listeners.flight.tls")
 
 

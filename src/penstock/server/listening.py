@@ -24,6 +24,8 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _MISSING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
+Adopt = Callable[[socket.socket, object], None]
+"""with the address of the peer"""
 
 
 def bind(name: str, host: str, port: int) -> list[socket.socket]:
@@ -77,28 +79,40 @@ class Listening:
         sockets: list[socket.socket],
         handshake_timeout_s: float = 10.0,
         may_connect: Callable[[str], bool] | None = None,
+        has_room: Callable[[int], bool] = lambda descriptor: True,
     ) -> None:
-        """`may_connect` is asked with the peer's address before anything is read from it."""
+        """`has_room` is asked with the descriptor of a connection, `may_connect` with the peer's address, before
+        anything is read from it."""
+        self._has_room = has_room
         self.name = name
         self.failed_handshakes = self.refused = 0
         self._sockets, self._handshake_timeout_s, self._may_connect = sockets, handshake_timeout_s, may_connect
         self._make_protocol: MakeProtocol = asyncio.Protocol
         self._context: ssl.SSLContext | None = None
+        self._adopt: Adopt | None = None
         self._loop = asyncio.get_running_loop()
         self._handshakes: dict[asyncio.Task[None], None] = {}
         self._retries: dict[socket.socket, asyncio.TimerHandle] = {}
         self._told_at: dict[str, float] = {}
         self._is_started = False
 
-    def serve(self, make_protocol: MakeProtocol, context: ssl.SSLContext | None = None) -> None:
-        """A protocol for each connection to come, behind TLS if there is a context."""
-        self._make_protocol, self._context = make_protocol, context
+    def serve(
+        self, make_protocol: MakeProtocol, context: ssl.SSLContext | None = None, adopt: Adopt | None = None
+    ) -> None:
+        """A protocol for each connection to come, behind TLS if there is a context; or somebody who serves its socket
+        by himself."""
+        self._make_protocol, self._context, self._adopt = make_protocol, context, adopt
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of the first of its sockets."""
         name = self._sockets[0].getsockname()
         return str(name[0]), int(name[1])
+
+    @property
+    def handshakes(self) -> int:
+        """Connections that were accepted and that no protocol has yet."""
+        return len(self._handshakes)
 
     @property
     def is_accepting(self) -> bool:
@@ -140,7 +154,7 @@ class Listening:
             except OSError as error:
                 self._back_off(sock, error)
                 return
-            self._admit(connection, str(peer[0]))
+            self._admit(connection, peer)
 
     def _back_off(self, sock: socket.socket, error: OSError) -> None:
         self._loop.remove_reader(sock.fileno())
@@ -152,13 +166,24 @@ class Listening:
         del self._retries[sock]
         self._loop.add_reader(sock.fileno(), self._accept, sock)
 
-    def _admit(self, connection: socket.socket, peer: str) -> None:
+    def _admit(self, connection: socket.socket, address: tuple[object, ...]) -> None:
+        peer = str(address[0])
+        if not self._has_room(connection.fileno()):
+            self.refused += 1
+            connection.close()
+            self._tell(
+                "full", "connection refused, there are as many as max_connections allows listener=%s peer=%s", peer
+            )
+            return
         if self._may_connect is not None and not self._may_connect(peer):
             self.refused += 1
             connection.close()
             self._tell("refused", "too many connections listener=%s peer=%s refused=%d", peer, self.refused)
             return
         connection.setblocking(False)
+        if self._adopt is not None:
+            self._adopt(connection, address)
+            return
         if len(self._handshakes) >= _HANDSHAKES_MAX:
             next(iter(self._handshakes)).cancel()
         task = self._loop.create_task(self._shake_hands(connection, peer))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import Literal
 
 from penstock.core.logs import configure_logs
 from penstock.server.config import Log, LogFormat, LogLevel
+from penstock.server.written import BadConfiguration
 
 logger = logging.getLogger("penstock.server")
 
@@ -46,7 +48,12 @@ class LogLines:
             logger.warning("debug lines are turned on, the same signal turns them off")
 
     def _configure(self) -> None:
-        configure_logs(self.level.value, "json" if self._log.format is LogFormat.JSON else "text")
+        format: Literal["json", "text"] = "json" if self._log.format is LogFormat.JSON else "text"
+        try:
+            configure_logs(self.level.value, format, self._log.file)
+        except OSError as error:
+            reason = f"{self._log.file} cannot be written: {error.strerror}; check the path and who may write there"
+            raise BadConfiguration("log.file", reason) from None
         root = logging.getLogger()
         root.handlers[:] = logging.getLogger("penstock").handlers
         root.setLevel(logging.WARNING)

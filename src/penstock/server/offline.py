@@ -12,15 +12,15 @@ from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
 from penstock.broker.auth.options import RateLimitOptions
 from penstock.broker.broker import Broker
-from penstock.broker.clients import ClientDescription, SubscriptionDescription
-from penstock.broker.publisher import Publisher
+from penstock.broker.clients import ClientDescription, ClientTally, SubscriptionDescription
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.retained.retained import Retained
 from penstock.core.errors import InvalidArgument
 from penstock.core.metrics import ReloadMetrics
 from penstock.gateways.http.gateway import HttpGateway
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import BackupReport, Change, Ports, ReloadReport
-from penstock.gateways.listener import ListenerFacts
+from penstock.gateways.wire.listener import ListenerFacts
 from penstock.log.columns import Columns
 from penstock.version import VERSION
 
@@ -39,7 +39,7 @@ async def open_directory(directory: Path) -> AsyncIterator[Connect]:
         opened.push_async_callback(broker.close)
         access = await Access.open_to_operator(broker.shard, broker.clock)
         opened.callback(access.close)
-        retained = await Retained.open(broker.shard, broker.now)
+        retained = await Retained.open(broker.shard, None)
         opened.callback(retained.close)
         gateway = HttpGateway(_ports(broker, access, retained), HttpOptions())
         opened.push_async_callback(gateway.close)
@@ -73,14 +73,24 @@ def _ports(broker: Broker, access: Access, retained: Retained) -> Ports:
 
 
 class _NoTopics:
-    async def publish(
-        self, columns: Columns, *, qos: int, retain: bool, publisher: Publisher, namespace: str = "default"
+    async def send(
+        self,
+        columns: Columns,
+        *,
+        qos: int,
+        retain: bool,
+        publisher: Publisher,
+        namespace: str = "default",
+        made: dict[bytes, str] | None = None,
     ) -> int:
         raise InvalidArgument(_NO_SERVER)
 
 
 class _NoClients:
     def clients(self) -> Iterator[ClientDescription]:
+        return iter(())
+
+    def tallies(self) -> Iterator[ClientTally]:
         return iter(())
 
     def client(self, namespace: str, client_id: str) -> ClientDescription | None:
@@ -99,13 +109,19 @@ class _DirectoryOperations:
     log_level = "warning"
 
     def __init__(self, broker: Broker) -> None:
-        self.version, self.started_ms, self.reload_metrics = VERSION, broker.now(), ReloadMetrics()
+        self.version, self.started_ms, self.reload_metrics = VERSION, broker.wall(), ReloadMetrics()
 
     def addresses(self) -> dict[str, tuple[str, int]]:
         return {}
 
     def problems(self) -> list[str]:
         return []
+
+    def broken_logs(self) -> list[str]:
+        return []
+
+    def failure(self) -> str | None:
+        return None
 
     def warnings(self) -> list[str]:
         return []

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.core.clock import SystemClock
-from penstock.core.errors import Closed, InvalidArgument
+from penstock.core.errors import Closed, InvalidArgument, LogDamaged, LogStopped, PenstockError
 from penstock.core.metrics import ReloadMetrics
 from penstock.core.ports import Clock
 from penstock.gateways.http.ports import BackupReport, Change, ReloadReport
@@ -23,6 +23,7 @@ from penstock.version import VERSION
 
 logger = logging.getLogger("penstock.server")
 
+_FAULTS_SAID = 10
 _LEVELS = ", ".join(level.value for level in LogLevel)
 
 
@@ -60,14 +61,27 @@ class ServerOperations:
             found.append(str(shard.failure))
         elif shard.is_closed:
             found.append("the data directory is closed")
+        else:
+            found += self.broken_logs()
         return found
+
+    def broken_logs(self) -> list[str]:
+        if self._server is None:
+            return []
+        faults = [log.fault for log in self._server.works.broker.shard.faulty_logs]
+        return _said([fault for fault in faults if isinstance(fault, LogStopped | LogDamaged)])
+
+    def failure(self) -> str | None:
+        failed = None if self._server is None else self._server.works.broker.shard.failure
+        return None if failed is None else str(failed)
 
     def warnings(self) -> list[str]:
         if self._server is None:
             return []
         shard = self._server.works.broker.shard
         low = [] if shard.disk_low is None else [str(shard.disk_low)]
-        return low + [str(log.fault) for log in shard.logs if log.fault is not None]
+        passed_over = [f"found at the start: {damage}" for damage in shard.damages]
+        return low + passed_over + _said([log.fault for log in shard.faulty_logs])
 
     def config(self) -> dict[str, object]:
         return values_of(self._running().config)
@@ -130,6 +144,12 @@ class ServerOperations:
             raise InvalidArgument("a backup is being made: wait until it is done")
         async with self._one_backup:
             return await asyncio.get_running_loop().run_in_executor(None, _back_up, directory, Path(target))
+
+
+def _said(faults: list[PenstockError | None]) -> list[str]:
+    lines = [str(fault) for fault in faults[:_FAULTS_SAID]]
+    more = len(faults) - len(lines)
+    return [*lines, f"and {more} more logs"] if more else lines
 
 
 def _back_up(directory: Path, target: Path) -> BackupReport:

@@ -11,7 +11,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,7 +20,7 @@ from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.gateways.http.ports import Operations
 from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.server.config import Config
-from penstock.server.config_listeners import WebSocketListener
+from penstock.server.config_listeners import Listener, WebSocketListener
 from penstock.server.context import LOCAL, Context, context_file, http_address, mqtt_address, write_local
 from penstock.server.log_lines import LogLines
 from penstock.server.looping import loop_factory
@@ -153,7 +153,21 @@ def context_of(config: Config, addresses: Mapping[str, tuple[str, int]], passwor
         path = listener.path if isinstance(listener, WebSocketListener) else None
         mqtt = mqtt_address(host, port, is_tls=listener.tls is not None, path=path)
     url = url_of(config, addresses)
-    return Context(url=url, mqtt=mqtt, username="admin", password=password, local=True)
+    return Context(
+        url=url,
+        mqtt=mqtt,
+        username="admin",
+        password=password,
+        local=True,
+        server_certificate_file=_certificate(listeners, [HTTP, name]),
+    )
+
+
+def _certificate(listeners: Mapping[str, Listener], names: Iterable[str | None]) -> str | None:
+    """The file of the first of them that has TLS. Commands trust what is in it then: a renewed one too."""
+    found = (listeners[name].tls for name in names if name is not None and name in listeners)
+    file = next((tls.certificate for tls in found if tls is not None), None)
+    return None if file is None else str(Path(file).absolute())
 
 
 def url_of(config: Config, addresses: Mapping[str, tuple[str, int]]) -> str | None:

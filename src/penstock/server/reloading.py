@@ -21,6 +21,7 @@ def reloadable(running: Config, wanted: Config) -> Config:
         # Whom development mode let in would stay, an admin without login.
         auth=msgspec.structs.replace(wanted.auth, development_mode=running.auth.development_mode),
         rate_limit=wanted.rate_limit,
+        max_connections=wanted.max_connections,
         shutdown_timeout_ms=wanted.shutdown_timeout_ms,
         durability=wanted.durability,
         # Agreed on with each client when it connects.

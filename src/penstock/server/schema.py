@@ -246,7 +246,7 @@ class _Reading:
         if written.value is None:
             return ()
         if not isinstance(written.value, list):
-            raise InvalidSetting(path, f"{shown(written.plain())} is not a list of objects")
+            raise InvalidSetting(path, f"{_kind(written)} is not a list of objects")
         return tuple(
             self.section(_begun(field.struct), _object(f"{path}[{i}]", item, field.struct), f"{path}[{i}].")
             for i, item in enumerate(written.value)
@@ -276,4 +276,9 @@ def _object(path: str, written: Written, struct: type[msgspec.Struct]) -> Mappin
     if isinstance(written.value, dict):
         return written.value
     known = ", ".join(fields_of(struct))
-    raise InvalidSetting(path, f"{shown(written.plain())} is not an object with settings in it: {known}")
+    raise InvalidSetting(path, f"{_kind(written)} is not an object with settings in it: {known}")
+
+
+def _kind(written: Written) -> str:
+    """Of what stands for a section: text may be the address or the secret that belongs into it."""
+    return "text" if isinstance(written.value, str) else shown(written.plain())

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from penstock.broker.auth.tokens import Tokens
+from penstock.broker.auth.access import tokens_of
 from penstock.broker.broker import Broker
 from penstock.core.errors import Closed
 from penstock.gateways.http.ports import Change
-from penstock.server.config import Config
+from penstock.server.config import Config, descriptors_of
 from penstock.server.declared import Declared
 from penstock.server.doors import Doors, Gateways, contexts_of
+from penstock.server.extras import check_extras
 from penstock.server.flight import check_flight
 from penstock.server.reloading import all_changes, reloadable, text_of
 from penstock.server.weaknesses import weaknesses
@@ -51,6 +52,11 @@ class Works(Protocol):
         """Is it within the limit of its address?"""
         ...
 
+    def has_room(self, listener: str, descriptor: int, coming: int) -> bool:
+        """Is one more within the limit of all connections, `coming` of which no gateway has yet? One that is not, is
+        counted."""
+        ...
+
     async def apply(self, config: Config) -> None:
         """What of a changed configuration concerns them: all of it, or nothing if it raises."""
         ...
@@ -68,11 +74,11 @@ OpenWorks = Callable[[Config], Awaitable[Works]]
 
 
 def check_files(config: Config) -> None:
-    """BadConfiguration or InvalidSetting for keys and certificates that are missing or will not do."""
+    """BadConfiguration or InvalidSetting for packages, keys and certificates that are missing or will not do."""
+    check_extras(config)
     contexts_of(config.listeners)
     check_flight(config)
-    if config.auth.jwt is not None:
-        Tokens(config.auth.jwt.options())
+    tokens_of(config.auth.options())
 
 
 class Server:
@@ -159,14 +165,27 @@ class Server:
         await self._declared.apply(self.config)
         if not self.config.auth.development_mode:
             self.first_password = await self.works.bootstrap()
-        self._doors.open(self.config, self.works.gateways, self.works.may_connect)
+        self._doors.open(self.config, self.works.gateways, self.works.may_connect, self.works.has_room)
         for name, (host, port) in self.addresses.items():
             listener = self.config.listeners.all_switched_on()[name]
             logger.info(
                 "listening listener=%s host=%s port=%d tls=%s", name, host, port, "on" if listener.tls else "off"
             )
+        _tell_descriptors(self.config)
         for weakness in weaknesses(self.config):
             logger.warning("insecure: %s", weakness)
+
+
+def _tell_descriptors(config: Config) -> None:
+    shares, wanted = descriptors_of(config), config.max_connections
+    logger.info("connections max=%d open_files_limit=%d reserve=%d", shares.connections, shares.limit, shares.reserve)
+    if (wanted is not None and wanted > shares.connections) or shares.segment_files < config.storage.max_open_files:
+        logger.warning(
+            "the limit of open files is low, raise it (LimitNOFILE=) limit=%d connections=%d segment_files=%d",
+            shares.limit,
+            shares.connections,
+            shares.segment_files,
+        )
 
 
 def _tell(changes: Iterable[Change]) -> None:

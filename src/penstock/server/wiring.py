@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,42 +14,49 @@ from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.sessions import Sessions
-from penstock.gateways.flight.gateway import FlightGateway
+from penstock.broker.topics.topics import Topics
 from penstock.gateways.http.gateway import HttpGateway
-from penstock.gateways.http.metrics.sources import MetricOptions
 from penstock.gateways.http.ports import Operations, Ports
 from penstock.gateways.mqtt.gateway import MqttGateway
-from penstock.server.config import Config
+from penstock.gateways.port import Door
+from penstock.server.config import Config, descriptors_of
 from penstock.server.config_listeners import LISTENER_NAMES
+from penstock.server.descriptors import Descriptors
 from penstock.server.doors import Gateways
 from penstock.server.flight import flight_gateway
-from penstock.server.looping import pace_of
+from penstock.telemetry.sources import MetricOptions
 
 if TYPE_CHECKING:
-    from penstock.gateways.http.metrics.otlp import OtlpExporter
+    from penstock.telemetry.otlp import OtlpExporter
 
 
-class ServerWorks:
-    """`server.Works`: broker, logins, limits, sessions and retained messages, and the gateways on top."""
+class Runtime:
+    """`server.Works`: the broker with logins, limits and topics, and its doors, by their names."""
 
     def __init__(
-        self,
-        mqtt: MqttGateway,
-        http: HttpGateway,
-        ports: Ports,
-        exporter: OtlpExporter | None = None,
-        flight: FlightGateway | None = None,
+        self, ports: Ports, topics: Topics, mqtt: MqttGateway, http: HttpGateway, descriptors: Descriptors
     ) -> None:
-        self.broker, self.mqtt, self.http, self.ports = ports.broker, mqtt, http, ports
-        self._exporter, self._flight = exporter, flight
+        self.broker, self.ports = ports.broker, ports
+        self.mqtt, self.http = mqtt, http
+        self.doors: dict[str, Door] = {"mqtt": mqtt, "http": http}
+        """opened in this order, closed in the other one"""
+        self._topics, self._descriptors = topics, descriptors
+        self._exporter: OtlpExporter | None = None
+
+    async def start(self, config: Config) -> None:
+        if (flight := flight_gateway(config, self.broker, self.ports.access)) is not None:
+            self.doors["flight"] = flight
+        self._exporter = _exporter(config, self.http)
+        for door in self.doors.values():
+            await door.start()
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        return {} if self._flight is None else {"flight": self._flight.address}
+        return {name: address for door in self.doors.values() for name, address in door.addresses.items()}
 
     @property
     def not_accepting(self) -> list[str]:
-        return ["flight"] if self._flight is not None and not self._flight.is_accepting else []
+        return [name for door in self.doors.values() for name in door.not_accepting]
 
     @property
     def gateways(self) -> Gateways:
@@ -56,7 +64,7 @@ class ServerWorks:
 
     @property
     def connection_count(self) -> int:
-        return self.mqtt.connection_count + self.http.connection_count
+        return sum([door.connection_count for door in self.doors.values()])
 
     async def bootstrap(self) -> str | None:
         return await self.ports.access.users.bootstrap()
@@ -64,32 +72,40 @@ class ServerWorks:
     def may_connect(self, peer: str) -> bool:
         return self.ports.limits.admit(peer, is_loopback=False)
 
+    def has_room(self, listener: str, descriptor: int, coming: int) -> bool:
+        if self._descriptors.has_room(descriptor, self.connection_count + coming, listener == "http"):
+            return True
+        self.ports.limits.connections_over_limit += 1
+        return False
+
     async def apply(self, config: Config) -> None:
         # The only one that can refuse comes first.
         self.ports.access.reload(config.auth.options())
+        await self.mqtt.sessions.change(config.durability)
+        await self.mqtt.retained.change(config.durability)
         self.ports.limits.change(config.rate_limit.options())
+        self._descriptors = descriptors_of(config)
+        self._topics.options = config.mqtt.topic_options()
         self.mqtt.options = config.mqtt.options()
         self.http.apply(config.http.options(config.auth.development_mode))
         self.broker.webhooks.apply([hook.options() for hook in config.webhooks])
 
     async def drain(self) -> None:
-        await asyncio.gather(self.mqtt.drain(), self.http.drain())
+        await asyncio.gather(*(door.drain() for door in self.doors.values()))
 
     async def close(self) -> None:
         try:
             if self._exporter is not None:
                 await self._exporter.stop()
-            if self._flight is not None:
-                await self._flight.close()
-            await self.http.close()
-            await self.mqtt.close()
+            for door in reversed(self.doors.values()):
+                await door.close()
         finally:
-            self.ports.retained.close()
+            await self._topics.close()
             self.ports.access.close()
             await self.broker.close()
 
 
-async def open_works(config: Config, operations: Operations) -> ServerWorks:
+async def open_runtime(config: Config, operations: Operations) -> Runtime:
     """DirectoryInUse if another process has the data; what it raises leaves nothing open."""
     async with AsyncExitStack() as opened:
         broker = await Broker.open(Path(config.data_dir), broker_options(config))
@@ -99,21 +115,21 @@ async def open_works(config: Config, operations: Operations) -> ServerWorks:
         limits = RateLimits(config.rate_limit.options(), broker.clock)
         sessions = await Sessions.open(broker.shard, broker.now, session_options(config))
         opened.push_async_callback(sessions.close)
-        retained = await Retained.open(broker.shard, broker.now, config.durability)
+        retained = await Retained.open(broker.shard, config.durability)
         opened.callback(retained.close)
-        pace = pace_of(asyncio.get_running_loop())
-        mqtt = MqttGateway(broker, access, sessions, retained, limits, config.mqtt.options(), pace)
+        topics = Topics(broker, sessions, retained, config.mqtt.topic_options())
         broker.webhooks.apply([hook.options() for hook in config.webhooks])
-        mqtt.start()
+        mqtt = MqttGateway(broker, access, topics, limits, config.mqtt.options())
         ports = _ports(mqtt, operations)
         http = HttpGateway(ports, config.http.options(config.auth.development_mode))
-        flight = flight_gateway(config, broker, access)
-        if flight is not None:
-            await flight.start()
-            opened.push_async_callback(flight.close)
-        exporter = _exporter(config, http)
+        runtime = Runtime(ports, topics, mqtt, http, descriptors_of(config))
         opened.pop_all()
-        return ServerWorks(mqtt, http, ports, exporter, flight)
+    try:
+        await runtime.start(config)
+    except BaseException:
+        await runtime.close()
+        raise
+    return runtime
 
 
 def _exporter(config: Config, http: HttpGateway) -> OtlpExporter | None:
@@ -133,7 +149,7 @@ def _ports(gateway: MqttGateway, operations: Operations) -> Ports:
         limits=gateway.limits,
         retained=gateway.retained,
         sessions=gateway.sessions,
-        topics=gateway.bus,
+        topics=gateway.topics,
         taps=broker.taps,
         clients=gateway.directory,
         operations=operations,
@@ -144,7 +160,9 @@ def _ports(gateway: MqttGateway, operations: Operations) -> Ports:
 
 
 def broker_options(config: Config) -> BrokerOptions:
-    return BrokerOptions(config.storage.options(), config.broker.auto_create, config.broker.max_auto_queues)
+    storage = config.storage.options()
+    keeper = replace(storage.keeper, max_open_files=descriptors_of(config).segment_files)
+    return BrokerOptions(replace(storage, keeper=keeper), config.broker.auto_create, config.broker.max_auto_queues)
 
 
 def session_options(config: Config) -> SessionOptions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -35,12 +35,17 @@ class Backing(Protocol):
         logged where the options let it pass."""
         ...
 
+    def read_all(self, ranges: Sequence[OffsetRange], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """read() of one range after the other."""
+        ...
+
     def close(self) -> None: ...
 
 
-def open_backing(options: SourceOptions) -> Backing:
+def open_backing(options: SourceOptions, *, follows: bool = False) -> Backing:
+    """`follows`: what is new is to be seen soon, until close()."""
     if options.server is not None:
         return QueueServer(options, options.server)
     if options.path is None:
         raise InvalidArgument("neither path nor url says where to read")
-    return QueueDirectory(options, options.path)
+    return QueueDirectory(options, options.path, follows)

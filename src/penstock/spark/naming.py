@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -26,6 +27,12 @@ def chosen(
     if with_dead_letters:
         found |= {letters for letters in map(dead_letter_queue, found) if is_there(letters)}
     return Chosen(sorted(found), [name for name in by_name if not by_name[name] and not _is_pattern(name)])
+
+
+def by_regex(regex: str, known: Iterable[str]) -> list[str]:
+    """Whole names, as Kafka's subscribePattern has it; one that begins with `$` only by a pattern that does."""
+    pattern, is_internal = re.compile(regex), regex.startswith(("$", "\\$", "[$]"))
+    return [name for name in known if (is_internal or not name.startswith("$")) and pattern.fullmatch(name)]
 
 
 def _matching(written: str, is_there: Callable[[str], bool], matching: Callable[[str], Iterable[str]]) -> set[str]:

@@ -16,6 +16,11 @@ EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
 LOGS = "$logs"
 """Beside the queues of a checkpoint, none of which can have this name: the numbers of the logs that offsets are of."""
 
+METRICS, BEHIND = "$metrics", "$behind"
+"""Beside the queues of the latest offsets in a query's progress: how far the stream is behind, in all and by queue."""
+
+_NO_QUEUES = (LOGS, METRICS, BEHIND)
+
 OffsetsJson = dict[str, dict[str, int]]
 """`{"orders": {"0": 42}, "$logs": {"orders/0": 7}}`: by queue, then by partition, the first offset that was not
 read yet; and the log in which it is that, by which a queue that was deleted and created anew is told from the old."""
@@ -72,7 +77,14 @@ class AtTime:
     timestamp_ms: int
 
 
-Bound = Edge | Named | AtTime
+@dataclass(frozen=True, slots=True)
+class NamedTimes:
+    """A time in ms since 1970, partition by partition: in each the first row that is not older."""
+
+    times_ms: tuple[tuple[PartitionId, int], ...]
+
+
+Bound = Edge | Named | AtTime | NamedTimes
 """Where reading starts or ends."""
 
 
@@ -89,6 +101,30 @@ def parse_bound(option: str, text: str) -> Bound:
         raise InvalidArgument(f"option {option}: {error}; write it like {_EXAMPLE}") from error
 
 
+def parse_times(option: str, text: str) -> NamedTimes:
+    """JSON like that of offsets. InvalidArgument names the option."""
+    try:
+        return NamedTimes(tuple(positions_of(json.loads(text)).items()))
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"option {option}: {error}; write it like {_TIMES_EXAMPLE}") from error
+
+
+def parse_assigned(option: str, text: str) -> tuple[PartitionId, ...]:
+    """`{"orders": [0, 1]}`. InvalidArgument names the option."""
+    example = 'write it like {"orders": [0, 1], "returns": [0]}'
+    try:
+        written = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"option {option}: {error}; {example}") from error
+    if not isinstance(written, dict) or not written:
+        raise InvalidArgument(f"option {option}: {text!r} names no queue; {example}")
+    for queue, numbers in written.items():
+        if not isinstance(numbers, list) or not numbers or not all(type(each) is int and each >= 0 for each in numbers):
+            raise InvalidArgument(f"option {option}: partitions of {queue!r} are not a list of numbers; {example}")
+    return tuple(PartitionId(queue, number) for queue, numbers in written.items() for number in dict.fromkeys(numbers))
+
+
+_TIMES_EXAMPLE = '{"orders": {"0": 1763424000000}}, with milliseconds since 1970'
 _EXAMPLE = '{"orders": {"0": 42, "1": -2}}, with -2 for earliest and -1 for latest'
 
 
@@ -96,7 +132,7 @@ def positions_of(written: object, least: int = 0) -> Positions:
     """Of OffsetsJson. InvalidArgument where it is anything else, or where an offset is below `least`."""
     if not isinstance(written, Mapping):
         raise InvalidArgument(f"offsets are {type(written).__name__}, not an object with a queue each")
-    return dict(_entries({queue: offsets for queue, offsets in written.items() if queue != LOGS}, least))
+    return dict(_entries({queue: offsets for queue, offsets in written.items() if queue not in _NO_QUEUES}, least))
 
 
 def logs_of(written: Mapping[str, object]) -> Logs:

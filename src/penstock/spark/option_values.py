@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from penstock.core.errors import InvalidArgument
-from penstock.core.units import parse_size
+from penstock.core.units import parse_duration, parse_size
 
 T = TypeVar("T")
 
@@ -32,6 +31,8 @@ def check_names(
 
 
 def _nearest(written: str, by_lower: Mapping[str, str]) -> str | None:
+    import difflib  # for those who mistype
+
     near = difflib.get_close_matches(written.lower(), by_lower, n=1)
     return by_lower[near[0]] if near else None
 
@@ -58,6 +59,12 @@ def size(given: Mapping[str, str], name: str) -> int | None:
     if found < 1:
         raise InvalidArgument(f"option {name}: {text!r} is nothing: write a size above 0, like 64MiB")
     return found
+
+
+def duration(given: Mapping[str, str], name: str, otherwise: float) -> float:
+    if (text := given.get(name)) is None:
+        return otherwise
+    return said(name, lambda: parse_duration(text))
 
 
 def yes(given: Mapping[str, str], name: str, otherwise: bool) -> bool:

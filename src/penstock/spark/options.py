@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,8 +12,8 @@ from penstock.core.errors import InvalidArgument
 from penstock.queues.names import DEFAULT_NAMESPACE, check_group_name, check_namespace
 from penstock.spark import address, option_values
 from penstock.spark.address import ServerAddress, is_flight, parse_address
-from penstock.spark.offsets import AtTime, Bound, Edge, parse_bound
-from penstock.spark.option_values import checked, count, required, said, size, yes
+from penstock.spark.offsets import AtTime, Bound, Edge, PartitionId, parse_assigned, parse_bound, parse_times
+from penstock.spark.option_values import checked, count, duration, required, said, size, yes
 from penstock.spark.planning import USUAL_SPLIT, Split
 from penstock.spark.schema import check_columns
 
@@ -21,12 +22,18 @@ NAMES: Final = (
     *address.NAMES,
     "namespace",
     "queue",
+    "subscribePattern",
+    "assign",
     "startingOffsets",
     "endingOffsets",
     "startingTimestamp",
     "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "minPartitions",
     "packRows",
     "splitRows",
@@ -37,12 +44,21 @@ NAMES: Final = (
     "groupId",
     "groupUrl",
 )
-_OF_BATCHES = ("endingOffsets", "endingTimestamp")
-_OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "groupId", "groupUrl")
+_OF_BATCHES = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_OF_STREAMS = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "groupId",
+    "groupUrl",
+)
+_CHOICES = ("queue", "subscribePattern", "assign")
+# As in Kafka's connector.
+_USUAL_TRIGGER_DELAY_S = 15 * 60.0
 # What Kafka's connector calls something that has another name here.
 _OTHER_NAMES = {
     "subscribe": "queue",
-    "subscribepattern": "queue",
     "topic": "queue",
     "groupidprefix": "groupId",
     "kafka.group.id": "groupId",
@@ -55,7 +71,12 @@ _HTTP = ("http://", "https://")
 class SourceOptions:
     """Picklable: it travels to the executors."""
 
-    queues: tuple[str, ...]
+    queues: tuple[str, ...] = ()
+    """names and patterns"""
+    queue_regex: str | None = None
+    """instead of them: of whole names"""
+    assigned: tuple[PartitionId, ...] | None = None
+    """the only partitions that are read, of the queues that are named"""
     path: str | None = None
     """the data directory, or None where a server is asked"""
     server: ServerAddress | None = None
@@ -66,6 +87,9 @@ class SourceOptions:
     """how the start was said, None where it was not"""
     max_rows: int | None = None
     max_bytes: int | None = None
+    min_rows: int | None = None
+    """a micro-batch waits for so many, but no longer than `max_delay_s`"""
+    max_delay_s: float = _USUAL_TRIGGER_DELAY_S
     split: Split = USUAL_SPLIT
     fail_on_data_loss: bool = True
     columns: tuple[str, ...] | None = None
@@ -99,16 +123,21 @@ def parse_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions:
     start, stop = _bound(given, "starting", Edge.EARLIEST), _bound(given, "ending", Edge.LATEST)
     path, server = _place(given)
     group = checked(given, "groupId", check_group_name)
+    queues, regex, assigned = _chosen(given)
     return SourceOptions(
-        queues=_queues(required(given, "queue", "a queue, several joined by commas, or a pattern like shop/*")),
+        queues=queues,
+        queue_regex=regex,
+        assigned=assigned,
         path=path,
         server=server,
         namespace=checked(given, "namespace", check_namespace) or DEFAULT_NAMESPACE,
         start=start,
         stop=stop,
-        start_option=next((name for name in ("startingOffsets", "startingTimestamp") if name in given), None),
+        start_option=next((name for name in _ways("starting") if name in given), None),
         max_rows=count(given, "maxOffsetsPerTrigger"),
         max_bytes=size(given, "maxBytesPerTrigger"),
+        min_rows=_min_rows(given),
+        max_delay_s=duration(given, "maxTriggerDelay", _USUAL_TRIGGER_DELAY_S),
         split=_split(given),
         fail_on_data_loss=yes(given, "failOnDataLoss", True),
         columns=_columns(given),
@@ -128,6 +157,41 @@ def _refuse_other_kind(given: Mapping[str, str], is_stream: bool) -> None:
         raise InvalidArgument(f"option {found[0]} has no meaning in {kind}: leave it out, or use {other}")
 
 
+def _chosen(given: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, tuple[PartitionId, ...] | None]:
+    """Queues, a regular expression for them, or the partitions that are read."""
+    said = [name for name in _CHOICES if given.get(name, "").strip()]
+    if len(said) > 1:
+        raise InvalidArgument(f"options {said[0]} and {said[1]} both say what is read: leave one out")
+    if "subscribePattern" in said:
+        return (), checked(given, "subscribePattern", check_regex), None
+    if "assign" in said:
+        assigned = parse_assigned("assign", given["assign"])
+        return tuple(dict.fromkeys(source.queue for source in assigned)), None, assigned
+    meaning = "a queue, several joined by commas, or a pattern like shop/*; or subscribePattern, or assign"
+    return _queues(required(given, "queue", meaning)), None, None
+
+
+def check_regex(text: str) -> None:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise InvalidArgument(f"{text!r} is not a regular expression: {error}") from None
+
+
+def _min_rows(given: Mapping[str, str]) -> int | None:
+    rows, most = count(given, "minOffsetsPerTrigger"), count(given, "maxOffsetsPerTrigger")
+    if rows is None and "maxTriggerDelay" in given:
+        raise InvalidArgument("option maxTriggerDelay has no meaning without minOffsetsPerTrigger: give that too")
+    if rows is not None and most is not None and rows > most:
+        raise InvalidArgument(f"option minOffsetsPerTrigger: {rows} is more than maxOffsetsPerTrigger, {most}")
+    return rows
+
+
+def _ways(side: str) -> tuple[str, str, str]:
+    """To say where reading starts or ends."""
+    return f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"
+
+
 def _queues(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     if not all(names):
@@ -136,9 +200,11 @@ def _queues(text: str) -> tuple[str, ...]:
 
 
 def _bound(given: Mapping[str, str], side: str, otherwise: Bound) -> Bound:
-    offsets, timestamp = f"{side}Offsets", f"{side}Timestamp"
-    if offsets in given and timestamp in given:
-        raise InvalidArgument(f"options {offsets} and {timestamp} both say the same thing: leave one out")
+    offsets, timestamp, times = _ways(side)
+    if len(said := [name for name in _ways(side) if name in given]) > 1:
+        raise InvalidArgument(f"options {said[0]} and {said[1]} both say the same thing: leave one out")
+    if times in given:
+        return parse_times(times, given[times])
     if timestamp in given:
         return AtTime(_timestamp_ms(timestamp, given[timestamp].strip()))
     return parse_bound(offsets, given[offsets]) if offsets in given else otherwise

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError
+from penstock.log.extents import Extent, RowMap
 from penstock.spark.offsets import (
     EARLIEST_NUMBER,
     LATEST_NUMBER,
@@ -16,6 +17,7 @@ from penstock.spark.offsets import (
     Edge,
     Logs,
     Named,
+    NamedTimes,
     OffsetRange,
     PartitionId,
     Positions,
@@ -27,17 +29,24 @@ _SHOWN_LOSSES = 5
 
 class Visible(NamedTuple):
     """Offsets start..end of a partition can be read now, and take about `size_bytes` on disk. `log`: the number of the
-    log that they are in, None for a partition that nothing was put into."""
+    log that they are in, None for a partition that nothing was put into. `extents`: where rows lie among them; None:
+    every offset counts as one."""
 
     start: int
     end: int
     size_bytes: int = 0
     log: int | None = None
+    extents: tuple[Extent, ...] | None = None
 
     @property
-    def offset_bytes(self) -> float:
-        """What an offset takes on average, more than nothing."""
-        return max(self.size_bytes / max(self.end - self.start, 1), 1.0)
+    def rows(self) -> RowMap:
+        whole = (Extent(self.start, self.end, self.end - self.start),)
+        return RowMap(whole if self.extents is None else self.extents, self.start, self.end)
+
+    @property
+    def row_bytes(self) -> float:
+        """What a row takes on average, more than nothing."""
+        return max(self.size_bytes / max(self.rows.rows(self.start, self.end), 1), 1.0)
 
 
 Seen = Mapping[PartitionId, Visible]
@@ -84,6 +93,10 @@ def resolve(bound: Bound, seen: Seen, edge: Edge, at_time: OffsetAtTime) -> Posi
             return _named(dict(positions), seen, edge)
         case AtTime(timestamp_ms):
             return {source: at_time(source, timestamp_ms) for source in seen}
+        case NamedTimes(times):
+            _check_known(dict(times), seen)
+            found = {source: at_time(source, timestamp_ms) for source, timestamp_ms in times}
+            return {source: found.get(source, _at_edge(visible, edge)) for source, visible in seen.items()}
         case _:
             return {source: _at_edge(visible, bound) for source, visible in seen.items()}
 
@@ -92,10 +105,14 @@ def _at_edge(visible: Visible, edge: Edge) -> int:
     return visible.start if edge is Edge.EARLIEST else visible.end
 
 
-def _named(named: Positions, seen: Seen, edge: Edge) -> Positions:
+def _check_known(named: Positions, seen: Seen) -> None:
     if unknown := sorted(set(named) - set(seen)):
         there = ", ".join(f"{source.queue}/{source.partition}" for source in sorted(seen)[:20])
         raise InvalidArgument(f"offsets are given for {unknown[0]}, which is not read: there are {there or 'none'}")
+
+
+def _named(named: Positions, seen: Seen, edge: Edge) -> Positions:
+    _check_known(named, seen)
     edges = {EARLIEST_NUMBER: Edge.EARLIEST, LATEST_NUMBER: Edge.LATEST}
     found = {source: _at_edge(visible, edge) for source, visible in seen.items()}
     for source, offset in named.items():
@@ -129,6 +146,21 @@ def _narrowed(whole: OffsetRange, bounds: RowBounds, at_time: OffsetAtTime) -> O
     if bounds.time_until_ms is not None and start < stop:
         stop = min(stop, at_time(source, bounds.time_until_ms))
     return whole._replace(start=start, stop=stop)
+
+
+def only_assigned(
+    found: dict[PartitionId, Visible], assigned: tuple[PartitionId, ...] | None, is_whole: bool
+) -> dict[PartitionId, Visible]:
+    """Those of the option assign, all where it is not given. InvalidArgument for one that is not there."""
+    if assigned is None:
+        return found
+    if is_whole and (missing := [source for source in assigned if source not in found]):
+        raise InvalidArgument(f"option assign: there is no {missing[0]}")
+    return {source: visible for source, visible in found.items() if source in assigned}
+
+
+def row_maps(seen: Seen) -> dict[PartitionId, RowMap]:
+    return {source: visible.rows for source, visible in seen.items()}
 
 
 def seen_logs(seen: Seen) -> Logs:

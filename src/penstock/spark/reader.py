@@ -12,9 +12,11 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from penstock.spark.backing import Backing, open_backing
 from penstock.spark.offsets import Edge, OffsetRange, ranges_between
 from penstock.spark.options import SourceOptions
-from penstock.spark.places import RowBounds, check_start, readable, resolve, seen_logs, within
+from penstock.spark.places import RowBounds, Seen, check_start, readable, resolve, row_maps, seen_logs, within
+from penstock.spark.plainly import plain_rows, plainly
 from penstock.spark.planning import Ranges, plan
 from penstock.spark.pushdown import pushed
+from penstock.spark.workers import task_begins
 
 _LOG = logging.getLogger("penstock.spark")
 
@@ -43,15 +45,18 @@ class QueueReader(DataSourceReader):
         self.bounds = RowBounds()
         setattr(self, "pushFilters", OptionalPushdown(self))  # noqa: B010  # a method for those who read the class
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         with closing(open_backing(self._options)) as backing:
-            return [InputPartition(ranges) for ranges in plan(self._ranges(backing), self._options.split)]
+            seen = backing.seen()
+            ranges = self._ranges(backing, seen)
+            return [InputPartition(task) for task in plan(ranges, self._options.split, row_maps(seen))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_ranges(self._options, self._columns, partition.value or ())
 
-    def _ranges(self, backing: Backing) -> list[OffsetRange]:
-        options, seen = self._options, backing.seen()
+    def _ranges(self, backing: Backing, seen: Seen) -> list[OffsetRange]:
+        options = self._options
         if not backing.is_whole:
             _LOG.warning("the broker of %s was killed: its newest messages are seen once it has started", options.place)
         start = resolve(options.start, seen, Edge.EARLIEST, backing.offset_at_time)
@@ -63,6 +68,10 @@ class QueueReader(DataSourceReader):
 
 def read_ranges(options: SourceOptions, columns: tuple[str, ...], ranges: Ranges) -> Iterator[pa.RecordBatch]:
     """On an executor. DataLost if a range was trimmed since it was planned, unless that was asked to be passed over."""
+    return plain_rows(_read_ranges(options, columns, ranges))
+
+
+def _read_ranges(options: SourceOptions, columns: tuple[str, ...], ranges: Ranges) -> Iterator[pa.RecordBatch]:
+    task_begins()
     with closing(open_backing(options)) as backing:
-        for each in ranges:
-            yield from backing.read(each, columns)
+        yield from backing.read_all(ranges, columns)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from penstock.client.errors import Refused
-from penstock.client.flight import Partition
+from penstock.client.flight import Partition, PartitionRange
 from penstock.core.errors import ErrorCode, InvalidArgument, NoSuchQueue, PenstockError
+from penstock.log.extents import Extent
 from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.spark.address import ServerAddress
 from penstock.spark.connections import connection
-from penstock.spark.naming import chosen
+from penstock.spark.naming import by_regex, chosen
 from penstock.spark.offsets import OffsetRange, PartitionId
 from penstock.spark.options import SourceOptions
 from penstock.spark.patience import Patience, patiently
-from penstock.spark.places import DataLost, Seen, Visible, other_log, tell_losses
+from penstock.spark.places import DataLost, Seen, Visible, only_assigned, other_log, tell_losses
 
 _LOG = logging.getLogger("penstock.spark")
 # Somebody looks while a table is planned, and may have mistyped the address.
 _SHORT_WAIT_S = 10.0
+# What is read by one call: one that fails is begun anew, and a ticket has 64 KiB.
+_JOINT_RANGES, _JOINT_OFFSETS = 100, 100_000
 
 
 class QueueServer:
@@ -71,10 +74,36 @@ class QueueServer:
                     raise DataLost([str(error)]) from error
                 patience.wait(error)
 
+    def read_all(self, ranges: Sequence[OffsetRange], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Small ranges of a queue by one call: each costs as much as some thousand rows. Whatever it fails with, what
+        is left is read range by range."""
+        for joint in _joined(ranges):
+            left = list(joint)
+            if len(left) > 1:
+                yield from self._read_joint(left, columns)
+            for each in left:
+                yield from self.read(each, columns)
+
+    def _read_joint(self, left: list[OffsetRange], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Takes from `left` what it has read: nothing is left, or what could not be read."""
+        wanted = (*columns, *(name for name in ("partition", "offset") if name not in columns))
+        try:
+            for batch in self._rows(left[0], wanted, left[1:]):
+                partition = batch.column("partition")[0].as_py()
+                while left[0].source.partition != partition:
+                    del left[0]
+                left[0] = left[0]._replace(start=batch.column("offset")[-1].as_py() + 1)
+                yield batch if wanted == columns else batch.select(columns)
+            left.clear()
+        except PenstockError as error:
+            _LOG.info("the rows of %d partitions are read one after the other: %s", len(left), error)
+
     def close(self) -> None:
         """The connection is for the next one too."""
 
-    def _rows(self, wanted: OffsetRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, wanted: OffsetRange, columns: tuple[str, ...], behind: Sequence[OffsetRange] = ()
+    ) -> Iterator[pa.RecordBatch]:
         queue, partition = wanted.source
         rows = self._client.read(
             queue,
@@ -85,13 +114,15 @@ class QueueServer:
             namespace=self._namespace,
             skip_trimmed=not self._options.fail_on_data_loss,
             log=wanted.log,
+            more=[PartitionRange(each.source.partition, each.start, each.stop, each.log) for each in behind],
         )
         try:
             yield from rows
         finally:
             rows.close()
         if rows.skipped_offsets:
-            _LOG.warning("data lost while reading %s, %d offsets: %s", wanted, rows.skipped_offsets, rows.skipped)
+            what = ", ".join(map(str, (wanted, *behind)))
+            _LOG.warning("data lost while reading %s, %d offsets: %s", what, rows.skipped_offsets, rows.skipped)
 
     def _seen(self) -> Seen:
         asked: dict[str, list[Partition] | None] = {}
@@ -101,16 +132,19 @@ class QueueServer:
                 asked[queue] = self._partitions(queue)
             return asked[queue] is not None
 
-        queues = chosen(self._options.queues, is_there, self._matching, self._options.include_dead_letters)
+        regex = self._options.queue_regex
+        written = self._options.queues if regex is None else by_regex(regex, self._matching(None))
+        queues = chosen(written, is_there, self._matching, self._options.include_dead_letters)
         if queues.missing:
             raise NoSuchQueue(queues.missing[0])
         # One that a pattern found may be gone by now.
         there = {queue: asked[queue] for queue in queues.found if is_there(queue)}
-        return {
-            PartitionId(queue, one.number): Visible(one.start, one.end, one.size_bytes, one.log)
+        found = {
+            PartitionId(queue, one.number): _visible(one)
             for queue, partitions in there.items()
             for one in partitions or ()
         }
+        return only_assigned(found, self._options.assigned, is_whole=True)
 
     def _partitions(self, queue: str) -> list[Partition] | None:
         try:
@@ -120,10 +154,33 @@ class QueueServer:
                 return None
             raise
 
-    def _matching(self, pattern: str) -> list[str]:
+    def _matching(self, pattern: str | None) -> list[str]:
         if self._namespace is not None:
+            written = self._options.queue_regex if pattern is None else pattern
             raise InvalidArgument(
-                f"option queue: {pattern!r} is a pattern, which a server looks for in the login's own namespace: "
-                f"leave the option namespace out, or name the queues"
+                f"{written!r} is a pattern, which a server looks for in the login's own namespace: leave the option "
+                f"namespace out, or name the queues"
             )
         return self._client.queues(pattern)
+
+
+def _joined(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """Neighbours of one queue, as many as are small together."""
+    joint: list[OffsetRange] = []
+    for each in ranges:
+        is_other = joint and (
+            joint[0].source.queue != each.source.queue
+            or len(joint) == _JOINT_RANGES
+            or sum([one.offsets for one in joint]) + each.offsets > _JOINT_OFFSETS
+        )
+        if is_other:
+            yield joint
+            joint = []
+        joint.append(each)
+    if joint:
+        yield joint
+
+
+def _visible(partition: Partition) -> Visible:
+    extents = None if partition.extents is None else tuple(Extent(*each) for each in partition.extents)
+    return Visible(partition.start, partition.end, partition.size_bytes, partition.log, extents)

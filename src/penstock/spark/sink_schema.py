@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.core.errors import InvalidArgument
+from penstock.queues.names import canonical_queue
 from penstock.tables.schema import HEADERS
 
 _TEXT_OR_BYTES = (BinaryType, StringType)
@@ -51,16 +52,25 @@ _COLUMNS: dict[str, tuple[Callable[[DataType], bool], str]] = {
     "headers": (_is_headers, "map<string,binary> or array<struct<key:string,value:binary>>"),
     "partition": (_is_number, "int"),
 }
+# Those of a row that was read from a queue: a message gets them anew, or its options say them.
+_OF_READ_ROWS = ("queue", "offset", "timestamp", "timestampType", "deadLetter")
 
 
-def check_sink_schema(schema: StructType) -> None:
-    """InvalidArgument for a column that is none of a message, is there twice or has a type that none can be made of;
-    and without `value`."""
+def check_sink_schema(schema: StructType, has_targets: bool = False) -> None:
+    """InvalidArgument for a column that messages do not have, that is there twice or has a type that none can be made
+    of; and without `value`."""
     names = schema.fieldNames()
     for field in schema.fields:
+        if field.name in _OF_READ_ROWS and (has_targets or "offset" in names):
+            continue
+        if field.name == "queue":
+            raise InvalidArgument(
+                "a column 'queue' names the target of its row only with the option queues, which lists those that rows "
+                "may name: set that instead of queue, or leave the column out"
+            )
         if field.name not in _COLUMNS:
             raise InvalidArgument(
-                f"column {field.name!r} is none of a message, which has {', '.join(_COLUMNS)}: leave it out, or put it "
+                f"unknown column {field.name!r}: a message has {', '.join(_COLUMNS)}. Leave the column out, or put it "
                 f"into the value, as in df.select(to_json(struct('*')).alias('value'))"
             )
         accepts, wanted = _COLUMNS[field.name]
@@ -70,10 +80,37 @@ def check_sink_schema(schema: StructType) -> None:
             )
     if twice := [name for name in _COLUMNS if names.count(name) > 1]:
         raise InvalidArgument(f"column {twice[0]!r} is there twice: leave one out")
+    if has_targets and ("queue" not in names or not isinstance(schema["queue"].dataType, StringType)):
+        raise InvalidArgument(
+            "option queues needs a column 'queue' (string) that names the queue of each row; to write all rows to one, "
+            "set the option queue instead. A column 'topic' is no target: it says where a message was published"
+        )
     if "value" not in names:
         raise InvalidArgument(
             "there is no column 'value', which a message consists of: name one so, with alias('value')"
         )
+
+
+def as_messages(batches: Iterable[pa.RecordBatch], with_queue: bool) -> Iterator[pa.RecordBatch]:
+    """Without the columns that a row which was read has and a message has not; `queue` stays where that is wanted."""
+    for batch in batches:
+        names = [name for name in batch.schema.names if name in _COLUMNS or (with_queue and name == "queue")]
+        yield batch if len(names) == batch.num_columns else batch.select(names)
+
+
+def by_queue(batch: pa.RecordBatch, allowed: Container[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each queue that rows name, in their order. InvalidArgument for one that is not allowed."""
+    import pyarrow.compute as pc  # as long to import as all the rest of a commit
+
+    column = batch.column("queue").cast(pa.string())
+    rows = batch.drop_columns(["queue"])
+    names = pc.unique(column).to_pylist()
+    for name in names:
+        if name is None or canonical_queue(name) not in allowed:
+            said = "a row names no queue" if name is None else f"a row names queue {name!r}"
+            raise InvalidArgument(f"{said}, which is not one of the option queues: add it there, or filter such rows")
+    for name in names:
+        yield canonical_queue(name), rows.filter(pc.equal(column, name))
 
 
 def stageable(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

@@ -11,12 +11,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.spark.options import column_options, parse_options
-from penstock.spark.reader import QueueReader
-from penstock.spark.schema import columns_of, picked_columns, schema_of
-from penstock.spark.sink_options import parse_sink_options
-from penstock.spark.stream import QueueStreamReader
-from penstock.spark.writer import QueueStreamWriter, QueueWriter, refuse_overwriting
+from penstock.core.errors import PenstockError
+from penstock.spark.plainly import plainly
+from penstock.spark.workers import task_begins
+
+# What a call needs is imported by it: Spark has processes that only plan or commit, which would import all that reads.
 
 
 class PenstockSource(DataSource):
@@ -27,19 +26,45 @@ class PenstockSource(DataSource):
     def name(cls) -> str:
         return "penstock"
 
+    @plainly
     def schema(self) -> StructType:
+        from penstock.spark.options import column_options
+        from penstock.spark.schema import picked_columns, schema_of
+
         return schema_of(picked_columns(*column_options(self.options)))
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
+        from penstock.spark.options import parse_options
+        from penstock.spark.reader import QueueReader
+        from penstock.spark.schema import columns_of
+
         return QueueReader(parse_options(self.options, is_stream=False), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return QueueStreamReader(parse_options(self.options, is_stream=True), columns_of(schema))
+        """Spark loses an error of this call behind one of its own: what is wrong is said when it asks for offsets."""
+        from penstock.spark.options import parse_options
+        from penstock.spark.schema import columns_of
+        from penstock.spark.stream import QueueStreamReader, RefusedStreamReader
 
+        try:
+            return QueueStreamReader(parse_options(self.options, is_stream=True), columns_of(schema))
+        except PenstockError as error:
+            return RefusedStreamReader(error)
+
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from penstock.spark.sink_options import parse_sink_options
+        from penstock.spark.writer import QueueWriter, refuse_overwriting
+
         refuse_overwriting(overwrite)
         return QueueWriter(parse_sink_options(self.options, is_stream=False), schema)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from penstock.spark.sink_options import parse_sink_options
+        from penstock.spark.writer import QueueStreamWriter, refuse_overwriting
+
+        task_begins()
         refuse_overwriting(overwrite)
         return QueueStreamWriter(parse_sink_options(self.options, is_stream=True), schema)

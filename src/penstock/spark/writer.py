@@ -1,5 +1,5 @@
-"""Writing to a queue exactly once: tasks stage their rows in the server, and one commit of the driver makes them
-messages, under the key (query, epoch)."""
+"""Writing to a queue exactly once: tasks stage their rows in the server, or give the driver those that are few, and one
+commit of the driver makes them messages, under the key (query, epoch)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from pyspark.sql.types import StructType
 
 from penstock.client.flight import StagedRange
 from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError
+from penstock.spark.plainly import plainly
 from penstock.spark.sink_options import SinkOptions
-from penstock.spark.sink_schema import check_sink_schema, stageable
-from penstock.spark.staging import abandon, commit, staged
+from penstock.spark.sink_schema import as_messages, check_sink_schema, stageable
+from penstock.spark.staging import CARRYING_TASKS, abandon, batches_of, carried, commit, staged
+from penstock.spark.workers import task_begins
 
 _LOG = logging.getLogger("penstock.spark")
 # As Spark names them: StreamExecution.QUERY_ID_KEY and MicroBatchExecution.BATCH_ID_KEY.
@@ -26,11 +28,12 @@ _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class TaskStaged(WriterCommitMessage):
-    """What a task has staged, for the driver."""
+    """What a task has staged, for the driver; or its rows, as an Arrow stream, if they are few."""
 
     query: str
     epoch: int
     ranges: tuple[StagedRange, ...]
+    rows: bytes = b""
 
 
 class CannotCommit(PenstockError):
@@ -40,18 +43,23 @@ class CannotCommit(PenstockError):
 
 
 class QueueWriter(DataSourceArrowWriter):
-    """A batch: one write has one id, which its tasks and its commit share. Picklable."""
+    """A batch: one write has one id, which its tasks and its commit share, its own unless the options give it one.
+    Picklable."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        check_sink_schema(schema)
-        self._options, self._query = options, f"batch-{uuid.uuid4()}"
+        check_sink_schema(schema, options.queue is None)
+        self._options = options
+        self._query, self._epoch = options.key or (f"batch-{uuid.uuid4()}", 0)
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskStaged:
-        return _write(self._options, self._query, 0, iterator)
+        return _write(self._options, self._query, self._epoch, iterator)
 
+    @plainly
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _commit(self._options, messages, 0)
+        _commit(self._options, messages, self._epoch, is_single=self._options.key is None)
 
+    @plainly
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _abort(self._options, messages)
 
@@ -61,15 +69,18 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
     belong to, by the id in its checkpoint, so that they tell the driver."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        check_sink_schema(schema)
+        check_sink_schema(schema, options.queue is None)
         self._options = options
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskStaged:
         return _write(self._options, *_query_and_epoch(), iterator)
 
+    @plainly
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _commit(self._options, messages, batchId)
 
+    @plainly
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _abort(self._options, messages)
 
@@ -95,11 +106,24 @@ def _query_and_epoch() -> tuple[str, int]:
 
 
 def _write(options: SinkOptions, query: str, epoch: int, batches: Iterator[pa.RecordBatch]) -> TaskStaged:
-    ranges = staged(options, f"{query}/{epoch}", stageable(batches, options.batch_rows))
-    return TaskStaged(query, epoch, tuple(ranges))
+    task_begins()
+    rows = stageable(as_messages(batches, with_queue=options.queue is None), options.batch_rows)
+    if _may_carry():
+        few, rows = carried(options, rows)
+        if few:
+            return TaskStaged(query, epoch, (), few)
+    return TaskStaged(query, epoch, tuple(staged(options, f"{query}/{epoch}", rows)))
 
 
-def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], epoch: int) -> None:
+def _may_carry() -> bool:
+    """Of many tasks only the first ones: the driver has to hold it all."""
+    context = TaskContext.get()
+    return context is None or context.partitionId() < CARRYING_TASKS
+
+
+def _commit(
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], epoch: int, is_single: bool = False
+) -> None:
     """All rows of an epoch, once, however often it is said. An epoch without rows needs no key: repeating it changes
     nothing."""
     told = _of_tasks(messages)
@@ -109,12 +133,26 @@ def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]
         or any(each.epoch != epoch for each in told)
     ):
         raise CannotCommit(f"epoch {epoch}: the tasks' messages are not of one query and epoch: {told!r:.400}")
-    ranges = [staged_range for each in told for staged_range in each.ranges]
-    if not ranges:
+    rows, ranges = _in_order(options, told)
+    if not rows and not ranges:
         return
-    committed = commit(options, told[0].query, epoch, ranges)
+    committed = commit(options, told[0].query, epoch, rows, ranges, is_single)
     if committed.is_repeated:
         _LOG.warning("epoch %d of query %s was committed before: its rows are there once", epoch, told[0].query)
+
+
+def _in_order(options: SinkOptions, told: Sequence[TaskStaged]) -> tuple[list[pa.RecordBatch], list[StagedRange]]:
+    """Rows that go with the commit, and what is staged and comes behind them. Rows of a task behind one that has staged
+    are staged now, so that all keep the order of their tasks."""
+    rows: list[pa.RecordBatch] = []
+    ranges: list[StagedRange] = []
+    for each in told:
+        if each.rows and ranges:
+            ranges += staged(options, f"{each.query}/{each.epoch}", batches_of(each.rows))
+        elif each.rows:
+            rows += batches_of(each.rows)
+        ranges += each.ranges
+    return rows, ranges
 
 
 def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -12,6 +12,7 @@ from penstock.core.errors import InvalidArgument, TooLarge
 from penstock.kernels import headers as kernel
 from penstock.kernels.topics import check_topic
 from penstock.log.arrow_encoding import ArrowColumns, places_of
+from penstock.tables.nulls import marked
 from penstock.tables.schema import HEADERS
 
 COLUMNS = ("value", "key", "topic", "headers", "partition")
@@ -43,11 +44,12 @@ def columns_of(batch: pa.RecordBatch, limit_bytes: int = 1 << 31) -> ArrowColumn
         for column in batch.columns:
             if (size := _expanded_bytes(column)) > limit_bytes:
                 raise TooLarge("a column of the record batch", size, limit_bytes)
+        values = _as_binary(batch.column("value"))
         return ArrowColumns(
-            _binary(batch.column("value")),
+            _filled(values),
             _if_any(batch, "key", _binary),
             _if_any(batch, "topic", _topics),
-            _if_any(batch, "headers", _properties),
+            marked(values, _if_any(batch, "headers", _properties)),
         )
     except pa.ArrowException as error:
         raise InvalidArgument(f"the batch cannot be read: {str(error)[:200]}") from None
@@ -90,8 +92,15 @@ def _if_any(batch: pa.RecordBatch, name: str, make: Callable[[pa.Array], pa.Arra
 
 
 def _binary(column: pa.Array) -> pa.Array:
-    found = column if column.type == _BINARY else column.cast(_BINARY)
-    return pc.fill_null(found, b"") if found.null_count else found
+    return _filled(_as_binary(column))
+
+
+def _as_binary(column: pa.Array) -> pa.Array:
+    return column if column.type == _BINARY else column.cast(_BINARY)
+
+
+def _filled(column: pa.Array) -> pa.Array:
+    return pc.fill_null(column, b"") if column.null_count else column
 
 
 def _topics(column: pa.Array) -> pa.Array:

@@ -82,8 +82,9 @@ class Reading(Iterator[pa.RecordBatch]):
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         for group in self._groups():
-            columns = self._maker.stored
-            stored = record_batch(group[0], columns, verify=False) if len(group) == 1 else join(group, columns)
+            stored = _columns(group, self._maker.stored)
+            if self._maker.lacks_properties(stored):
+                stored = stored.append_column("properties", _columns(group, ["properties"]).column(0))
             for at in range(0, stored.num_rows, self._batch_rows):
                 yield self._maker.rows(stored.slice(at, self._batch_rows))
 
@@ -131,6 +132,10 @@ class Reading(Iterator[pa.RecordBatch]):
             after = self._source.cut()
             if after is not None and after.end >= self.stop and after.start_number == before.start_number:
                 return []
+
+
+def _columns(group: list[Buffer], names: list[str]) -> pa.RecordBatch:
+    return record_batch(group[0], names, verify=False) if len(group) == 1 else join(group, names)
 
 
 def _within(batches: list[Buffer], start: int, stop: int) -> list[Buffer]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from penstock.kernels import headers as kernel
 from penstock.queues.names import QUEUE_PREFIX, is_dead_letter_queue
 from penstock.tables.letters import dead_letters
+from penstock.tables.nulls import has_empty, with_nulls, without_marks
 from penstock.tables.schema import HEADERS, SCHEMA, projected
 from penstock.tables.text import text
 
@@ -53,8 +54,13 @@ class RowMaker:
             "deadLetter": lambda stored: dead_letters(headers(stored)),
         }
 
+    def lacks_properties(self, stored: pa.RecordBatch) -> bool:
+        """Whether rows() has to have that column too: it tells which of the empty values are null."""
+        names = stored.schema.names
+        return "value" in names and "properties" not in names and has_empty(stored.column("value"))
+
     def rows(self, stored: pa.RecordBatch) -> pa.RecordBatch:
-        """From the columns `stored`, of at most `batch_rows` rows."""
+        """From the columns `stored`, of at most `batch_rows` rows; also from `properties` where lacks_properties()."""
         arrays = [self._column(name, stored) for name in self.schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -62,6 +68,8 @@ class RowMaker:
         if (constant := self._constants.get(name)) is not None:
             return constant.slice(0, stored.num_rows)
         column = stored.column(STORED[name])
+        if name == "value" and "properties" in stored.schema.names:
+            return with_nulls(column, stored.column("properties"))
         maker = self._makers.get(name)
         return column if maker is None else maker(column)
 
@@ -101,7 +109,8 @@ def headers(properties: pa.Array) -> pa.Array:
     pairs = pa.StructArray.from_arrays(
         [text(_binary(found, name_ends, names)), _binary(found, value_ends, values)], fields=list(HEADERS.value_type)
     )
-    return pa.ListArray.from_arrays(pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(lists)]), pairs)
+    places = pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(lists)])
+    return without_marks(pa.ListArray.from_arrays(places, pairs))
 
 
 def _binary(count: int, ends: array[int], data: bytearray) -> pa.Array:

@@ -28,7 +28,7 @@ DEAD_LETTER = pa.struct(
         pa.field("time", pa.timestamp("us", "UTC")),
     ]
 )
-"""Where a dead letter was a message, and why it is none any more. `deliveryCount`: how often a consumer had it,
+"""Origin and reason of a dead letter. `deliveryCount`: how often a consumer had it,
 `failures`: how often one failed with it, `firstFailed`: null if none did."""
 
 SCHEMA = pa.schema(
@@ -45,7 +45,8 @@ SCHEMA = pa.schema(
         pa.field("deadLetter", DEAD_LETTER),
     ]
 )
-"""`key` is null without one; an empty `value` may be a tombstone. `topic`: where it was published, the queue's own
+"""`key` is null without one, `value` where it was published as null; in a compacted queue both
+a null and an empty value are tombstones. `topic`: where it was published, the queue's own
 address where it was put into the queue. `timestamp`: when the broker appended it, never decreasing in a partition; so
 `timestampType` is 0 in every row. `headers`: properties in their order, an empty list without any.
 `deadLetter`: null but for messages that a group has given up on."""

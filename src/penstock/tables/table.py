@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.core.errors import InvalidArgument, NoSuchLog, NoSuchQueue
+from penstock.log.extents import Extent, RowMap, clipped
 from penstock.log.outside import DirectoryReader, OutsideLog
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue, partition_of_log
 from penstock.tables.declared import DeclaredQueues
@@ -53,6 +54,18 @@ class QueueTable:
         """Of all its rows as they are stored now. NoSuchQueue once it was deleted."""
         return 0 if partition.log is None else self._directory.size_bytes(partition.log, self.queue)
 
+    def extents(self, partition: Partition) -> tuple[Extent, ...]:
+        """Where its rows lie among its offsets; what is not known any more counts as rows. NoSuchQueue once it was
+        deleted."""
+        if partition.log is None:
+            return ()
+        return self._directory.extents(partition.log, self.queue, partition.start, partition.end)
+
+    def row_map(self, partition: int) -> RowMap:
+        """Counts rows of a partition between offsets, as of now."""
+        found = next(one for one in self.partitions() if one.number == partition)
+        return RowMap(self.extents(found), found.start, found.end)
+
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int:
         """Of the first row that is not older than that (ms since 1970); the end if there is none. InvalidArgument for a
         partition that is not there."""
@@ -82,11 +95,13 @@ class QueueTable:
         if log is not None and log != number:
             raise QueueReplaced(self.queue, partition, log)
         first, end = (0, 0) if found is None else (found.start, found.end)
-        source = PartitionSource(self._reader, number, self.queue, partition)
-        maker = RowMaker(self.queue, partition, columns, _checked_rows(batch_rows))
         start, stop = first if start is None else start, end if stop is None else stop
         if start < 0:
             raise InvalidArgument(f"offset {start} is below 0: offsets begin with 0")
+        source = PartitionSource(self._reader, number, self.queue, partition)
+        # An offset has one row at most.
+        most_rows = min(_checked_rows(batch_rows), max(stop - start, 1))
+        maker = RowMaker(self.queue, partition, columns, most_rows)
         return Reading(source, maker, start, stop, batch_rows, skip_trimmed)
 
     def close(self) -> None:
@@ -109,9 +124,10 @@ class QueueTable:
 class TableDirectory:
     """One thread, also that of the tables it gives. Takes no lock and writes nothing."""
 
-    def __init__(self, path: Path) -> None:
-        """DirectoryFormat if it is no data directory."""
-        self.reader = DirectoryReader(path)
+    def __init__(self, path: Path, *, follows: bool = False) -> None:
+        """DirectoryFormat if it is no data directory. `follows`: rows are to be seen soon after they were put, on
+        and on, until close()."""
+        self.reader = DirectoryReader(path, follows=follows)
         self._declared = DeclaredQueues(self.reader)
 
     def queues(self, namespace: str = DEFAULT_NAMESPACE) -> list[str]:
@@ -149,6 +165,15 @@ class TableDirectory:
         except NoSuchLog:
             raise NoSuchQueue(queue) from None
         return sum(segment.bytes for segment in (*cut.sealed, *([cut.active] if cut.active else [])))
+
+    def extents(self, log: int, queue: str, start: int, end: int) -> tuple[Extent, ...]:
+        """Where rows of a log of a queue lie among the offsets start..end; NoSuchQueue once that was deleted."""
+        try:
+            cut, known = self.reader.extents(log)
+        except NoSuchLog:
+            raise NoSuchQueue(queue) from None
+        unknown = Extent(start, cut.start, cut.start - start), Extent(cut.end, end, end - cut.end)
+        return tuple(clipped([unknown[0], *known, unknown[1]], start, end))
 
     def close(self) -> None:
         self.reader.close()

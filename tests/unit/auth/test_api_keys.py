@@ -266,7 +266,7 @@ _WRITTEN_BEFORE = {
 def test_a_directory_from_before_there_were_keys_opens_and_takes_some(tmp_path: Path) -> None:
     async def main() -> None:
         async with await Shard.open(tmp_path, SMALL, FakeClock()) as shard:
-            log = (await Store.open(shard))._log
+            log = (await Store.open(shard))._copied.log
             keys = [key.encode() for key in _WRITTEN_BEFORE]
             await shard.append(log, Columns.of(list(_WRITTEN_BEFORE.values()), keys=keys), Purpose.SETTLE)
         async with door(tmp_path) as access:
@@ -286,7 +286,7 @@ def test_a_directory_from_before_there_were_keys_opens_and_takes_some(tmp_path: 
 def test_what_only_a_newer_version_knows_stops_the_start(tmp_path: Path) -> None:
     async def main() -> None:
         async with await Shard.open(tmp_path, SMALL, FakeClock()) as shard:
-            log = (await Store.open(shard))._log
+            log = (await Store.open(shard))._copied.log
             await shard.append(log, Columns.of([b"{}"], keys=[b"vault:x"]), Purpose.SETTLE)
         with pytest.raises(DirectoryFormat, match="'vault'"):
             async with door(tmp_path):

@@ -8,7 +8,6 @@ from pathlib import Path
 import bench.mqtt.load
 import pytest
 from bench.measure import Run
-from bench.mqtt.connecting import Connects
 from bench.mqtt.ends import Consumer, Gate, PacedPublisher, Publisher
 from bench.mqtt.link import PeerFailed
 from bench.mqtt.load import Load, Outcome
@@ -111,11 +110,6 @@ def test_what_is_stored_is_drained_and_counted(server: Server) -> None:
         drain.close()
 
 
-def test_connections_are_opened_answered_and_closed(server: Server) -> None:
-    with tiny_broker() as address:
-        assert Connects(server, address).offered(50, 10_000).messages == 50
-
-
 def test_a_generator_that_is_the_bottleneck_says_so() -> None:
     assert "BOTTLENECK" in Usage([0.95], [0.5], [1e-6]).text()
     assert "BOTTLENECK" not in Usage([0.95], [1.2], [1e-6]).text()
@@ -138,3 +132,14 @@ def test_each_peer_is_compared_in_every_round(server: Server, tmp_path: Path) ->
     assert found.ratio is not None
     assert (round(found.ratio.median, 6), found.is_met, len(found.subject.samples)) == (3.0, True, 5)
     assert found.notes["a second"] == "100 against 33"
+
+
+def test_what_is_asked_whatever_the_others_do_has_rows_of_its_own(server: Server, tmp_path: Path) -> None:
+    broker = Broker("mine", ("127.0.0.1", 1), server)
+    taken = Outcome(100, 1.0, 0.5, 0.5)
+    shown, rate, cpu = compared(Run(tmp_path), [broker], lambda _: taken, "publish", {}, a_second=50, cpu_s=1e-3)
+    assert shown.baseline is None
+    assert rate.ratio is not None
+    assert cpu.ratio is not None
+    assert (round(rate.ratio.median, 6), rate.is_met) == (2.0, True)
+    assert (round(cpu.ratio.median, 6), cpu.is_met) == (5.0, False)

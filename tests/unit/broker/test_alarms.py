@@ -8,12 +8,13 @@ from tests.support.clock import FakeClock
 from tests.support.loop import run
 
 from penstock.broker.alarms import Alarms
+from penstock.core.timeline import Timeline
 
 
 def test_an_alarm_rings_at_its_time_and_once() -> None:
     async def main() -> None:
         clock, rung = FakeClock(0), list[int]()
-        alarms = Alarms(clock)
+        alarms = Alarms(Timeline(clock))
         alarms.set("a", 1000, rung.append)
         clock.advance(0.999)
         alarms.ring()
@@ -30,7 +31,7 @@ def test_an_alarm_rings_at_its_time_and_once() -> None:
 def test_of_several_times_for_a_key_the_earliest_stands() -> None:
     async def main() -> None:
         clock, rung = FakeClock(0), list[str]()
-        alarms = Alarms(clock)
+        alarms = Alarms(Timeline(clock))
         alarms.set("a", 2000, lambda now: rung.append("late"))
         alarms.set("a", 1000, lambda now: rung.append("early"))
         alarms.set("a", 3000, lambda now: rung.append("later"))
@@ -47,7 +48,7 @@ def test_a_call_may_set_its_alarm_anew_and_another_that_fails_stops_nobody(
 ) -> None:
     async def main() -> None:
         clock, rung = FakeClock(0), list[int]()
-        alarms = Alarms(clock)
+        alarms = Alarms(Timeline(clock))
 
         def again(now: int) -> None:
             rung.append(now)
@@ -72,7 +73,7 @@ def test_a_call_may_set_its_alarm_anew_and_another_that_fails_stops_nobody(
 def test_a_dropped_alarm_and_those_of_a_closed_clock_ring_no_more() -> None:
     async def main() -> None:
         clock, rung = FakeClock(0), list[int]()
-        alarms = Alarms(clock)
+        alarms = Alarms(Timeline(clock))
         alarms.set("dropped", 1000, rung.append)
         alarms.drop("dropped")
         clock.advance(1)
@@ -90,7 +91,7 @@ def test_a_dropped_alarm_and_those_of_a_closed_clock_ring_no_more() -> None:
 def test_alarms_ring_by_themselves_when_their_time_is_there() -> None:
     async def main() -> None:
         clock, done = FakeClock(0), asyncio.Event()
-        alarms = Alarms(clock)
+        alarms = Alarms(Timeline(clock))
         alarms.set("a", 0, lambda now: done.set())
         await done.wait()
         alarms.close()

@@ -4,13 +4,17 @@ import asyncio
 import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.support.broker import offsets, retries, stage
 from tests.support.loop import run
 
+from penstock.broker import snapshots
+from penstock.broker.queue import Queue
 from penstock.core.errors import InvalidArgument, InvalidSetting, NoSuchQueue, QueueExists
 from penstock.core.types import Durability
 from penstock.log.columns import Columns
+from penstock.log.records import Retention
 from penstock.queues.names import parse_message_id
 
 
@@ -40,7 +44,7 @@ def test_a_changed_queue_is_found_though_compaction_put_it_behind_its_groups(tmp
             configuration = s.broker.declaring._configuration
             # What compaction does with the records of a key, done by hand: the older one is not there.
             group_key = f"group:{queue.incarnation}:{s.group_of().number}"
-            await s.broker.shard.trim(configuration.log, 2)
+            await s.broker.shard.trim(configuration.log, 3)
             found = list(configuration.read())
             assert found.index(group_key) < found.index(f"queue:{queue.incarnation}")
             await s.restart()
@@ -91,7 +95,7 @@ def test_a_queue_that_was_deleted_and_declared_again_knows_nothing_of_before(tmp
             await s.restart()
             again = await s.queue()
             await s.put(again, b"new")
-            with pytest.raises(InvalidArgument, match="not there any more"):
+            with pytest.raises(InvalidArgument, match="no longer exists"):
                 s.broker.find(old)
             assert [m.value for m in await s.receive(await s.consumer(again))] == [b"new"]
 
@@ -182,5 +186,79 @@ def test_deliveries_alone_cause_no_commit(tmp_path: Path) -> None:
             assert await s.broker.settling.ack(consumer.group, queue.units[0], offsets(9), None, -1) == (0, 1)
             await s.quiet()
             assert s.broker.shard.metrics.frames == frames
+
+    run(main())
+
+
+def _durabilities(queue: Queue) -> set[Durability]:
+    logs = [log for unit in queue.units.values() for log in (unit.data, unit.state, unit.snapshots) if log is not None]
+    return {log.settings.durability for log in logs}
+
+
+def test_a_queue_and_all_its_logs_change_in_one_frame(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=20, durability="memory")
+            for partition in range(20):
+                await s.put(queue, b"v", partition=partition)
+            await snapshots.write(s.broker.shard, queue, queue.units[0], s.broker.now())
+            frames = s.broker.shard.metrics.frames
+            change = {"durability": "commit", "retention": {"time": "1h"}, "partitions": 21}
+            await s.broker.declaring.change(queue, change)
+            assert s.broker.shard.metrics.frames == frames + 1
+            assert _durabilities(queue) == {Durability.COMMIT}
+            await s.crash(tmp_path.with_name("copy"))
+            again = s.broker.queue("q")
+            assert _durabilities(again) == {Durability.COMMIT}
+            assert {unit.data.settings.retention for unit in again.units.values()} == {Retention(time_s=3600.0)}
+
+    run(main())
+
+
+def test_more_logs_than_a_frame_describes_are_changed_in_several(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=400, durability="memory")
+            await s.put(queue, *[b"v"] * 4000, keys=[b"%d" % number for number in range(4000)])
+            frames = s.broker.shard.metrics.frames
+            await s.broker.declaring.change(queue, {"durability": "commit"})
+            assert len(queue.units) > 390
+            assert 1 < s.broker.shard.metrics.frames - frames < 5
+            assert _durabilities(queue) == {Durability.COMMIT}
+
+    run(main())
+
+
+def test_a_partition_that_is_made_during_a_change_follows_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=5, durability="memory")
+            changing = s.broker.declaring.change(queue, {"durability": "commit"})
+            await asyncio.gather(s.put(queue, b"v", partition=1), changing, s.put(queue, b"v", partition=2))
+            assert _durabilities(queue) == {Durability.COMMIT}
+
+    run(main())
+
+
+def test_a_change_that_was_left_half_way_is_finished_at_opening_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=4, durability="commit")
+            for partition in range(4):
+                await s.put(queue, b"v", partition=partition)
+            for partition in range(3):
+                unit = queue.units[partition]
+                await s.broker.shard.change(
+                    unit.data, msgspec.structs.replace(unit.data.settings, durability=Durability.MEMORY)
+                )
+            with caplog.at_level(logging.WARNING, "penstock.broker.opening"):
+                await s.restart()
+                assert "mended queue=q logs=3" in caplog.text
+                caplog.clear()
+                assert _durabilities(s.broker.queue("q")) == {Durability.COMMIT}
+                await s.restart()
+                assert caplog.text == ""
 
     run(main())

@@ -9,7 +9,9 @@ from tests.support.broker import Got, Stage, retries, stage
 from tests.support.loop import run
 from tests.support.receiver import receiving
 
+from penstock.broker import settling
 from penstock.broker.consumer import Consumer
+from penstock.core.errors import LogPoisoned
 from penstock.queues.deadletter import DeadLetter, Reason, from_properties
 
 
@@ -283,5 +285,31 @@ def test_what_waits_behind_a_message_that_is_given_up_comes_at_once(tmp_path: Pa
             assert await s.receive(consumer) == []
             await s.fail(consumer, bad)
             assert [m.value for m in await s.receive(consumer)] == [b"behind"]
+
+    run(main())
+
+
+def test_a_rejected_message_that_cannot_be_moved_now_is_moved_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "_MOVE_AGAIN_S", 0.01)
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            consumer, message = await one_message(s)
+            dead = await s.broker.declaring.ensure("$dlq/q")
+            logs = [(await dead.unit(partition)).data for partition in range(dead.settings.partitions)]
+            for log in logs:
+                log.fault = LogPoisoned(log.name, "a test")
+            with pytest.raises(LogPoisoned):
+                await s.reject(consumer, message, detail="why")
+            assert consumer.group.depth() == 1
+            for log in logs:
+                log.fault = None
+            for _ in range(1000):
+                if consumer.group.depth():
+                    await asyncio.sleep(0.01)
+            [(value, facts)] = await letters(s)
+            assert (value, facts.reason, facts.detail) == (b"v", Reason.REJECTED, "why")
 
     run(main())

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.broker import Stage, got, stage, values
 from tests.support.loop import run
 
-from penstock.broker.publishing import ProducerCall
+from penstock.broker.publish.request import ProducerCall
 from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 

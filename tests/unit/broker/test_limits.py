@@ -197,3 +197,61 @@ def test_what_is_under_way_counts_once(tmp_path: Path) -> None:
             assert queue.depth() == 10
 
     run(main())
+
+
+async def compacted(s: Stage) -> Queue:
+    """20 messages of 4 keys, and one of another key, of which compaction has left the last of each key."""
+    queue = await s.queue(
+        compaction={"enabled": True, "lag": "0s", "interval": "1s"},
+        retention={"time": 0},
+        limits={"message_ttl": 0, "max_queue_depth": 21},
+        group_expiry=0,
+        retry_policy={"max_retries": 5, "initial_backoff": "10s", "total_timeout": 0},
+    )
+    waiting = await s.consumer(queue, "waiting")
+    await s.broker.group(queue, "idle")
+    for first in range(0, 20, 5):
+        await s.put(queue, *[b"v"] * 5, keys=[b"%d" % (i % 4) for i in range(first, first + 5)])
+    await s.fail(waiting, (await s.receive(waiting, 1))[0], delay_ms=365 * 86_400_000)
+    await s.broker.leave(waiting)
+    await s.broker.shard.checkpoint()
+    s.clock.advance(8 * 24 * 3600)
+    await s.put(queue, b"last", keys=[b"other"])
+    await s.broker.shard.checkpoint()
+    assert {queue.depth()} == {21}
+    await s.broker.shard.keep_house()
+    await s.broker.shard.checkpoint()
+    return queue
+
+
+def test_depth_does_not_count_what_compaction_removed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await compacted(s)
+            assert s.group_of("q", "idle").depth() == 5
+            assert s.group_of("q", "waiting").depth() == 6, "one waits to come again, until somebody looks"
+            await s.broker.keep_up(s.broker.now())
+            assert (s.group_of("q", "waiting").depth(), queue.depth()) == (5, 5)
+            await s.put(queue, *[b"v"] * 16, keys=[b"k"] * 16)
+            with pytest.raises(QueueFull):
+                await s.put(queue, b"one too many")
+            await s.restart()
+            idle = await s.consumer(s.broker.queue("q"), "idle")
+            assert idle.group.depth() == 21
+            for left in (20, 19, 18, 17, 16, 15):
+                await s.ack(idle, *await s.receive(idle, 1))
+                assert idle.group.depth() == left
+            assert s.group_of("q", "waiting").cursor(s.broker.queue("q").units[0]).tally.lost == 0
+
+    run(main())
+
+
+def test_a_message_that_waits_and_was_compacted_is_settled_after_a_restart_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            await compacted(s)
+            await s.restart()
+            await s.broker.keep_up(s.broker.now())
+            assert s.group_of("q", "waiting").depth() == 5
+
+    run(main())

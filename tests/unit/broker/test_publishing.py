@@ -7,13 +7,14 @@ import pytest
 from tests.support.broker import LARGE, got, stage
 from tests.support.loop import run
 
-from penstock.broker.publishing import ProducerCall
+from penstock.broker.publish.request import ProducerCall, PublishRequest, Put, Routed
 from penstock.broker.queue import Queue
 from penstock.core.errors import (
     FencedProducer,
     InvalidArgument,
     NoSuchQueue,
     OutOfOrder,
+    PenstockError,
     QueueFull,
     TooLarge,
 )
@@ -75,6 +76,55 @@ def test_spread_takes_another_partition_at_each_publish(tmp_path: Path) -> None:
             for _ in range(6):
                 await s.put(queue, b"v")
             assert sorted(stored(queue).values()) == [2, 2, 2]
+
+    run(main())
+
+
+def test_a_try_that_comes_to_nothing_takes_no_step_of_the_round(tmp_path: Path) -> None:
+    """As gateways do: at once if it can be, else by waiting."""
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            publishing, publisher = s.broker.publishing, s.publisher
+            for way in range(3):
+                queue = await s.queue(f"q{way}", partitions=2, unkeyed="spread")
+                for number in range(6):
+                    value = b"%d" % number
+                    columns, outcomes = Columns.of([value]), list[PenstockError | None]()
+                    if way == 0:
+                        is_taken = publishing.put_now(queue, columns, publisher) is not None
+                    elif way == 1:
+                        puts = [Put(queue, columns, publisher)]
+                        is_taken = publishing.intake.try_stage(puts, outcomes.append) is not None
+                    else:
+                        targets = publishing.routes.targets([b"$queue/q2"])
+                        assert targets is not None
+                        routed = Routed(Columns.of([value], topics=[b"$queue/q2"]), targets, publisher)
+                        is_taken = publishing.intake.try_stage((), outcomes.append, (), routed) is not None
+                    if not is_taken:
+                        await publishing.put(queue, columns, publisher)
+                await s.broker.shard.drain()
+                assert stored(queue) == {0: 3, 1: 3}, way
+
+    run(main())
+
+
+def test_a_publish_that_is_refused_makes_no_queue(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            bound = await s.queue("bound", topics=["$queue/new"], limits={"max_message_size": 10})
+            with pytest.raises(TooLarge):
+                await s.publish(b"$queue/new", b"v" * 11)
+            columns = Columns.of([b"v", b"v" * 11], topics=[b"$queue/other", b"$queue/new"])
+            with pytest.raises(TooLarge):
+                await s.broker.publishing.publish(columns, s.publisher)
+            transaction = s.broker.transaction(s.publisher)
+            transaction.put(s.broker.publishing.routes.wanted("new", {}), Columns.of([b"v"]))
+            transaction.put(bound, Columns.of([b"v" * 11]))
+            with pytest.raises(TooLarge):
+                await transaction.commit()
+            assert list(s.broker.queues) == [bound]
+            assert {each.queue.name for each in await s.publish(b"$queue/new", b"v")} == {"bound", "new"}
 
     run(main())
 
@@ -155,6 +205,19 @@ def test_publishing_to_a_queue_that_is_not_there_makes_it(tmp_path: Path) -> Non
                 await s.publish(b"$queue/d", b"v")
             await s.queue("d")
             await s.publish(b"$queue/d", b"v")
+
+    run(main())
+
+
+def test_no_more_queues_make_themselves_than_there_may_be_however_many_publishes_come_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path, max_auto_queues=5) as s:
+            publishes = [s.publish(b"$queue/%d" % number, b"v") for number in range(20)]
+            outcomes = await asyncio.gather(*publishes, return_exceptions=True)
+            assert sum(isinstance(outcome, InvalidArgument) for outcome in outcomes) == 15
+            assert len(s.broker.queues) == 5
+            await s.broker.declaring.delete(s.broker.queues[0])
+            await s.publish(b"$queue/one-more", b"v")
 
     run(main())
 
@@ -328,15 +391,59 @@ def test_keyed_rows_that_are_staged_at_once_lie_where_a_put_places_them(tmp_path
             keys = [b"key-%d" % i for i in range(40)]
             columns, publisher = Columns.of(keys, keys=keys), s.broker.publisher()
             done = asyncio.get_running_loop().create_future()
-            publishing = s.broker.publishing
-            assert not publishing.publish_now([(queue, columns)], publisher, (), done.set_result)
-            await publishing.publish_into([(queue, columns)], publisher)
+            intake, request = s.broker.publishing.intake, PublishRequest([Put(queue, columns, publisher)])
+            assert intake.try_stage(request.puts, done.set_result) is None
+            await intake.stage(request)
             first = stored(queue)
             assert len(first) > 1
-            assert publishing.publish_now([(queue, columns)], publisher, (), done.set_result)
+            assert intake.try_stage(request.puts, done.set_result) is not None
             assert await done is None
             assert stored(queue) == {partition: 2 * rows for partition, rows in first.items()}
             found = await s.receive(await s.consumer(queue))
             assert sorted(m.value for m in found) == sorted(keys * 2)
+
+    run(main())
+
+
+def test_a_producers_id_belongs_to_its_login(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=3)
+            await s.put(queue, b"0", producer=ProducerCall.owned("ann", "p", 0, 0))
+            await s.put(queue, b"x", producer=ProducerCall.owned("bob", "p", 99, 7))  # fences nobody
+            again = await s.put(queue, b"0", b"1", producer=ProducerCall.owned("ann", "p", 0, 0))
+            assert again.duplicates == 1
+            with pytest.raises(OutOfOrder, match="'p'"):
+                await s.put(queue, b"3", producer=ProducerCall.owned("ann", "p", 0, 3))
+            with pytest.raises(InvalidArgument, match="1 to 255 bytes, this one 256"):
+                ProducerCall.owned("ann", "p" * 256, 0, 0)
+            await s.restart()
+            queue = s.broker.queue("q")
+            assert (await s.put(queue, b"1", producer=ProducerCall.owned("ann", "p", 0, 1))).duplicates == 1
+            with pytest.raises(FencedProducer, match="'p'"):
+                await s.put(queue, b"x", producer=ProducerCall.owned("bob", "p", 98, 8))
+
+    run(main())
+
+
+def test_a_producer_that_is_remembered_without_an_owner_goes_on(tmp_path: Path) -> None:
+    """As versions before owners stored it."""
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=3)
+            first = await s.put(queue, b"0", b"1", producer=ProducerCall(b"p", 1, 0))
+            call = ProducerCall.owned("ann", "p", 1, 0)
+            again = await s.put(queue, b"0", b"1", producer=call)
+            assert (again.duplicates, again.placed) == (2, first.placed)
+            with pytest.raises(FencedProducer):
+                await s.put(queue, b"2", producer=call._replace(epoch=0))
+            with pytest.raises(OutOfOrder):
+                await s.put(queue, b"3", producer=call._replace(base_sequence=3))
+            part = await s.put(queue, b"1", b"2", producer=call._replace(base_sequence=1))
+            assert part.duplicates == 1
+            await s.put(queue, b"x", producer=ProducerCall.owned("bob", "p", 5, 0))  # not ann's any more
+            assert (await s.put(queue, b"2", producer=call._replace(base_sequence=2))).duplicates == 1
+            assert (await s.put(queue, b"3", producer=call._replace(base_sequence=3))).duplicates == 0
 
     run(main())

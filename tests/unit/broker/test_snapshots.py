@@ -8,7 +8,7 @@ from tests.support.loop import run
 
 from penstock.broker import snapshots
 from penstock.broker.group import Group
-from penstock.broker.publishing import ProducerCall
+from penstock.broker.publish.request import ProducerCall
 from penstock.broker.unit import Unit
 from penstock.kernels.window import PendingEntry
 from penstock.log.columns import Columns

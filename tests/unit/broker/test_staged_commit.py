@@ -8,9 +8,13 @@ from tests.support.broker import stage
 from tests.support.loop import run
 from tests.support.staging import QUERY, side_logs, staged, stored
 
+from penstock.broker.staging import epochs
 from penstock.broker.staging.epochs import EPOCHS_KEPT
 from penstock.broker.staging.records import StagedRange
 from penstock.core.errors import EpochForgotten, InvalidArgument, QueueFull, StageGone, TooLarge
+from penstock.log.batch import encode
+from penstock.log.columns import Columns
+from penstock.log.encoded import Encoded
 from penstock.log.outside import DirectoryReader
 
 DAY_S = 24 * 3600
@@ -32,6 +36,50 @@ def test_staged_rows_are_seen_by_nobody_until_they_are_committed(tmp_path: Path)
             committed = await s.broker.staging.commit(QUERY, 0, [one, two])
             assert sum(place.rows for place in committed.placed) == 3
             assert {message.value for message in await s.receive(consumer)} == {b"a", b"b", b"c"}
+
+    run(main())
+
+
+def _encoded(*values: bytes, keys: list[bytes] | None = None) -> Encoded:
+    return Encoded.checked(encode(Columns.of(values, keys=keys)))
+
+
+def test_rows_that_come_with_a_commit_are_there_once_by_one_frame(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=2)
+            for partition in range(2):
+                await s.put(queue, b"before", partition=partition)
+            behind = await staged(s, queue, b"c", keys=[b"1"])
+            frames, side = s.broker.shard.metrics.frames, len(side_logs(s))
+            rows = _encoded(b"a", b"b", keys=[b"1", b"2"])
+            first = await s.broker.staging.commit(QUERY, 3, [behind], rows=[(queue, rows)])
+            assert s.broker.shard.metrics.frames == frames + 1 and len(side_logs(s)) == side
+            assert (first.is_repeated, sum(place.rows for place in first.placed)) == (False, 3)
+            await s.restart()
+            queue = s.broker.queue("q")
+            again = _encoded(b"a", b"b", keys=[b"1", b"2"])
+            repeated = await s.broker.staging.commit(QUERY, 3, [], rows=[(queue, again)])
+            assert repeated.is_repeated and repeated.placed == first.placed
+            assert await stored(s) == [b"a", b"b", b"before", b"before", b"c"]
+
+    run(main())
+
+
+def test_rows_that_come_with_a_commit_take_room_as_others_do_and_give_it_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(limits={"max_queue_depth": 3})
+            await s.consumer(queue)
+            await s.put(queue, b"before")
+            with pytest.raises(QueueFull):
+                await s.broker.staging.commit(
+                    QUERY, 0, [], rows=[(queue, _encoded(b"a")), (queue, _encoded(b"b", b"c"))]
+                )
+            await s.broker.staging.commit(QUERY, 0, [], rows=[(queue, _encoded(b"a")), (queue, _encoded(b"b"))])
+            assert await stored(s) == [b"a", b"b", b"before"]
+            with pytest.raises(QueueFull):
+                await s.put(queue, b"over")
 
     run(main())
 
@@ -286,6 +334,70 @@ def test_a_query_is_forgotten_thirty_days_after_its_last_commit(tmp_path: Path) 
             await s.advance(2 * DAY_S)
             await s.restart()
             assert not (await s.broker.staging.commit(QUERY, 0, [])).is_repeated
+
+    run(main())
+
+
+def test_single_writes_never_fill_the_memory_and_are_known_for_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "MAX_QUERIES", 3)
+    monkeypatch.setattr(epochs, "MAX_SINGLE", 4)
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            await s.broker.staging.commit(QUERY, 0, [await staged(s, queue, b"stream")])
+            for number in range(10):
+                ranges = [await staged(s, queue, b"%d" % number)]
+                await s.broker.staging.commit(f"batch-{number}", 0, ranges, single=True)
+                assert (await s.broker.staging.commit(f"batch-{number}", 0, ranges, single=True)).is_repeated
+            await s.restart()
+            assert [s.broker.staging.epochs(f"batch-{number}") for number in (5, 6, 9)] == [[], [0], [0]]
+            assert s.broker.staging.epochs(QUERY) == [0]
+            assert len(await stored(s)) == 11
+            with pytest.raises(StageGone):
+                await s.broker.staging.commit("batch-0", 0, [StagedRange(*ranges[0].place, 1, 1)], single=True)
+            await s.advance(2 * DAY_S)
+            assert s.broker.staging.epochs("batch-9") == []
+            assert s.broker.staging.epochs(QUERY) == [0]
+
+    run(main())
+
+
+def test_one_query_too_many_takes_the_place_of_one_that_is_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "MAX_QUERIES", 3)
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            for name in ("a", "b", "c", "a"):
+                await s.broker.staging.commit(name, len(s.broker.staging.epochs(name)), [await staged(s, queue, b"1")])
+            with pytest.raises(InvalidArgument, match="3 queries have committed"):
+                await s.broker.staging.commit("d", 0, [await staged(s, queue, b"1")])
+            await s.advance(DAY_S)
+            await s.broker.staging.commit("d", 0, [await staged(s, queue, b"1")])
+            await s.restart()
+            assert [s.broker.staging.epochs(name) for name in "abcd"] == [[0, 1], [], [0], [0]]
+
+    run(main())
+
+
+def test_no_query_is_forgotten_for_others_that_commit_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epochs, "MAX_QUERIES", 3)
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            known, fresh = await s.queue("known"), await s.queue("fresh")
+            for name in "ab":
+                await s.broker.staging.commit(name, 0, [await staged(s, known, b"1")])
+            commits = [s.broker.staging.commit(name, 0, [await staged(s, fresh, b"1")]) for name in "cd"]
+            outcomes = await asyncio.gather(*commits, return_exceptions=True)
+            assert sum(isinstance(outcome, InvalidArgument) for outcome in outcomes) == 1
+            assert [len(s.broker.staging.epochs(name)) for name in "ab"] == [1, 1]
+            assert len(await stored(s, "fresh")) == 1
 
     run(main())
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,18 @@ def test_another_query_under_a_known_name_is_refused_until_it_is_reset_on_purpos
                 await commit(s, "first", 2, b"too late")
             assert await commit(s, "first", 1, b"again")  # what was done is told, whoever has the name now
             assert await stored(s) == [b"a", b"b", b"c"]
+
+    run(main())
+
+
+def test_of_two_queries_that_begin_a_name_at_once_one_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            await s.queue()
+            commits = [commit(s, query, 0, query.encode()) for query in ("first", "second")]
+            outcomes = await asyncio.gather(*commits, return_exceptions=True)
+            assert [outcome for outcome in outcomes if not isinstance(outcome, PipelineKnown)] == [False]
+            assert len(await stored(s)) == 1
 
     run(main())
 

@@ -17,6 +17,7 @@ from tests.support.receiver import Receiver, receiving
 
 from penstock.broker.webhooks.events import Event, Hook, check_url, place_of
 from penstock.broker.webhooks.mailbox import MAX_WAITING
+from penstock.broker.webhooks.posting import post
 from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.core.errors import InvalidArgument
 
@@ -74,6 +75,32 @@ def test_without_a_secret_nothing_is_signed() -> None:
     with receiving() as receiver:
         run(main(receiver.url))
     assert "Penstock-Signature" not in receiver.requests[0].headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [((), "Basic dXNlcjpwQHNzOg=="), ((("authorization", "Bearer x"),), "Bearer x")],
+)
+def test_a_login_in_the_address_goes_as_a_header_unless_there_is_one(
+    headers: tuple[tuple[str, str], ...], said: str
+) -> None:
+    async def main(url: str) -> None:
+        made = webhooks(Hook(url.replace("http://", "http://user:p%40ss:@"), headers=headers))
+        tell(made, "c")
+        await made.idle()
+        assert (made.sent, made.failed) == (1, 0)
+
+    with receiving() as receiver:
+        run(main(receiver.url))
+    sent = receiver.requests[0].headers
+    assert (sent["Authorization"], sent["Host"]) == (said, receiver.url.split("/")[2])
+
+
+@pytest.mark.parametrize("url", ["http://user:hidden@a:b/", "http://a:hidden/", "hidden", "http://hidden@[a/"])
+def test_a_failure_repeats_nothing_of_an_address_that_will_not_do(url: str) -> None:
+    failure = post(url, b"", {}, 0.1)
+    assert failure is not None and failure.is_final
+    assert "hidden" not in failure.reason
 
 
 def test_a_hook_is_told_only_what_it_asked_for() -> None:

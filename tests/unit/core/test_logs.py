@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,11 +15,11 @@ from penstock.core.errors import InvalidArgument
 from penstock.core.logs import JsonFormatter, TextFormatter, configure_logs
 
 
-def _line(message: str, *args: object) -> dict[str, str]:
+def _line(message: str, *args: object) -> dict[str, object]:
     record = logging.LogRecord("penstock.log", logging.WARNING, __file__, 1, message, args, None)
     text = JsonFormatter().format(record)
     assert "\n" not in text
-    line: dict[str, str] = json.loads(text)
+    line: dict[str, object] = json.loads(text)
     return line
 
 
@@ -32,14 +33,38 @@ def penstock_logger() -> Iterator[logging.Logger]:
 
 def test_an_event_with_fields_becomes_an_object() -> None:
     line = _line("segment sealed log=%s base=%d", "orders/0", 128)
-    assert datetime.fromisoformat(line.pop("time")).utcoffset() is not None
+    assert datetime.fromisoformat(str(line.pop("time"))).utcoffset() is not None
     assert line == {
         "level": "warning",
         "logger": "penstock.log",
         "event": "segment sealed",
         "log": "orders/0",
-        "base": "128",
+        "base": 128,
     }
+
+
+@pytest.mark.parametrize(
+    ("message", "args", "event", "fields"),
+    [
+        (
+            "signal=%s: draining, once more ends at once",
+            ("SIGTERM",),
+            "draining, once more ends at once",
+            {"signal": "SIGTERM"},
+        ),
+        ("took ms=%.1f of=%d%%", (1.25, 3), "took %", {"ms": 1.2, "of": 3}),
+        ("read rows=%d from=%s at_once=%s", (7, None, True), "read", {"rows": 7, "from": None, "at_once": True}),
+        ("%d of %d partitions moved queue=%s", (2, 3, "orders"), "2 of 3 partitions moved", {"queue": "orders"}),
+        ("second signal=%s: ends at once", ("SIGINT",), "second : ends at once", {"signal": "SIGINT"}),
+        ("lag ended seconds=%s", (float("inf"),), "lag ended", {"seconds": "inf"}),
+    ],
+)
+def test_fields_keep_their_types_and_an_event_its_name(
+    message: str, args: tuple[object, ...], event: str, fields: dict[str, object]
+) -> None:
+    line = _line(message, *args)
+    assert line["event"] == event
+    assert {name: line[name] for name in fields} == fields
 
 
 def test_an_event_without_fields_is_all_of_the_text() -> None:
@@ -48,12 +73,12 @@ def test_an_event_without_fields_is_all_of_the_text() -> None:
 
 def test_a_value_with_spaces_is_kept_whole() -> None:
     line = _line("journal failed reason=%s errno=%d", "No space left on device", 28)
-    assert (line["reason"], line["errno"]) == ("No space left on device", "28")
+    assert (line["reason"], line["errno"]) == ("No space left on device", 28)
 
 
 def test_an_empty_value_is_kept() -> None:
     line = _line("log opened key=%s base=%d", "", 0)
-    assert (line["key"], line["base"]) == ("", "0")
+    assert (line["key"], line["base"]) == ("", 0)
 
 
 def test_an_equals_sign_inside_a_value_starts_no_field() -> None:
@@ -127,3 +152,13 @@ def test_a_traceback_keeps_its_lines() -> None:
         facts = sys.exc_info()
     record = logging.LogRecord("penstock.mqtt", logging.ERROR, __file__, 1, "failed", (), facts)
     assert TextFormatter().format(record).splitlines()[1].startswith("Traceback")
+
+
+def test_a_file_that_was_moved_away_is_opened_anew(tmp_path: Path, penstock_logger: logging.Logger) -> None:
+    file, moved = tmp_path / "penstock.log", tmp_path / "penstock.log.1"
+    configure_logs("info", "json", str(file))
+    penstock_logger.info("first number=%d", 1)
+    file.rename(moved)
+    penstock_logger.info("second number=%d", 2)
+    assert [json.loads(path.read_text())["number"] for path in (moved, file)] == [1, 2]
+    penstock_logger.handlers[0].close()

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from penstock.core.metrics import LATENCY_BOUNDS_S
-from penstock.gateways.http.metrics.families import FAMILIES
-from penstock.gateways.http.metrics.quantiles import QUANTILES
-from penstock.gateways.http.metrics.samples import Family
-from penstock.gateways.http.metrics.sources import MetricOptions
+from penstock.telemetry.families import FAMILIES
+from penstock.telemetry.quantiles import QUANTILES
+from penstock.telemetry.samples import Family
+from penstock.telemetry.sources import MetricOptions
 
 PAGE = (Path(__file__).parents[3] / "docs" / "howto" / "metrics.md").read_text(encoding="utf-8")
 

@@ -181,6 +181,24 @@ def test_queues_are_made_by_use_unless_that_is_off(directory: Path) -> None:
         assert db.queues() == ["orders"]
 
 
+def test_what_is_refused_makes_no_queue(db: penstock.Database) -> None:
+    too_large = bytes((1 << 20) + 1)
+    with pytest.raises(TooLarge):
+        db.put("new", too_large)
+    with pytest.raises(TooLarge):
+        db.put_many("new", [b"v", too_large])
+    with pytest.raises(InvalidArgument, match="no partition 99"):
+        db.put("new", b"v", partition=99)
+    with pytest.raises(TooLarge):
+        db.request("new", too_large, timeout=1)
+    with pytest.raises(TooLarge), db.transaction() as transaction:
+        transaction.put("new", b"v")
+        transaction.put("another", too_large)
+    assert not {"new", "another"} & set(db.queues())
+    db.put("new", b"v")
+    assert "new" in db.queues()
+
+
 def test_a_queue_can_be_changed_paused_purged_and_deleted(db: penstock.Database) -> None:
     orders = db.declare("orders", partitions=1)
     db.change("orders", limits={"max_message_size": "10B"})

@@ -11,7 +11,7 @@ from tests.support.loop import run
 from tests.unit.embedded.conftest import SMALL
 
 import penstock
-from penstock.core.errors import Closed, NoSuchQueue, StaleSettlement, TooLarge
+from penstock.core.errors import Closed, NoSuchQueue, QueueFull, StaleSettlement, TooLarge
 
 
 def test_every_put_gets_the_id_of_its_own_message(directory: Path) -> None:
@@ -53,6 +53,19 @@ def test_a_put_that_is_refused_does_no_harm_to_those_beside_it(directory: Path) 
             assert isinstance(answers[7], TooLarge)
             assert all(isinstance(answer, str) for i, answer in enumerate(answers) if i != 7)
             assert len([1 async for _ in db.browse("orders")]) == 19
+
+    run(main())
+
+
+def test_puts_that_are_gathered_share_the_room_of_a_queue(directory: Path) -> None:
+    async def main() -> None:
+        async with penstock.open_async(directory, options=SMALL) as db:
+            await db.declare("orders", partitions=3, limits={"max_queue_depth": 10})
+            await db.replay("orders", "g")
+            puts = [db.put("orders", b"v", partition=i % 3) for i in range(30)]
+            answers = await asyncio.gather(*puts, return_exceptions=True)
+            assert sum(isinstance(answer, QueueFull) for answer in answers) == 20
+            assert len([1 async for _ in db.browse("orders")]) == 10
 
     run(main())
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.support.http_gateway import RunningHttp
 
-from penstock.broker.publishing import Publishing
+from penstock.broker.publish.publishing import Publishing
 from penstock.broker.queue import Placed, Queue
 from penstock.core.errors import Closed, PenstockError
 from penstock.gateways.http.gathering import Gathering

@@ -18,6 +18,7 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.gateways.mqtt.backlog import Backlog
 from penstock.gateways.mqtt.options import MqttOptions, QueuedPolicy
 from penstock.gateways.mqtt.packets import Packets
+from penstock.gateways.wire.budget import Budget
 
 ONE_AT_A_TIME = Properties(receive_maximum=1)
 
@@ -45,21 +46,21 @@ def drained(backlog: Backlog) -> list[bytes]:
 
 
 def test_drop_newest_keeps_what_came_first_and_says_that_not_all_fitted() -> None:
-    backlog = Backlog(3, 1000, QueuedPolicy.DROP_NEWEST)
+    backlog = Backlog(3, 1000, QueuedPolicy.DROP_NEWEST, Budget(1 << 30, lambda: None))
     assert backlog.put(packets(b"a", b"b"))
     assert not backlog.put(packets(b"c", b"d"))
     assert (len(backlog), backlog.dropped, drained(backlog)) == (3, 1, [b"a", b"b", b"c"])
 
 
 def test_drop_oldest_keeps_what_came_last_in_order() -> None:
-    backlog = Backlog(3, 1000, QueuedPolicy.DROP_OLDEST)
+    backlog = Backlog(3, 1000, QueuedPolicy.DROP_OLDEST, Budget(1 << 30, lambda: None))
     assert backlog.put(packets(b"a", b"b"))
     assert backlog.put(packets(b"c", b"d", b"e"))
     assert (len(backlog), backlog.dropped, drained(backlog)) == (3, 2, [b"c", b"d", b"e"])
 
 
 def test_drop_oldest_gives_up_a_message_that_is_larger_than_all_that_may_wait() -> None:
-    backlog = Backlog(3, 30, QueuedPolicy.DROP_OLDEST)
+    backlog = Backlog(3, 30, QueuedPolicy.DROP_OLDEST, Budget(1 << 30, lambda: None))
     assert backlog.put(packets(b"a", bytes(50), b"b"))
     assert drained(backlog) == [b"b"]
     assert backlog.put(packets(bytes(50)))
@@ -67,7 +68,7 @@ def test_drop_oldest_gives_up_a_message_that_is_larger_than_all_that_may_wait() 
 
 
 def test_drop_oldest_of_many_in_one_piece_keeps_the_newest() -> None:
-    backlog = Backlog(1000, 1 << 20, QueuedPolicy.DROP_OLDEST)
+    backlog = Backlog(1000, 1 << 20, QueuedPolicy.DROP_OLDEST, Budget(1 << 30, lambda: None))
     payloads = [b"%04d" % i for i in range(8000)]
     backlog.put(packets(*payloads))
     assert backlog.dropped == 7000
@@ -76,7 +77,7 @@ def test_drop_oldest_of_many_in_one_piece_keeps_the_newest() -> None:
 
 @pytest.mark.parametrize("policy", [QueuedPolicy.DROP_NEWEST, QueuedPolicy.DISCONNECT])
 def test_bytes_are_a_limit_too(policy: QueuedPolicy) -> None:
-    backlog = Backlog(100, 2 * 13, policy)
+    backlog = Backlog(100, 2 * 13, policy, Budget(1 << 30, lambda: None))
     assert not backlog.put(packets(b"aaaaa", b"bbbbb", b"ccccc"))
     assert drained(backlog) == [b"aaaaa", b"bbbbb"]
     assert backlog.put(packets(b"ddddd"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import count
+from unittest import mock
 
 import pytest
 from tests.support.clock import FakeClock
@@ -14,6 +15,7 @@ from penstock.codecs.mqtt.encode import encode
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Connect, PubAck, Publish, Subscribe, Subscription
 from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.core.errors import Closed, DiskLow
 from penstock.gateways.mqtt.complaints import Complaints, Recently
 
 BAD = ReasonCode.MALFORMED_PACKET
@@ -132,6 +134,20 @@ def test_refused_publishes_of_a_client_are_one_line_though_each_is_answered(
     assert SECRET not in caplog.text
 
 
+def test_what_storage_refuses_to_everybody_is_one_line_for_all_clients(
+    mqtt: RunningGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "penstock")
+    mqtt.declare("q")
+    clients = [mqtt.client(f"c{number}") for number in range(20)]
+    low = mock.Mock(side_effect=DiskLow(1, 2))
+    with mock.patch.object(mqtt.broker.shard._engine, "refuse_if_low", low):
+        for client in clients:
+            client.send(Publish("$queue/q", b"x", 1, packet_id=1))
+            assert client.expect(PubAck).reason is ReasonCode.QUOTA_EXCEEDED
+    assert len(said(caplog, "publish refused")) == 1
+
+
 def bad_subscription(mqtt: RunningGateway) -> None:
     client = mqtt.client("c")
     for packet_id in range(1, 21):
@@ -158,3 +174,16 @@ def test_refused_requests_of_a_client_are_one_line(
     ask(mqtt)
     assert len(said(caplog, what)) == 1
     assert SECRET not in caplog.text
+
+
+def test_what_storage_refuses_to_everybody_is_said_once_a_minute(
+    mqtt: RunningGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refused() -> None:
+        raise Closed("the disk is full")
+
+    for _ in range(100):
+        mqtt.call(lambda: mqtt.gateway.spawn(refused()))
+        mqtt.call(lambda: mqtt.gateway.tell_lost_will("c", "the disk is full"))
+    mqtt.until(lambda: not mqtt.gateway._tasks)
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 2

@@ -336,3 +336,20 @@ def test_an_answer_to_an_earlier_delivery_does_not_settle_the_later_one(mqtt: Ru
     client.send(PubAck(second.packet_id))
     client.ping()
     assert mqtt.unsettled() == 0
+
+
+def test_a_client_that_is_connected_and_never_settles_gives_way_to_one_that_does(mqtt: RunningGateway) -> None:
+    mqtt.declare(partitions=2, retry_policy={"max_retries": 3, "initial_backoff": "1s", "max_backoff": "1s"})
+    hung, healthy = consumer(mqtt, "hung", EXPLICIT), consumer(mqtt, "healthy", BY_ANSWER)
+    publisher = mqtt.client("p")
+    for partition in range(2):
+        publisher.publish("$queue/q", b"%d" % partition, 1, properties=user(partition=partition))
+    hung.expect(Publish)
+    first = healthy.expect_message()
+    for _ in range(3):
+        mqtt.advance(31)
+        mqtt.advance(2)
+    assert {first.payload, healthy.expect_message().payload} == {b"0", b"1"}
+    mqtt.settle()
+    assert mqtt.unsettled() == 0
+    assert mqtt.messages_in("$dlq/q") == 0

@@ -13,8 +13,8 @@ from penstock.codecs.mqtt.encode import encode
 from penstock.codecs.mqtt.packets import PubAck, Publish
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.metrics import ReloadMetrics
-from penstock.gateways.http.metrics.sources import MetricSources
 from penstock.gateways.mqtt.options import MqttOptions
+from penstock.telemetry.sources import MetricSources
 
 
 def test_connections_are_counted_by_protocol(mqtt: RunningGateway) -> None:

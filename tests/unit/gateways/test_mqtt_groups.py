@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_gateway import (
     BY_ANSWER,
     EXPLICIT,
@@ -18,6 +19,7 @@ from tests.support.mqtt_gateway import (
 )
 
 from penstock.codecs.mqtt.packets import PubAck, Publish
+from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 
 
@@ -167,3 +169,103 @@ def test_nothing_is_made_where_that_is_off(tmp_path: Path) -> None:
         client.send(Publish("$queue/orders", b"x", 1, packet_id=9))
         assert client.expect(PubAck).reason is ReasonCode.TOPIC_NAME_INVALID
         assert mqtt.broker.queues == []
+
+
+# How long a group lives
+
+DERIVED = user(ack_mode="puback")
+_HOUR_S = 3600
+
+
+def lasting_consumer(mqtt: RunningGateway, name: str = "billing-1", properties: Properties = DERIVED) -> MqttClient:
+    """Of a session that ends four hours after its connection."""
+    client = mqtt.client(name, clean=False, properties=Properties(session_expiry_interval_s=4 * _HOUR_S))
+    [reason] = client.subscribe("$queue/q", qos=1, properties=properties)
+    assert not reason.is_refusal, reason
+    return client
+
+
+def go_on(mqtt: RunningGateway, name: str = "billing-1") -> MqttClient:
+    return mqtt.client(name, clean=False, properties=Properties(session_expiry_interval_s=4 * _HOUR_S))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_derived_group_stays_while_a_session_of_it_lives(mqtt: RunningGateway, restarts: bool) -> None:
+    mqtt.declare()
+    client = lasting_consumer(mqtt)
+    publish(mqtt, b"done")
+    client.expect_payloads([b"done"])
+    client.ping()
+    assert mqtt.unsettled(group="billing") == 0
+    client.cut()
+    mqtt.left_with(1)
+    if restarts:
+        mqtt.restart()
+    mqtt.advance(2 * _HOUR_S)
+    mqtt.keep_up()
+    publish(mqtt, b"missed?")
+    go_on(mqtt).expect_payloads([b"missed?"])
+
+
+def test_a_derived_group_goes_an_hour_after_the_last_session_of_it_ended(mqtt: RunningGateway) -> None:
+    mqtt.declare()
+    lasting_consumer(mqtt).cut()
+    mqtt.left_with(0)
+    mqtt.restart()
+    mqtt.advance(4 * _HOUR_S + 1)
+    mqtt.advance(_HOUR_S - 60)
+    mqtt.keep_up()
+    assert mqtt.groups() == {"billing"}
+    mqtt.advance(120)
+    mqtt.keep_up()
+    assert mqtt.groups() == set()
+
+
+@pytest.mark.parametrize("filter", ["$queue/q", "$queue/q/#"])
+def test_a_session_that_unsubscribed_keeps_no_group(mqtt: RunningGateway, filter: str) -> None:
+    mqtt.declare()
+    client = lasting_consumer(mqtt)
+    client.subscribe("$queue/q/#", qos=1, properties=DERIVED)
+    client.unsubscribe(filter)
+    client.cut()
+    mqtt.left_with(0)
+    mqtt.advance(2 * _HOUR_S)
+    mqtt.keep_up()
+    assert mqtt.groups() == {"billing"}
+    go_on(mqtt).unsubscribe("$queue/q", "$queue/q/#")
+    mqtt.advance(2 * _HOUR_S)
+    mqtt.keep_up()
+    assert mqtt.groups() == set()
+
+
+def test_a_session_that_begins_anew_keeps_no_group(mqtt: RunningGateway) -> None:
+    mqtt.declare()
+    lasting_consumer(mqtt).cut()
+    mqtt.left_with(0)
+    mqtt.client("billing-1", clean=True)
+    mqtt.advance(_HOUR_S + 60)
+    mqtt.keep_up()
+    assert mqtt.groups() == set()
+
+
+def test_a_group_with_a_name_stays_while_a_session_of_it_lives(mqtt: RunningGateway) -> None:
+    mqtt.declare(group_expiry="1h")
+    lasting_consumer(mqtt, properties=BY_ANSWER).cut()
+    mqtt.left_with(0)
+    mqtt.advance(2 * _HOUR_S)
+    mqtt.keep_up()
+    assert mqtt.groups() == {"g"}
+
+
+def test_a_client_that_was_given_its_name_keeps_its_group_while_its_session_lives(mqtt: RunningGateway) -> None:
+    mqtt.declare()
+    publish(mqtt, b"before").disconnect()
+    client = mqtt.opened("")
+    answer = client.connect(clean=True, properties=Properties(session_expiry_interval_s=4 * _HOUR_S))
+    name = answer.properties.assigned_client_identifier
+    assert name is not None
+    client.subscribe("$queue/q", qos=1, properties=DERIVED)
+    client.cut()
+    mqtt.left_with(0)
+    publish(mqtt, b"missed?")
+    go_on(mqtt, name).expect_payloads([b"missed?"])

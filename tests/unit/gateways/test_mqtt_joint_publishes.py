@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 from unittest import mock
 
 import pytest
@@ -16,26 +18,33 @@ from penstock.codecs.mqtt.packets import Disconnect, PubAck, Publish
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import DiskLow, OutcomeUnknown
+from penstock.gateways.mqtt.connection import Connection
+from penstock.kernels.turn import PUBLISHES
 
+Ints: TypeAlias = "array[int]"
 FULL, DONE = ReasonCode.QUOTA_EXCEEDED, ReasonCode.SUCCESS
 PATIENCE_S = 30.0
 
 
 def watched(mqtt: RunningGateway) -> list[bool]:
     """Of each receive with publishes from now on: whether it goes together with others."""
-    joint, found = mqtt.gateway.joint, list[bool]()
+    joint, found = mqtt.gateway.turns.joint, list[bool]()
     take = joint.take
 
-    def watch(*arguments: object) -> bool:
-        found.append(take(*arguments))  # type: ignore[arg-type]  # passed on as they are
-        return found[-1]
+    def watch(connections: Sequence[Connection], heads: Ints, regions: Ints, contents: Ints) -> Ints:
+        taken = take(connections, heads, regions, contents)
+        found.extend([bool(mine) for mine, what in zip(taken, contents, strict=True) if what & PUBLISHES])
+        return taken
 
     mqtt.call(lambda: setattr(joint, "take", watch))
     return found
 
 
 def barred(mqtt: RunningGateway) -> None:
-    mqtt.call(lambda: setattr(mqtt.gateway.joint, "take", lambda *_: False))
+    def refuse(connections: Sequence[Connection], *_: object) -> Ints:
+        return array("i", bytes(4 * len(connections)))
+
+    mqtt.call(lambda: setattr(mqtt.gateway.turns.joint, "take", refuse))
 
 
 @contextmanager
@@ -82,10 +91,10 @@ def payloads(client: MqttClient, count: int) -> list[bytes]:
         ("t/1", 1, False, NO_PROPERTIES, True),
         ("$queue/q", 2, False, NO_PROPERTIES, False),
         ("t/1", 1, True, NO_PROPERTIES, False),
-        ("t/1", 1, False, Properties(user_properties=(("a", "b"),)), False),
+        ("t/1", 1, False, Properties(user_properties=(("a", "b"),)), True),
         ("t/1", 1, False, Properties(message_expiry_interval_s=60), False),
         ("t/heard", 1, False, NO_PROPERTIES, False),
-        ("t/both", 1, False, NO_PROPERTIES, False),
+        ("t/both", 1, False, NO_PROPERTIES, True),
     ],
 )
 def test_a_message_goes_with_others_only_where_the_same_becomes_of_it(
@@ -116,9 +125,6 @@ def test_what_many_clients_send_in_one_turn_is_one_frame_and_each_is_answered(mq
     topics = [f"$queue/q/{number}" if number % 2 else f"$queue/r/{number}" for number in range(8)]
     for client, topic in zip(clients, topics, strict=True):
         client.publish(topic, b"first", 1)
-    for client, topic in zip(clients, topics, strict=True):
-        for _ in range(40):  # a client whose first one took the long way is asked again after some
-            client.publish(topic, b"more", 1)
     mqtt.settle()
     frames, before = mqtt.broker.shard.metrics.frames, mqtt.messages_in("q") + mqtt.messages_in("r")
     with one_turn(mqtt):
@@ -130,25 +136,12 @@ def test_what_many_clients_send_in_one_turn_is_one_frame_and_each_is_answered(mq
     assert mqtt.messages_in("q") + mqtt.messages_in("r") == before + 24
 
 
-def test_who_sent_much_at_once_is_asked_again_at_once(mqtt: RunningGateway) -> None:
-    mqtt.declare("q")
-    warm(mqtt, "$queue/q")
-    client, ways = mqtt.client("p"), watched(mqtt)
-    with one_turn(mqtt):
-        client.send(*[packet(number) for number in range(1, 41)])
-    for _ in range(40):
-        client.expect(PubAck)
-    assert ways == []
-    client.publish("$queue/q", b"x", 1)
-    assert ways == [True]
-
-
 def test_messages_of_a_client_keep_their_order_whichever_way_they_go(mqtt: RunningGateway) -> None:
     mqtt.declare("q")
     warm(mqtt, "$queue/q")
     client, publisher, ways = consumer(mqtt), mqtt.client("p"), watched(mqtt)
     payloads(client, 1)
-    special = Properties(user_properties=(("n", "1"),))
+    special = Properties(message_expiry_interval_s=60)
     packets = [
         Publish("$queue/q", b"%d" % n, 1, packet_id=n, properties=special if n % 40 == 5 else NO_PROPERTIES)
         for n in range(1, 201)
@@ -197,14 +190,15 @@ def test_what_cannot_be_staged_is_refused_as_the_version_can_say(mqtt: RunningGa
     mqtt.declare("q")
     warm(mqtt, "$queue/q")
     client = mqtt.client("p", version)
-    with mock.patch.object(mqtt.broker.shard, "stage_now", mock.Mock(side_effect=DiskLow(1, 2))):
+    low = mock.Mock(side_effect=DiskLow(1, 2))
+    with mock.patch.multiple(mqtt.broker.shard, stage_now=low, commit=low, commit_spread=low):
         client.send(packet(1))
         if version is V5:
             assert reason(client) is FULL
         else:
             client.expect_closed()
     assert mqtt.messages_in("q") == 1
-    assert mqtt.gateway.intake.refused == 1
+    assert mqtt.gateway.counters.refused_rows.total() == 1
     mqtt.client("again").publish("$queue/q", b"x", 1)
     assert mqtt.messages_in("q") == 2
 
@@ -230,7 +224,7 @@ def test_what_has_to_wait_for_room_is_committed_then_and_the_rest_of_the_client_
     def busy_once(*arguments: object) -> Sequence[int] | None:
         return None if refusals and refusals.pop() else stage(*arguments)  # type: ignore[arg-type]  # passed on as they are
 
-    special = Properties(user_properties=(("n", "1"),))
+    special = Properties(message_expiry_interval_s=60)
     with mock.patch.object(shard, "stage_now", busy_once):
         publisher.send(packet(1))
         publisher.send(Publish("$queue/q", b"2", 1, packet_id=2, properties=special))

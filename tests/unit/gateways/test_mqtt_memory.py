@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.support.mqtt_gateway import RunningGateway, user
+import gc
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
 
-from penstock.codecs.mqtt.packets import Subscribe, Subscription
+import pytest
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_gateway import V5, RunningGateway, Setup, running, user
+
+from penstock.broker.topics import router as routing
+from penstock.broker.topics.router import Router
+from penstock.broker.topics.subscriptions import Subscription as Subscribed
+from penstock.codecs.mqtt.kinds import Version
+from penstock.codecs.mqtt.packets import Disconnect, Publish, SubAck, Subscribe, Subscription
 from penstock.codecs.mqtt.properties import Properties
-from penstock.gateways.mqtt import router as routing
-from penstock.gateways.mqtt.router import Router
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.options import MqttOptions
 from penstock.gateways.mqtt.session import Session
-from penstock.gateways.mqtt.subscription import Subscription as Subscribed
+from penstock.gateways.mqtt.topic_aliases import TopicAliases
+from penstock.gateways.wire.budget import Budget
 
 
 def routed(router: Router, topics: int, topic_bytes: int) -> int:
@@ -64,3 +76,202 @@ def test_ways_to_subscribe_that_clients_make_up_are_not_kept_for_others(mqtt: Ru
     assert len(shared) == 1024
     client.subscribe("$queue/q", qos=1, properties=user(consumer_group="g" * 200))
     assert not [each for each in shared if each.extra]
+
+
+def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector(mqtt: RunningGateway) -> None:
+    """Which looks at the old so rarely that connections that come and go would fill the memory meanwhile."""
+    mqtt.declare("q")
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(5):
+            mqtt.opened(f"stranger-{number}").close()
+            client = mqtt.client(f"plain-{number}")
+            client.subscribe("a/#", qos=1)
+            lasting = mqtt.lasting(f"lasting-{number}")
+            lasting.subscribe("a/#", qos=1)
+            consuming = mqtt.client(f"consumer-{number}")
+            consuming.subscribe("$queue/q", qos=1)
+            for each in (client, lasting, consuming):
+                each.cut()
+            mqtt.left_with(0)
+        mqtt.settle()
+        assert not [each for each in gc.get_objects() if isinstance(each, Connection)]
+    finally:
+        gc.enable()
+
+
+# The budget of all connections
+
+
+_BUDGET = 2 << 20
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> Iterator[RunningGateway]:
+    """A gateway with little memory for what peers leave lying."""
+    with running(tmp_path, Setup(options=MqttOptions(memory_bytes=_BUDGET, max_outbound_bytes=1 << 20))) as made:
+        yield made
+
+
+def deaf(mqtt: RunningGateway, name: str, qos: int) -> MqttClient:
+    client = mqtt.client(name)
+    client.subscribe("a", qos=qos)
+    return client
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_subscribers_that_never_read_take_no_more_than_the_budget(short: RunningGateway, qos: int) -> None:
+    listener = short.client("listener")
+    listener.subscribe("b", qos=1)
+    for number in range(20):
+        deaf(short, f"deaf-{number}", qos)
+    publisher, peak = short.client("p"), 0
+    for _ in range(60):
+        publisher.publish("a", bytes(200_000), 1)
+        peak = max(peak, short.call(lambda: short.gateway.budget.used_bytes))
+    assert 0 < peak <= _BUDGET * 3 // 4
+    publisher.publish("b", b"to who reads", 1)
+    assert listener.expect_message().payload == b"to who reads"
+
+
+def test_when_it_is_spent_whoever_leaves_the_most_is_cut_off_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limit = 16 << 20
+    with running(tmp_path, Setup(options=MqttOptions(memory_bytes=limit))) as mqtt:
+        for number in range(20):
+            deaf(mqtt, f"deaf-{number}", 0)
+        publisher = mqtt.client("p")
+        for _ in range(2):  # the first is more than some sockets hold, the second more than any does
+            publisher.publish("a", bytes(7 << 20), 1)
+            assert mqtt.call(lambda: mqtt.gateway.budget.used_bytes) <= limit
+        cut = mqtt.call(lambda: mqtt.gateway.counters.throttled["memory"])
+        assert cut > 0
+        mqtt.until(lambda: mqtt.gateway.connection_count == 21 - cut)
+        assert caplog.text.count("memory for connections is spent") == 1
+
+
+def test_what_connections_took_is_given_back(short: RunningGateway) -> None:
+    clients = [deaf(short, f"deaf-{number}", number % 2) for number in range(6)]
+    publisher = short.client("p")
+    for _ in range(20):
+        publisher.publish("a", bytes(200_000), 1)
+    for client in clients:
+        client.cut()
+    short.left_with(1)
+    assert short.call(lambda: short.gateway.budget.used_bytes) == 0
+
+
+def test_packets_that_come_in_pieces_have_a_budget_too(tmp_path: Path) -> None:
+    with running(tmp_path, Setup(options=MqttOptions(memory_bytes=_BUDGET, max_packet_bytes=256 << 10))) as mqtt:
+        clients = [mqtt.client(f"c{number}") for number in range(8)]
+        reactor = mqtt.gateway.turns.reactor
+        for number, client in enumerate(clients, 1):
+            client.send_raw(b"\x30\x90\xa1\x0f" + bytes(200_000))  # of a PUBLISH of 250,000
+            # Those who come together are cut off together.
+            mqtt.until(lambda: reactor.kept_bytes >= 200_000 * number or mqtt.gateway.connection_count < 8)  # noqa: B023
+        assert mqtt.call(lambda: mqtt.gateway.counters.throttled["memory"]) > 0
+        assert 0 < mqtt.call(lambda: reactor.kept_bytes) <= mqtt.gateway.incoming_bytes
+        for client in clients:
+            client.cut()
+        mqtt.left_with(0)
+        assert mqtt.call(lambda: reactor.kept_bytes) == 0
+
+
+def test_aliases_for_long_topics_are_bounded(mqtt: RunningGateway) -> None:
+    client = mqtt.client("c")
+    for number in range(4):
+        client.send(Publish(f"{number}/{'x' * 60_000}", b"", properties=Properties(topic_alias=number + 1)))
+    assert client.expect(Disconnect).reason is ReasonCode.QUOTA_EXCEEDED
+    aliases = TopicAliases(100, Budget(1 << 20, lambda: None))
+    topics = [b"%d" % number * 30_000 for number in range(10)]
+    for topic in topics:
+        found = aliases.of([topic])
+        aliases.told([topic], array("i", [abs(found[0])]))
+    assert [aliases.of([topic])[0] > 0 for topic in topics] == [True] * 4 + [False] * 6
+
+
+def test_filters_of_one_client_are_bounded_together(tmp_path: Path) -> None:
+    with running(tmp_path, Setup(options=MqttOptions(max_subscription_bytes=100_000))) as mqtt:
+        client = mqtt.lasting("c")
+        answers = [client.subscribe(f"{number}/{'x' * 30_000}", qos=1)[0] for number in range(5)]
+        assert answers == [ReasonCode.GRANTED_QOS_1] * 3 + [ReasonCode.QUOTA_EXCEEDED] * 2
+        assert client.subscribe("short", qos=1) == (ReasonCode.GRANTED_QOS_1,)
+
+
+def names_used(mqtt: RunningGateway) -> int:
+    return mqtt.call(lambda: mqtt.gateway.names.used_bytes)
+
+
+@pytest.mark.parametrize("version", Version)
+def test_filters_of_all_clients_have_a_budget_and_leave_room_for_others(
+    short: RunningGateway, version: Version
+) -> None:
+    refused = []
+    for number in range(20):
+        client = short.client(f"greedy-{number}", version)
+        client.send(Subscribe(1, tuple(Subscription(f"{place}/{'x' * 30_000}", 1) for place in range(4))))
+        answer = client.expect(SubAck)
+        refused += [answer] if answer.reasons[-1].is_refusal else []
+    assert names_used(short) <= short.gateway.names.limit_bytes == _BUDGET // 4
+    assert refused[0].reasons[-1] == (ReasonCode.QUOTA_EXCEEDED if version is V5 else ReasonCode.UNSPECIFIED_ERROR)
+    if version is V5:
+        assert "no memory left for topic filters" in (refused[0].properties.reason_string or "")
+    assert short.call(lambda: short.gateway.counters.throttled["memory"]) > 0
+    assert short.client("modest").subscribe("a/b", "$queue/q", qos=1) == (ReasonCode.GRANTED_QOS_1,) * 2
+
+
+def test_filters_are_given_back_when_they_or_their_session_end(short: RunningGateway) -> None:
+    kept = short.lasting("kept")
+    kept.subscribe("a/b", "$queue/q", "$share/g/t", qos=1)
+    used = names_used(short)
+    assert used == len("a/b$queue/q$share/g/t")
+    kept.subscribe("a/b", "$queue/q", qos=0)
+    passing = short.client("passing")
+    passing.subscribe("c/d", "$queue/other", "$queue/no such/\ufeff", qos=1)
+    passing.subscribe("$share/g/w", qos=1, properties=user(durable="true"))
+    passing.subscribe("$share/g/w", qos=1)
+    passing.unsubscribe("c/d", "c/d", "never")
+    passing.cut()
+    kept.cut()
+    short.left_with(0)
+    assert names_used(short) == used
+    short.restart()
+    assert names_used(short) == used
+    short.lasting("kept").unsubscribe("$queue/q")
+    assert names_used(short) == len("a/b$share/g/t")
+    short.client("kept")
+    assert names_used(short) == 0
+
+
+def test_a_subscription_to_a_queue_that_is_refused_takes_nothing(tmp_path: Path) -> None:
+    with running(tmp_path, Setup(auto_create=False)) as mqtt:
+        assert mqtt.client("c").subscribe("$queue/q", qos=1)[0].is_refusal
+        assert names_used(mqtt) == 0
+
+
+def test_topic_aliases_of_all_clients_have_a_budget(short: RunningGateway) -> None:
+    clients = [short.client(f"c{number}") for number in range(20)]
+    for client in clients:
+        client.send(Publish("x" * 60_000, b"", properties=Properties(topic_alias=1)))
+        client.send(Publish("y" * 60_000, b"", properties=Properties(topic_alias=1)))
+    assert clients[-1].expect(Disconnect).reason is ReasonCode.QUOTA_EXCEEDED
+    assert 0 < names_used(short) <= short.gateway.names.limit_bytes
+    assert short.call(lambda: short.gateway.counters.throttled["memory"]) > 0
+    for client in clients:
+        client.cut()
+    short.left_with(0)
+    assert names_used(short) == 0
+
+
+def test_topics_that_clients_are_told_aliases_for_are_counted_and_given_back(short: RunningGateway) -> None:
+    client = short.client("c", properties=Properties(topic_alias_maximum=10))
+    client.subscribe("#")
+    client.publish("a/b", b"1")
+    client.publish("a/b", b"2")
+    assert [client.expect_message().properties.topic_alias for _ in range(2)] == [1, 1]
+    assert names_used(short) == len("#a/b")
+    client.cut()
+    short.left_with(0)
+    assert names_used(short) == 0

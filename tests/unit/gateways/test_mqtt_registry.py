@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from penstock.codecs.mqtt.packets import (
     Publish,
     PubRec,
     PubRel,
+    SubAck,
+    Subscribe,
     Subscription,
     Will,
 )
@@ -294,8 +297,8 @@ def test_a_client_that_is_slowed_down_is_not_taken_for_silent(tmp_path: Path) ->
         client = mqtt.client("c", keep_alive_s=1)
         client.send(*[Publish("t", b"x") for _ in range(1000)])
         [connection] = mqtt.gateway.connections
-        mqtt.until(lambda: mqtt.gateway.intake.received == 1000)
-        silent_s = mqtt.call(lambda: mqtt.gateway.loop.time() + 30 - connection.heard_s)
+        mqtt.until(lambda: mqtt.topics.received == 1000)
+        silent_s = mqtt.call(lambda: mqtt.gateway.loop.time() + 30 - mqtt.gateway.turns.heard_s(connection))
         assert silent_s < connection.keep_alive_s
 
 
@@ -307,7 +310,7 @@ def test_messages_over_the_rate_are_taken_and_the_client_waits(tmp_path: Path) -
         for _ in range(100):
             client.expect(PubAck)
         client.ping()
-        assert mqtt.gateway.intake.received == 100
+        assert mqtt.topics.received == 100
 
 
 def test_subscriptions_over_the_limit_are_refused_and_known_ones_are_not(tmp_path: Path) -> None:
@@ -325,11 +328,27 @@ def test_subscriptions_over_the_limit_are_refused_and_known_ones_are_not(tmp_pat
 # Draining
 
 
+def test_a_packet_with_thousands_of_filters_leaves_turns_to_others(mqtt: RunningGateway) -> None:
+    filters = tuple(Subscription(f"some/filter/{number}", 1) for number in range(5000))
+    turns = []
+
+    async def count() -> None:
+        while True:
+            turns.append(mqtt.gateway.subscription_count)
+            await asyncio.sleep(0)
+
+    client, task = mqtt.client("c"), mqtt.call(lambda: asyncio.ensure_future(count()))
+    client.send(Subscribe(1, filters))
+    assert set(client.expect(SubAck).reasons) == {ReasonCode.GRANTED_QOS_1}
+    mqtt.call(task.cancel)
+    assert max(after - before for before, after in pairwise(turns)) <= 250
+
+
 def test_draining_answers_what_was_taken_and_says_goodbye(mqtt: RunningGateway) -> None:
     mqtt.declare("q")
     new, old, publisher = mqtt.client("n"), mqtt.client("o", V3), mqtt.client("p")
     publisher.send(*[Publish("$queue/q", b"x", 1, packet_id=i + 1) for i in range(100)])
-    mqtt.until(lambda: mqtt.gateway.intake.received == 100)
+    mqtt.until(lambda: mqtt.topics.received == 100)
     mqtt.wait(mqtt.gateway.drain())
     for client in (new, publisher):
         *answers, word = client.ended()
@@ -364,10 +383,53 @@ def test_draining_ends_though_a_client_never_stops_publishing(mqtt: RunningGatew
     for thread in threads:
         thread.start()
     try:
-        mqtt.until(lambda: mqtt.gateway.intake.received > 2000)
+        mqtt.until(lambda: mqtt.topics.received > 2000)
         mqtt.wait(asyncio.wait_for(mqtt.gateway.drain(), 5))
     finally:
         stop.set()
         mqtt.left_with(0)
         for thread in threads:
             thread.join()
+
+
+# Two clocks
+
+
+def set_clock(mqtt: RunningGateway, jump_s: int) -> None:
+    mqtt.clock.wall_ms += 1000 * jump_s
+    mqtt.advance(1)
+
+
+@pytest.mark.parametrize("jump_s", [-7200, 7200])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_session_lives_as_long_as_it_asked_for_whoever_sets_the_clock(
+    mqtt: RunningGateway, jump_s: int, restarts: bool
+) -> None:
+    client = mqtt.lasting("s")
+    client.subscribe("t", qos=1)
+    client.disconnect()
+    mqtt.left_with(0)
+    set_clock(mqtt, jump_s)
+    if restarts:
+        mqtt.wait(mqtt.topics.keep_up(mqtt.broker.now()))
+        mqtt.restart()
+    mqtt.advance(LONG_S - 60)
+    assert len(mqtt.gateway.registry) == 1
+    mqtt.advance(120)
+    assert len(mqtt.gateway.registry) == 0
+
+
+@pytest.mark.parametrize("jump_s", [-7200, 7200])
+def test_a_will_is_delayed_as_long_as_it_was_asked_for_whoever_sets_the_clock(
+    mqtt: RunningGateway, jump_s: int
+) -> None:
+    watcher = mqtt.client("w")
+    watcher.subscribe("gone", qos=0)
+    will = Will("gone", b"x", properties=Properties(will_delay_interval_s=60))
+    mqtt.client("s", clean=False, will=will, properties=LASTING).cut()
+    mqtt.left_with(1)
+    set_clock(mqtt, jump_s)
+    mqtt.advance(55)
+    watcher.ping()
+    mqtt.advance(10)
+    assert watcher.expect(Publish).payload == b"x"

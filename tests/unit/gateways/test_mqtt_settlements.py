@@ -99,6 +99,37 @@ def test_settlements_of_one_receive_are_answered_each_for_itself(mqtt: RunningGa
     assert mqtt.unsettled() == 0
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_settlement_makes_room_for_what_comes_behind_it_and_not_before(mqtt: RunningGateway, at_once: bool) -> None:
+    client, [message] = taken(mqtt, limits={"max_queue_depth": 1})
+    packets = [
+        Publish("$queue/q", b"too early", 1, packet_id=101),
+        Publish("$queue/q/$ack", b"", 1, packet_id=102, properties=user(*named(message))),
+        Publish("$queue/q", b"in time", 1, packet_id=103),
+    ]
+    for some in [packets] if at_once else [[packet] for packet in packets]:
+        client.send(*some)
+    answers = [answer_of(client) for _ in packets]
+    assert [answer.reason for answer in answers] == [ReasonCode.QUOTA_EXCEEDED, DONE, DONE]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_a_failure_takes_back_is_stale_for_settlements_behind_it(mqtt: RunningGateway, at_once: bool) -> None:
+    mqtt.declare("q")
+    client, publisher = mqtt.client("c"), mqtt.client("p")
+    client.subscribe("$queue/q", qos=1, properties=user(consumer_group="g"))
+    for i in range(3):
+        publisher.publish("$queue/q", b"%d" % i, 1, properties=user(partition_key="k"))
+    messages = [client.expect_message() for _ in range(3)]
+    packets = [
+        Publish(f"$queue/q/${verb}", b"", 1, packet_id=100 + i, properties=user(*named(messages[i])))
+        for i, verb in enumerate(("ack", "nack", "ack"))
+    ]
+    for some in [packets] if at_once else [[packet] for packet in packets]:
+        client.send(*some)
+    assert [answer_of(client).reason for _ in packets] == [DONE, DONE, STALE]
+
+
 def test_a_client_with_two_filters_settles_each_message_in_the_group_it_came_from(mqtt: RunningGateway) -> None:
     mqtt.declare("q")
     client, publisher = mqtt.client("c"), mqtt.client("p")

@@ -10,9 +10,10 @@ import pytest
 from tests.support.mqtt_client import MqttClient, messages_of
 from tests.support.mqtt_gateway import LONG_S, RunningGateway, Setup, running
 
+from penstock.broker.topics.shares import SharedStrategy
+from penstock.broker.topics.topics import TopicOptions
 from penstock.codecs.mqtt.packets import Publish, Subscription
 from penstock.codecs.mqtt.properties import Properties
-from penstock.gateways.mqtt.options import MqttOptions, SharedStrategy
 
 SHARE = "$share/g/t/#"
 
@@ -48,8 +49,7 @@ def test_round_robin_gives_each_member_the_same_number(mqtt: RunningGateway) -> 
 
 
 def test_random_gives_every_message_to_one_member(tmp_path: Path) -> None:
-    options = MqttOptions(sys_interval_s=0, shared_strategy=SharedStrategy.RANDOM)
-    with running(tmp_path, Setup(options)) as mqtt:
+    with running(tmp_path, Setup(topics=TopicOptions(SharedStrategy.RANDOM))) as mqtt:
         made = members(mqtt, 3, qos=0)
         publisher = publish(mqtt, numbered(60))
         got = [payloads_of(member, publisher) for member in made]
@@ -59,8 +59,7 @@ def test_random_gives_every_message_to_one_member(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_key", [False, True])
 def test_sticky_gives_all_messages_of_a_topic_or_key_to_one_member(tmp_path: Path, by_key: bool) -> None:
-    options = MqttOptions(sys_interval_s=0, shared_strategy=SharedStrategy.STICKY)
-    with running(tmp_path, Setup(options)) as mqtt:
+    with running(tmp_path, Setup(topics=TopicOptions(SharedStrategy.STICKY))) as mqtt:
         made, publisher = members(mqtt, 3, qos=0), mqtt.client("p")
         for i in range(60):
             group = str(i % 10)

@@ -8,8 +8,9 @@ import pytest
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_gateway import LONG_S, V3, V5, RunningGateway, Setup, running
 
+from penstock.broker.sessions.session import Session
 from penstock.codecs.mqtt.kinds import Version
-from penstock.codecs.mqtt.packets import Disconnect, Publish
+from penstock.codecs.mqtt.packets import Disconnect, PubAck, Publish
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.gateways.mqtt.options import MqttOptions, QueuedPolicy
@@ -122,3 +123,44 @@ def test_one_session_without_room_takes_nothing_from_others(tmp_path: Path) -> N
             assert other.expect_message().payload == payload
         messages = [mqtt.lasting("full").expect(Publish).payload]
         assert messages == numbered(0)
+
+
+def stored_session(mqtt: RunningGateway, name: str) -> Session:
+    found = mqtt.gateway.registry.find("default", name)
+    assert found is not None and found.stored is not None
+    return found.stored
+
+
+def refused(publisher: MqttClient, topic: str, times: int, *, retain: bool = False) -> None:
+    for _ in range(times):
+        publisher.send(Publish(topic, b"refused", 1, retain, packet_id=publisher.next_id()))
+        assert publisher.expect(PubAck).reason.is_refusal
+
+
+def test_a_refused_retained_message_keeps_no_room_in_sessions(tmp_path: Path) -> None:
+    with running(tmp_path, limited(NEWEST)) as mqtt:
+        client, publisher = mqtt.lasting(), mqtt.client("p")
+        client.subscribe("#", qos=1)
+        refused(publisher, "/".join(["a"] * 300), 2 * ROOM, retain=True)
+        stored = stored_session(mqtt, "s")
+        assert mqtt.call(lambda: (stored.reserved, stored.reserved_bytes)) == (0, 0)
+        publisher.publish("t", b"taken", 1)
+        client.expect_payloads([b"taken"])
+
+
+@pytest.mark.parametrize("policy", [NEWEST, DISCONNECT])
+def test_a_session_without_room_loses_nothing_by_a_publish_that_a_queue_refuses(
+    tmp_path: Path, policy: QueuedPolicy
+) -> None:
+    with running(tmp_path, limited(policy)) as mqtt:
+        full = mqtt.declare("full", topics=["t"], limits={"max_queue_depth": 1})
+        mqtt.wait(mqtt.broker.group(full, "g"))
+        client, publisher = mqtt.lasting(receive_maximum=1), mqtt.client("p")
+        for topic in ("t", "u"):
+            client.subscribe(topic, qos=1)
+        for topic in ("t", *["u"] * (ROOM - 1)):
+            publisher.publish(topic, topic.encode(), 1)
+        refused(publisher, "t", SENT)
+        assert mqtt.call(lambda: (mqtt.gateway.dropped, stored_session(mqtt, "s").dropped)) == (0, 0)
+        client.expect_payloads([b"t", *[b"u"] * (ROOM - 1)])
+        client.ping()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.mqtt_gateway import RunningGateway, Setup, running
 
-from penstock.broker.taps import Tap, Taps
+from penstock.broker.topics.taps import Tap, Taps
 from penstock.codecs.mqtt.packets import Publish, Will
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.mqtt.options import MqttOptions

@@ -135,3 +135,21 @@ def test_requests_reach_nobody_else_and_passwords_no_log(
 def test_in_development_mode_there_are_no_users(tmp_path: Path) -> None:
     with running(tmp_path) as mqtt:
         assert ask(mqtt.client("c"), "user/add", name="alice", password="x") is DENIED
+
+
+def test_an_admin_of_a_namespace_changes_that_one_only(mqtt: RunningGateway) -> None:
+    mqtt.wait(mqtt.access.users.add("tina", PASSWORD, ["admin"], "tenant"))
+    tina = came(mqtt, "tina")
+    assert ask(tina, "user/add", name="theirs", password="wonderland") is SUCCESS
+    made = mqtt.access.users.find("theirs")
+    assert made is not None and made.namespace == "tenant"
+    assert ask(tina, "user/add", name="eve", password="wonderland", namespace="default") is DENIED
+    for request, more in (("user/rm", {}), ("user/roles", {"roles": []}), ("user/passwd", {"password": "x"})):
+        assert ask(tina, request, name="root", **more) is BAD_NAME
+    rule_said = {"effect": "allow", "action": "publish", "pattern": "a"}
+    assert ask(tina, "acl/add", **rule_said) is SUCCESS
+    assert [found.namespace for found in mqtt.access.users.rules] == ["tenant"]
+    assert ask(tina, "acl/add", **rule_said, namespace="*") is DENIED
+    assert ask(tina, "queue/create", name="q", namespace="default") is DENIED
+    assert ask(tina, "queue/create", name="q") is SUCCESS
+    assert [queue.namespace for queue in mqtt.broker.queues] == ["tenant"]

@@ -7,13 +7,17 @@ import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
+from time import monotonic
 
 import pytest
 import trustme
 import uvloop
+from tests.support.http_gateway import RunningHttp
 from tests.support.loop import run
 
-from penstock.gateways.mqtt.proxy import SIGNATURE_2, Address, BadHeader, Header, ProxyProtocol
+from penstock.gateways.wire.proxy import SIGNATURE_2, Address, BadHeader, Header, ProxyProtocol
+from penstock.log import faults
 
 TCP_4 = b"PROXY TCP4 192.0.2.1 192.0.2.9 5001 1883\r\n"
 TCP_6 = b"PROXY TCP6 2001:db8::1 2001:db8::9 5001 1883\r\n"
@@ -222,3 +226,15 @@ def test_a_tls_handshake_that_fails_is_told_of_and_closed() -> None:
     run(main())
     assert refusals
     assert refusals[0].startswith("no TLS")
+
+
+def test_connections_that_http_refuses_are_one_line_a_minute_with_a_count(
+    http: RunningHttp, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(50):
+        http.call(partial(http.gateway.refused, f"192.0.2.{number}", "too many connections"))
+    assert caplog.text.count("connection refused") == 1
+    later = monotonic() + 61
+    monkeypatch.setattr(faults, "monotonic", lambda: later)
+    http.call(lambda: http.gateway.refused("192.0.2.1", "too many connections"))
+    assert "times=50" in caplog.text

@@ -18,9 +18,9 @@ from websockets.typing import Origin, Subprotocol
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
-from penstock.gateways.mqtt import websocket
-from penstock.gateways.mqtt.origins import Origins
-from penstock.gateways.mqtt.websocket import WebSocketProtocol
+from penstock.gateways.wire import websocket
+from penstock.gateways.wire.origins import Origins, is_this_machine
+from penstock.gateways.wire.websocket import WebSocketProtocol
 
 MQTT = [Subprotocol("mqtt")]
 REQUEST = (
@@ -203,6 +203,28 @@ def test_without_a_list_only_pages_of_the_same_host_and_programs_pass() -> None:
 
 
 @pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8080", True),
+        ("127.0.0.1:1", True),
+        ("127.255.0.9", True),
+        ("[::1]:8083", True),
+        ("", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example:80", False),
+        ("localhost:80@evil.example", False),
+        ("192.168.0.1", False),
+        ("[::2]", False),
+        ("::1", False),
+        ("0.0.0.0", False),
+    ],
+)
+def test_only_names_that_no_page_can_have_are_this_machines(host: str, is_ours: bool) -> None:
+    assert is_this_machine(host) is is_ours
+
+
+@pytest.mark.parametrize(
     ("allowed", "origin", "host", "passes"),
     [
         ([], None, "a", True),
@@ -247,9 +269,9 @@ def test_what_is_no_origin_is_refused_when_it_is_configured(text: str) -> None:
 def test_a_frame_over_the_limit_closes_with_1009_before_it_is_read() -> None:
     async def main() -> None:
         async with serving(max_message_bytes=1000) as server, dial(server) as client:
-            await client.send(b"x" * 1000)
-            assert await client.recv() == b"x" * 1000
-            await client.send(b"x" * 1001)
+            await client.send(b"\xff" * 1000)
+            assert await client.recv() == b"\xff" * 1000
+            await client.send(b"\xff" * 1001)
             assert (await closed(client))[0] == 1009
 
     run(main())
@@ -259,13 +281,39 @@ def test_before_the_first_answer_frames_are_short() -> None:
     async def main() -> None:
         async with serving() as server:
             async with dial(server) as client:
-                await client.send(b"x" * (websocket.MAX_MESSAGE_BYTES_BEFORE_LOGIN + 1))
+                await client.send(b"\xff" * (websocket.MAX_MESSAGE_BYTES_BEFORE_LOGIN + 1))
                 assert (await closed(client))[0] == 1009
             async with dial(server) as client:
-                await client.send(b"x")
+                await client.send(b"\xff")
                 await client.recv()
-                await client.send(b"x" * 1_000_000)
+                await client.send(b"\xff" * 1_000_000)
                 assert len(await client.recv()) == 1_000_000
+
+    run(main())
+
+
+def test_several_packets_written_at_once_are_a_message_each() -> None:
+    """Some clients take one packet of a message, and wait for the next one."""
+    packets = [b"\x30\x03\0\x01a", b"\x40\x02\0\x01", b"\x30\xc8\x01" + bytes(200), b"\xd0\0"]
+
+    async def main() -> None:
+        async with serving() as server, dial(server) as client:
+            await client.send(b"".join(packets))
+            assert [await client.recv() for _ in packets] == packets
+
+    run(main())
+
+
+def test_packets_may_come_in_any_frames() -> None:
+    packets = b"\x30\x03\0\x01a\x40\x02\0\x01end"
+
+    async def main() -> None:
+        async with serving() as server, dial(server) as client:
+            await client.send(packets[:3])
+            await client.send(b"")
+            await client.send([packets[3:4], b"", packets[4:]])
+            await server.mqtt[0].ended.wait()
+            assert b"".join(server.mqtt[0].fed) == packets
 
     run(main())
 
@@ -280,6 +328,8 @@ def test_before_the_first_answer_frames_are_short() -> None:
         (b"GET /" + b"x" * 9000, b"414"),
         (b"GET /mqtt HTTP/1.1\r\n" + b"A: 0123456789\r\n" * 120 + b"B" * 20_000, b"431"),
         (b"GET /mqtt HTTP/1.1\r\n" + b"A: %s\r\n" % (b"x" * 1000) * 20, b"431"),
+        (b"GET /mqtt HTTP/2.0\r\nHost: a\r\n\r\n", b"505"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"505"),
         (b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00\r\n", b""),
     ],
 )

@@ -13,6 +13,8 @@ from tests.support.live_tables import LiveTables
 from penstock.core.errors import LogDamaged
 from penstock.jobs.audit import damaged_report
 from penstock.jobs.findings import Finding, Kind, Verdict
+from penstock.log.checkpoint import read_checkpoint, write_checkpoint
+from penstock.log.disk import RealDisk
 
 LOG = "default/orders/0"
 
@@ -154,6 +156,14 @@ def test_a_catalogue_that_cannot_be_read_is_a_finding(directory: Path) -> None:
     data = bytearray(catalogue.read_bytes())
     data[70] ^= 1
     catalogue.write_bytes(data)
+    report = audited(directory)
+    assert [(finding.kind, finding.file) for finding in report.findings] == [
+        (Kind.COPY, str(catalogue.relative_to(directory)))
+    ]
+    checkpoint = read_checkpoint(RealDisk(directory))
+    assert checkpoint is not None
+    states = [msgspec.structs.replace(state, name="", settings=None) for state in checkpoint.logs]
+    write_checkpoint(RealDisk(directory), msgspec.structs.replace(checkpoint, logs=tuple(states)))
     with pytest.raises(LogDamaged) as caught:
         audited(directory)
     assert damaged_report(directory, caught.value).verdict is Verdict.DAMAGED

@@ -15,7 +15,7 @@ from tests.support.loop import run
 from tests.support.staging import QUERY, staged
 
 from penstock.broker import snapshots
-from penstock.broker.publishing import ProducerCall
+from penstock.broker.publish.request import ProducerCall
 from penstock.jobs.findings import Kind, Verdict
 
 DATA, STATE = "default/q/0", "default/q/0/state"

@@ -11,6 +11,7 @@ from penstock.core.errors import DiskLow, InvalidArgument, PenstockError
 from penstock.jobs.ranges import TimeSpan
 from penstock.jobs.replay_plan import ReplayFile, ReplayPiece, plan_pieces
 from penstock.jobs.replay_writing import Patience
+from penstock.log.extents import Extent, RowMap
 
 _WHAT = {"from": "orders", "to": "again"}
 _PIECES = [ReplayPiece(0, 0, 10, 10), ReplayPiece(0, 10, 20, 10)]
@@ -21,8 +22,8 @@ class _Place:
     number: int
     start: int
     end: int
-    rows: int
     log: int = 7
+    extents: tuple[Extent, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -32,26 +33,34 @@ class _Table:
     def partitions(self) -> list[_Place]:
         return self.places
 
+    def row_map(self, partition: int) -> RowMap:
+        place = next(each for each in self.places if each.number == partition)
+        whole = (Extent(place.start, place.end, place.end - place.start),)
+        return RowMap(whole if place.extents is None else place.extents, place.start, place.end)
+
     def offset_at_time(self, partition: int, timestamp_ms: int) -> int:
         return timestamp_ms
 
 
 def test_pieces_cover_every_offset_once() -> None:
-    table = _Table([_Place(0, 5, 105, 100), _Place(1, 0, 0, 0), _Place(2, 0, 7, 7)])
+    table = _Table([_Place(0, 5, 105), _Place(1, 0, 0), _Place(2, 0, 7)])
     pieces = plan_pieces(table, TimeSpan(), piece_rows=30)
     covered = [(piece.partition, offset) for piece in pieces for offset in range(piece.start, piece.stop)]
     assert covered == [(0, offset) for offset in range(5, 105)] + [(2, offset) for offset in range(7)]
     assert max(piece.stop - piece.start for piece in pieces) <= 30
 
 
-def test_a_gap_of_offsets_does_not_make_pieces_without_end() -> None:
-    assert len(plan_pieces(_Table([_Place(0, 0, 1 << 33, 100)]), TimeSpan(), piece_rows=30)) == 4
+def test_a_gap_of_offsets_makes_neither_pieces_without_end_nor_large_ones() -> None:
+    extents = Extent(0, 100, 100), Extent(1 << 32, (1 << 32) + 20, 20)
+    pieces = plan_pieces(_Table([_Place(0, 0, 1 << 33, extents=extents)]), TimeSpan(), piece_rows=30)
+    assert [(piece.start, piece.stop) for piece in pieces] == [(0, 30), (30, 60), (60, 90), (90, 1 << 33)]
+    assert [piece.rows for piece in pieces] == [30] * 4
 
 
 def test_a_time_chooses_offsets() -> None:
-    pieces = plan_pieces(_Table([_Place(0, 5, 105, 100)]), TimeSpan(20, 40))
+    pieces = plan_pieces(_Table([_Place(0, 5, 105)]), TimeSpan(20, 40))
     assert [(piece.start, piece.stop, piece.log) for piece in pieces] == [(20, 40, 7)]
-    assert plan_pieces(_Table([_Place(0, 5, 105, 100)]), TimeSpan(200, 300)) == []
+    assert plan_pieces(_Table([_Place(0, 5, 105)]), TimeSpan(200, 300)) == []
 
 
 def test_a_replay_that_was_stopped_goes_on_with_the_same_plan(tmp_path: Path) -> None:

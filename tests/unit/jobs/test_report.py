@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import penstock
@@ -16,8 +18,9 @@ from penstock.jobs.job import run
 from penstock.jobs.local import InProcesses, InThisProcess
 from penstock.jobs.ranges import TimeSpan
 from penstock.jobs.report import QueueReport, plan_report
+from penstock.jobs.report_counts import RowCounts, TimeCounts
 from penstock.jobs.report_page import page
-from penstock.jobs.report_plots import nice_top, number_text
+from penstock.jobs.report_plots import nice_ticks, number_text
 
 _VOID = {"meta", "rect", "polygon", "polyline", "line", "br"}
 
@@ -149,9 +152,53 @@ def test_every_plot_has_a_title_a_description_and_a_table(outline: _Outline) -> 
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize(("largest", "top"), [(0, 1), (0.03, 0.05), (1, 1), (1.1, 2), (51, 100), (9_999, 10_000)])
-def test_axes_end_at_a_round_number(largest: float, top: float) -> None:
-    assert nice_top(largest) == pytest.approx(top)
+@pytest.mark.parametrize(
+    ("first_ms", "last_ms", "labels"),
+    [
+        (0, 45_000, ["08:00:00", "08:00:45"]),
+        (30_000, 90_000, ["01-15 08:00", "01-15 08:01"]),
+        (0, 600_000, ["01-15 08:00", "01-15 08:10"]),
+    ],
+)
+def test_both_ends_of_the_time_axis_can_be_told_apart(first_ms: int, last_ms: int, labels: list[str]) -> None:
+    times, eight_ms = TimeCounts(), 1_800_000_000_000
+    times.add(pa.array([eight_ms + first_ms, eight_ms + last_ms]), pa.array([1, 1]))
+    text = page([QueueReport("orders", RowCounts(times=times))], "Queues", eight_ms + last_ms)
+    assert all(f">{label}</text>" in text for label in labels)
+
+
+def test_the_overview_adds_up_all_queues_and_has_the_largest_lag(worked: Path) -> None:
+    found = reports(worked)
+    text = page(found, "Queues", 1_800_000_000_000)
+    overview = text[text.index("<nav") : text.index("</nav>")]
+    names = re.findall(r'<th scope="col">([^<]*)</th>', overview)
+    rows = [re.findall(r"<t[hd][^>]*>(?:<a[^>]*>)?([^<]*)", row) for row in overview.split("<tr>")[2:]]
+    assert len(rows) == len(found) + 1 and rows[-1][0] == "all"
+    last = dict(zip(names, rows[-1], strict=True))
+    assert last["largest lag"] == "300"
+    assert last["messages"] == str(sum(each.rows.rows for each in found))
+    assert last["dead letters"] == "3"
+    one = page(found[:1], "Queues", 1_800_000_000_000)
+    assert ">all<" not in one[one.index("<nav") : one.index("</nav>")]
+
+
+@pytest.mark.parametrize(
+    ("largest", "ticks"),
+    [
+        (0, [0, 1]),
+        (0.03, [0, 0.01, 0.02, 0.03]),
+        (1.1, [0, 0.5, 1, 1.5]),
+        (51, [0, 20, 40, 60]),
+        (9_999, [0, 5_000, 10_000]),
+    ],
+)
+def test_axes_have_round_numbers(largest: float, ticks: list[float]) -> None:
+    assert nice_ticks(largest) == pytest.approx(ticks)
+
+
+@pytest.mark.parametrize(("largest", "ticks"), [(0, [0, 1]), (1, [0, 1]), (3, [0, 1, 2, 3]), (7, [0, 2, 4, 6, 8])])
+def test_counts_have_whole_numbers(largest: int, ticks: list[int]) -> None:
+    assert nice_ticks(largest, is_count=True) == ticks
 
 
 def test_numbers_are_short() -> None:

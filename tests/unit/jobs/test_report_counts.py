@@ -87,8 +87,19 @@ def test_rows_are_counted_by_time_size_and_key() -> None:
     assert both.times.rows == {_NOON_MS // 1000: 6}
 
 
-def test_quantiles_are_right_to_a_tenth() -> None:
+def test_quantiles_are_right_to_a_tenth_and_never_too_small() -> None:
     assert quantile_ms(Counter(), 0.5) is None
-    assert quantile_ms(Counter({0: 3}), 0.99) == 0.0
+    assert quantile_ms(Counter({0: 300}), 0.99) == 0.0
+    assert quantile_ms(Counter({8: 300}), 0.5) == 1.0
+    assert (quantile_ms(Counter({8 * 10: 100}), 0.5) or 0) >= 1023
+
+
+def test_of_too_few_nobody_knows_the_slowest_hundredth() -> None:
+    assert quantile_ms(Counter({8: 99}), 0.99) is None
+    assert quantile_ms(Counter({8: 100}), 0.99) == 1.0
+    assert quantile_ms(Counter({8: 9}), 0.9) is None
+
+
+def test_a_quantile_is_in_the_step_of_its_message() -> None:
     [half] = [quantile_ms(Counter({8 * 10: 50, 8 * 16: 50}), 0.5)]
     assert half == pytest.approx(1023, rel=0.1)

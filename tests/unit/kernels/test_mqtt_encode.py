@@ -360,3 +360,25 @@ def test_no_messages_are_no_bytes(mqtt_publish: ModuleType) -> None:
     encoder = mqtt_publish.PublishEncoder(5, 1000)
     assert encoder.encode(b"", array("q"), b"", NOW) == b""
     assert (list(encoder.ends()), list(encoder.id_positions())) == ([], [])
+
+
+def naive_frame(payload: bytes) -> bytes:
+    size = len(payload)
+    if size < 126:
+        return bytes([0x82, size]) + payload
+    if size < 1 << 16:
+        return b"\x82\x7e" + size.to_bytes(2, "big") + payload
+    return b"\x82\x7f" + size.to_bytes(8, "big") + payload
+
+
+BODY_BYTES = st.sampled_from(
+    [0, 1, 2, 118, 119, 120, 121, 122, 123, 124, 127, 128, 16_383, 16_384, 65_530, 65_535, 70_000]
+)
+
+
+@ENCODES
+@given(sizes=st.lists(BODY_BYTES, max_size=6), rest=st.sampled_from([b"", b"\x30", b"\x30\x05abc", b"\x30\xff\xff"]))
+def test_every_packet_is_a_websocket_message_of_its_own(mqtt_encode: Any, sizes: list[int], rest: bytes) -> None:
+    packets = [packet(0x30, bytes(size)) for size in sizes]
+    framed = mqtt_encode.frame_packets(b"".join([*packets, rest]))
+    assert framed == b"".join(map(naive_frame, [*packets, rest] if rest else packets))

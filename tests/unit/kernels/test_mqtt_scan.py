@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -395,3 +396,107 @@ def test_a_scanned_buffer_is_let_go(mqtt_scan: ModuleType) -> None:
     data = bytearray(publish(4, b"a", b"1"))
     mqtt_scan.Scanner(4).scan(data, 0, len(data), 4, 100, 0, 2, True)
     data += b"a view of it would make this fail"
+
+
+@st.composite
+def some_regions(draw: st.DrawFn) -> tuple[bytes, list[int], list[int], list[int]]:
+    """One buffer with the bytes of several connections and gaps between them; starts, stops and versions."""
+    parts, starts, stops, versions = [b""], list[int](), list[int](), list[int]()
+    at = 0
+    for version, data in draw(
+        st.lists(st.one_of(mutated(), streams().map(lambda found: (found[0], b"".join(found[1])))), max_size=6)
+    ):
+        gap, cut = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+        parts += [bytes(gap), data]
+        starts.append(at + gap)
+        at += gap + len(data)
+        stops.append(max(at - cut, starts[-1]))
+        versions.append(draw(st.sampled_from([0, version, version, version])))
+    return b"".join(parts), starts, stops, versions
+
+
+def one_by_one(
+    mqtt_scan: ModuleType, found: tuple[bytes, list[int], list[int], list[int]], room: int, aliases: list[int]
+) -> tuple[list[list[int]], list[tuple[int, int, int, int]]]:
+    """Rows and ends as scan() gives them, region for region."""
+    rows, ends = list[list[int]](), list[tuple[int, int, int, int]]()
+    data, starts, stops, versions = found
+    for region, (start, stop, version, alias) in enumerate(zip(starts, stops, versions, aliases, strict=True)):
+        left = room - len(rows)
+        if not version:
+            ends.append((names.NOT_SCANNED, start, 0, 0))
+        elif not left:
+            ends.append((names.ROWS_FULL if start < stop else names.NEEDS_BYTES, start, 0, 0))
+        else:
+            scanner = mqtt_scan.Scanner(left)
+            scanner.scan(data, start, stop, version, 150, alias, 2, True)
+            columns = [scanner.column(number) for number in range(names.REGION)]
+            rows += [[*told(column[row] for column in columns), region] for row in range(scanner.rows)]
+            ends.append((scanner.why, scanner.position, scanner.size, scanner.reason))
+    return rows, ends
+
+
+def told(cells: Iterable[int]) -> list[int]:
+    """Without the positions of properties that are not there, which say nothing."""
+    row = list(cells)
+    absent = [column for kind, column in POSITIONS.items() if not has(row, kind)]
+    return [0 if column in absent else cell for column, cell in enumerate(row)]
+
+
+@BUILDS
+@given(found=some_regions(), room=st.integers(1, 30), data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_regions_are_scanned_together_as_one_by_one(
+    mqtt_scan: ModuleType,
+    found: tuple[bytes, list[int], list[int], list[int]],
+    room: int,
+    data: st.DataObject,
+) -> None:
+    stream, starts, stops, versions = found
+    aliases = data.draw(st.lists(st.integers(0, 10), min_size=len(starts), max_size=len(starts)))
+    scanner = mqtt_scan.Scanner(room)
+    count = scanner.scan_regions(stream, *map(ints, (starts, stops, versions)), 150, ints(aliases), 2, True)
+    columns = [scanner.column(number) for number in range(names.COLUMNS)]
+    rows, ends = one_by_one(mqtt_scan, found, room, aliases)
+    assert [[*told(column[row] for column in columns[:-1]), columns[-1][row]] for row in range(count)] == rows
+    assert list(zip(scanner.whys, scanner.positions, scanner.sizes, scanner.reasons, strict=True)) == ends
+
+
+def ints(values: Iterable[int]) -> array[int]:
+    return array("i", values)
+
+
+@BUILDS
+def test_a_bad_region_ends_nobody_else(mqtt_scan: ModuleType) -> None:
+    good, bad = publish(4, b"a", b"1"), topic_packet(b"a/+")
+    data = good + bad + PINGREQ + good
+    stops = ints([len(good), len(good + bad), len(data)])
+    starts = ints([0, *stops[:-1]])
+    scanner = mqtt_scan.Scanner(8)
+    assert scanner.scan_regions(data, starts, stops, ints([4, 4, 4]), 100, ints([0, 0, 0]), 2, True) == 1
+    assert list(scanner.whys) == [names.NEEDS_BYTES, names.BAD_PACKET, names.OTHER_PACKET]
+    assert list(scanner.reasons) == [0, names.TOPIC_NAME_INVALID, 0]
+    kept = scanner.whys
+    scanner.scan_regions(data, ints([]), ints([]), ints([]), 100, ints([]), 2, True)
+    assert (scanner.rows, len(scanner.whys), len(kept)) == (0, 0, 3)
+
+
+@BUILDS
+@pytest.mark.parametrize(
+    ("starts", "stops", "versions", "aliases"),
+    [
+        ([-1], [2], [4], [0]),
+        ([0], [5], [4], [0]),
+        ([3], [2], [4], [0]),
+        ([0], [4], [3], [0]),
+        ([0, 1], [4], [4], [0]),
+        ([0], [4], [4, 4], [0]),
+        ([0], [4], [4], []),
+    ],
+)
+def test_regions_that_leave_the_buffer_or_have_no_version_are_refused(
+    mqtt_scan: ModuleType, starts: list[int], stops: list[int], versions: list[int], aliases: list[int]
+) -> None:
+    scanner = mqtt_scan.Scanner(1)
+    with pytest.raises(InvalidArgument):
+        scanner.scan_regions(bytes(4), ints(starts), ints(stops), ints(versions), 100, ints(aliases), 2, True)

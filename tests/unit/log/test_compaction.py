@@ -362,7 +362,7 @@ def test_the_compacted_catalogue_folds_to_the_same_state() -> None:
         if i % 2:
             shard.engine.stage_delete(log, shard.errors.append)
         else:
-            shard.engine.stage_change(log, LogSettings(segment_bytes=1000 + i), shard.errors.append)
+            shard.engine.stage_change([(log, LogSettings(segment_bytes=1000 + i))], shard.errors.append)
         shard.commit()
     catalogue = shard.engine.logs[CATALOGUE_NUMBER]
     shard.seal(catalogue)

@@ -268,7 +268,7 @@ def test_retention_waits_for_a_compaction_of_the_same_log() -> None:
     shard, log = filled()
     task, compacted = begun(shard)
     settings = msgspec.structs.replace(SETTINGS, retention=Retention(records=3))
-    shard.engine.stage_change(log, settings, shard.errors.append)
+    shard.engine.stage_change([(log, settings)], shard.errors.append)
     shard.housekeeper.retain()
     assert shard.housekeeper.plan() is None
     assert log.start == 0

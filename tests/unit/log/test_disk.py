@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import resource
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 from tests.support.descriptors import open_descriptors
@@ -17,7 +20,8 @@ from tests.support.simdisk import SimDisk
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import File
 from penstock.core.types import FilePosition
-from penstock.log.disk import OpenFiles, RealDisk
+from penstock.log.disk import OpenFiles, RealDisk, RealFile
+from penstock.log.faults import SyncFailed, can_pass
 
 START = FilePosition(0)
 
@@ -203,3 +207,50 @@ def test_a_failure_before_closing_still_closes() -> None:
 def test_no_room_for_any_file_is_refused() -> None:
     with pytest.raises(InvalidArgument):
         OpenFiles(SimDisk(), 0)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "call"),
+    [
+        (os, "pwritev", lambda disk, file: file.write(FilePosition(0), [b"v"])),
+        (os, "pread", lambda disk, file: file.read(FilePosition(0), 1)),
+        (mmap, "mmap", lambda disk, file: file.map()),
+        (mmap, "mmap", lambda disk, file: file.map_shared()),
+        (os, "pwritev", lambda disk, file: file.allocate(1 << 20)),
+        (os, "open", lambda disk, file: disk.open("a")),
+        (os, "open", lambda disk, file: disk.open_read("a")),
+        (os, "open", lambda disk, file: disk.create("b")),
+    ],
+)
+def test_a_lack_of_memory_is_a_fault_that_passes(
+    module: ModuleType,
+    name: str,
+    call: Callable[[RealDisk, RealFile], object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = RealDisk(tmp_path)
+    file = disk.create("a")
+    file.write(FilePosition(0), [b"v"])
+    monkeypatch.setattr(module, name, without_memory)
+    with pytest.raises(OSError) as caught:
+        call(disk, file)
+    monkeypatch.undo()
+    assert can_pass(caught.value)
+    file.close()
+
+
+def test_a_sync_without_memory_for_its_error_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = RealDisk(tmp_path)
+    file = disk.create("a")
+    monkeypatch.setattr(os, "fdatasync", without_memory)
+    monkeypatch.setattr(os, "fsync", without_memory)
+    with pytest.raises(SyncFailed):
+        file.sync()
+    with pytest.raises(SyncFailed):
+        disk.sync_directory("")
+    file.close()
+
+
+def without_memory(*_: object, **__: object) -> NoReturn:
+    raise MemoryError

@@ -22,6 +22,7 @@ from penstock.log.journal import (
     decode_slot_header,
     encode_slot_header,
 )
+from penstock.log.marks import Mark, decode_mark, encode_mark
 from penstock.log.replay import JournalReader
 
 OPTIONS = JournalOptions(file_bytes=16 << 10, limit_bytes=48 << 10, max_frame_bytes=8 << 10)
@@ -179,3 +180,17 @@ def test_slot_header_vector_of_the_format_document() -> None:
     header = SlotHeader(Generation(vector["generation"]), Sequence(vector["first_sequence"]))
     assert encode_slot_header(header) == bytes.fromhex(digits)
     assert decode_slot_header(bytes.fromhex(digits)) == header
+
+
+def test_mark_vector_of_the_format_document() -> None:
+    text = Path(penstock.log.__file__).with_name("FORMAT.md").read_text(encoding="utf-8")
+    [(fields, digits)] = re.findall(r"```json mark\n(.*?)\n```\n```hex\n(.*?)\n```", text, re.DOTALL)
+    vector = json.loads(fields)
+    mark = Mark(
+        vector["slot"],
+        Generation(vector["generation"]),
+        Sequence(vector["first_sequence"]),
+        Sequence(vector["synced"]),
+    )
+    assert encode_mark(mark) == bytes.fromhex(digits)
+    assert decode_mark(bytes.fromhex(digits)) == mark

@@ -241,6 +241,47 @@ def test_who_asks_is_shown_at_once_what_is_committed(tmp_path: Path) -> None:
     broker.close()
 
 
+def test_who_follows_is_shown_soon_what_is_committed_until_he_ends(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, options=replace(SMALL, keeper=KeeperOptions(flush_s=60, followed_flush_s=0.02)))
+    log, keeper, clock = broker.shard.create("a"), broker.shard.engine.keeper, broker.shard.clock
+    broker.shard.settle()
+    keeper.flush_all()
+    passing, follower = DirectoryReader(tmp_path), DirectoryReader(tmp_path, follows=True)
+
+    def seen(after_s: float) -> int:
+        broker.shard.append(log, b"one")
+        broker.shard.commit()
+        clock.advance(after_s)
+        keeper.step()
+        return passing.cut(log.number).end
+
+    assert (seen(0.03), keeper.pause_s) == (0, 60)
+    assert follower.cut(log.number).end == 0
+    assert keeper.pause_s == 0.02
+    assert (seen(0.03), keeper.pause_s) == (2, 60)
+    assert (seen(0.001), keeper.pause_s) == (2, 0.02)
+    follower.close()
+    assert (seen(0.03), keeper.pause_s) == (2, 60)
+    broker.close()
+
+
+def test_who_follows_goes_on_with_the_next_broker(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    follower = DirectoryReader(tmp_path, follows=True)
+    follower.logs()
+    assert broker.table.followers.are_there()
+    broker.close()
+    (tmp_path / "format").rename(tmp_path / "kept")
+    (tmp_path / "format").write_bytes((tmp_path / "kept").read_bytes())
+    broker = Broker(tmp_path)
+    assert not broker.table.followers.are_there()
+    follower.logs()
+    assert broker.table.followers.are_there()
+    follower.close()
+    assert not broker.table.followers.are_there()
+    broker.close()
+
+
 def test_who_asks_where_writing_takes_long_is_answered_and_shown_later(tmp_path: Path) -> None:
     broker = Broker(tmp_path, options=replace(SMALL, keeper=KeeperOptions(flush_s=0.2, flush_share=0.05)))
     log, keeper, clock = broker.shard.create("a"), broker.shard.engine.keeper, broker.shard.clock

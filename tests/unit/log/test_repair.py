@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 from tests.support.engines import close_engine, make_log, open_engine, put, values_of
 from tests.support.simdisk import SimDisk, SimulatedCrash
@@ -15,13 +16,14 @@ from tests.support.simdisk import SimDisk, SimulatedCrash
 from penstock.core.errors import DirectoryInUse, InvalidArgument, JournalDamaged, LogDamaged, NoSuchLog
 from penstock.core.types import Durability, FilePosition, LogName
 from penstock.log.bounds import OFFSET_GAP
-from penstock.log.checkpoint import LogState, read_checkpoint
+from penstock.log.checkpoint import LogState, read_checkpoint, write_checkpoint
 from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.engine import Engine
 from penstock.log.names import log_name
 from penstock.log.offline import fold, segment_files
 from penstock.log.records import Edit, LogSettings
 from penstock.log.repair import RepairMethod, RepairPlan, apply_repair, plan_repair
+from penstock.log.slots import journal_slots
 from penstock.log.verify import verify
 
 A, B = log_name("a"), log_name("b")
@@ -316,25 +318,83 @@ def damaged_journal() -> tuple[SimDisk, int]:
     return disk, 20 + 2 * 4
 
 
-def test_journal_keeps_what_comes_before_the_damage_and_the_directory_opens() -> None:
+def test_journal_keeps_all_but_the_damaged_frame_and_the_directory_opens() -> None:
     disk, records = damaged_journal()
     slots = {name: data for name, data in tree(disk).items() if name.startswith("journal/")}
 
     plan = repair(disk, "journal", None)
 
-    assert any("give up frames" in action for action in plan.actions)
+    assert any("give up frame " in action for action in plan.actions)
+    assert f"log a: offsets {records}..{records + 2} are lost" in plan.actions
     kept = tree(disk)
     for name in disk.list("aside/repair-1/journal"):
         assert kept[f"aside/repair-1/journal/{name}"] == slots[f"journal/{name}"]
     engine = reopened(disk)
-    expect(engine, "a", list(range(records)))
-    expect(engine, "b", list(range(records)))
+    expect(engine, "a", [*range(records), *range(records + 2, 40)])
+    expect(engine, "b", list(range(40)))
     for name in ("a", "b"):
-        assert engine.log(name).end == records + OFFSET_GAP
+        assert engine.log(name).end == 40 + OFFSET_GAP
     put(engine, engine.log("a"), b"new")
     engine.commit.step(sync=True)
     again = open_engine(disk.crash(random.Random(1)))
-    assert values_of(again, "a")[-1] == (records + OFFSET_GAP, b"new")
+    assert values_of(again, "a")[-1] == (40 + OFFSET_GAP, b"new")
+
+
+def test_journal_loses_nothing_that_the_segments_have() -> None:
+    """They are written behind the journal, and not trusted where it can be read."""
+    disk = filled(clean=False, checkpoint_at=10)
+    engine = open_engine(disk.kill())
+    engine.keeper.flush_all()
+    written = engine.keeper.files.disk
+    assert isinstance(written, SimDisk)
+    for i in range(20, 24):
+        for name in ("a", "b"):
+            put(engine, engine.log(name), value(2 * i), value(2 * i + 1))
+            engine.commit.step(sync=True)
+        engine.keeper.step()
+        engine.keeper.flush_all()
+    disk = written.kill()
+    checkpoint = read_checkpoint(disk)
+    assert checkpoint is not None
+    for frame in list(fold(disk, segment_files(disk, look_only=True)).reader.frames()):
+        damaged = disk.kill()
+        flip(damaged, frame.path, frame.position + 60)
+        with pytest.raises(JournalDamaged):
+            open_engine(damaged.kill())
+        plan = repair(damaged, "journal", None)
+        assert not any("are lost" in action for action in plan.actions), plan.actions
+        engine = reopened(damaged)
+        expect(engine, "a", list(range(48)))
+        expect(engine, "b", list(range(48)))
+
+
+def test_journal_brings_back_what_lies_behind_a_missing_file() -> None:
+    disk = SimDisk()
+    engine = open_engine(disk)
+    log = make_log(engine)
+    for number in range(150):
+        put(engine, log, value(number))
+        engine.commit.step(sync=True)
+    disk = disk.kill()
+    slots = journal_slots(disk)
+    assert len(slots) > 2
+    disk.unlink(slots[1].path)
+    first, end = slots[1].header.first_sequence, slots[2].header.first_sequence
+
+    plan = repair(disk, "journal", None)
+
+    assert any(f"give up frames {first}..{end}" in action for action in plan.actions)
+    assert len(values_of(reopened(disk))) == 150 - (end - first)
+
+
+def test_journal_whose_marks_are_both_gone_is_taken_as_it_is() -> None:
+    disk = filled(clean=False)
+    for path in ("synced", "synced.2"):
+        disk.unlink(path)
+    repair(disk, "journal", None)
+    engine = reopened(disk)
+    expect(engine, "a", list(range(40)))
+    assert engine.log("a").end == 40 + OFFSET_GAP
 
 
 def test_logs_are_not_mended_over_a_damaged_journal() -> None:
@@ -352,13 +412,27 @@ def test_a_journal_that_is_whole_needs_nothing() -> None:
     assert tree(disk) == before
 
 
+def without_copy_of_catalogue(disk: SimDisk) -> None:
+    """As an older format wrote the checkpoint."""
+    checkpoint = read_checkpoint(disk)
+    assert checkpoint is not None
+    states = [msgspec.structs.replace(state, name="", settings=None) for state in checkpoint.logs]
+    write_checkpoint(disk, msgspec.structs.replace(checkpoint, logs=tuple(states)))
+
+
 @pytest.mark.parametrize("method", ["cut", "skip", "rebuild"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_damaged_catalogue_is_written_anew_from_what_is_known(method: RepairMethod, clean: bool) -> None:
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_a_damaged_catalogue_is_written_anew_from_what_is_known(
+    method: RepairMethod, clean: bool, has_copy: bool
+) -> None:
     disk = filled(clean=clean)
+    if not has_copy:
+        without_copy_of_catalogue(disk)
     flip(disk, segments(disk, 0)[0], 90)
-    with pytest.raises(LogDamaged):
-        open_engine(disk.kill())
+    if not has_copy:
+        with pytest.raises(LogDamaged):
+            open_engine(disk.kill())
 
     plan = repair(disk, method, None)
 
@@ -366,10 +440,29 @@ def test_a_damaged_catalogue_is_written_anew_from_what_is_known(method: RepairMe
     engine = reopened(disk)
     expect(engine, "a", list(range(40)))
     expect(engine, "b", list(range(40)))
+    assert (engine.log("a").settings == SMALL_SEGMENTS) is has_copy
     third = make_log(engine, "c")
     assert third.number == 3
     close_engine(engine)
     assert {log.name for log in reopened(disk).logs.values()} == {"@catalogue", "a", "b", "c"}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_an_opening_takes_the_catalogue_from_the_checkpoint_if_its_file_is_damaged(
+    clean: bool, is_missing: bool
+) -> None:
+    disk = filled(clean=clean)
+    path = segments(disk, 0)[0]
+    disk.unlink(path) if is_missing else flip(disk, path, 90)
+    for _ in range(2):
+        engine = open_engine(disk)
+        expect(engine, "a", list(range(40)))
+        assert engine.log("a").settings == SMALL_SEGMENTS
+        disk = disk.kill()
+    make_log(engine, "c")
+    close_engine(engine)
+    assert {log.name for log in reopened(disk).logs.values()} == {"@catalogue", "a", "b"}
 
 
 def test_a_missing_catalogue_is_written_anew() -> None:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from tests.support.clock import FakeClock
-from tests.support.compacting import OpenShard
+from tests.support.compacting import OpenShard, segments_of
 from tests.support.simdisk import SimDisk
+from tests.support.small_shard import SmallShard
 
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings, Retention, SegmentInfo
-from penstock.log.retention import Removed, decide, removed_by
+from penstock.log.retention import Removed, SegmentLimits, decide, removed_by, segment_limits
 from penstock.log.segments import ActiveView, SealedSegment, SparseIndex, WrittenView
 
 NOW_MS = 1_000_000
@@ -113,6 +115,115 @@ def test_time_retention_reaches_the_last_segment_of_a_log_that_gets_no_more_reco
     shard.housekeeper.run()
     assert shard.records(log) == []
     assert log.start == log.end == 20
+
+
+# Bounds below a segment
+
+
+def fill(shard: OpenShard, log: Log, batches: int, value: bytes = b"x", every_s: float = 0.0) -> None:
+    """With batches of ten; now and then what the keeper and the housekeeper do in a minute."""
+    for number in range(batches):
+        shard.append(log, *[(b"k", value)] * 10)
+        shard.clock.advance(every_s)
+        if number % 10 == 9:
+            shard.checkpoint()
+            shard.housekeeper.run()
+
+
+def test_a_bound_of_records_far_below_a_segment_holds_to_within_an_eighth() -> None:
+    shard = OpenShard(SimDisk(), FakeClock())
+    log = shard.create("a", LogSettings(retention=Retention(records=800)))
+    fill(shard, log, 300)
+    assert 800 <= log.end - log.start <= 800 + 100 + 100, "an eighth, and what came since the last look"
+    assert len(shard.segment_files(log)) <= 12
+
+
+def test_a_bound_of_bytes_far_below_a_segment_holds_to_within_an_eighth() -> None:
+    shard = OpenShard(SimDisk(), FakeClock())
+    log = shard.create("a", LogSettings(retention=Retention(bytes=1 << 20)))
+    fill(shard, log, 300, b"x" * 1000)
+    kept = sum(segment.info.bytes for segment in segments_of(shard.view(log)))
+    assert 1 << 20 <= kept <= (1 << 20) + (1 << 17) + 100 * 1100
+    assert len(shard.segment_files(log)) <= 12
+
+
+def test_a_bound_of_time_far_below_a_segment_holds_to_within_an_eighth() -> None:
+    shard = OpenShard(SimDisk(), FakeClock())
+    log = shard.create("a", LogSettings(retention=Retention(time_s=300)))
+    fill(shard, log, 300, every_s=3.0)
+    age_s = (shard.clock.wall_ms - shard.records(log)[0].timestamp) / 1000
+    assert 300 <= age_s <= 300 + 37.5 + 33
+    assert len(shard.segment_files(log)) <= 12
+
+
+def test_an_idle_log_that_is_reopened_again_and_again_grows_old() -> None:
+    disk, clock = SimDisk(), FakeClock()
+    shard = SmallShard(disk, clock)
+    shard.append(shard.create("a", LogSettings(retention=Retention(time_s=800))), b"x")
+    for _ in range(4):
+        shard.close()
+        clock.advance(30)  # an eighth of the bound is 100 s
+        shard = SmallShard(disk, clock)
+    assert shard.engine.keeper.write_checkpoint()
+    assert len(shard.engine.keeper.views[shard.engine.log("a").number].sealed) == 1
+
+
+def test_small_bounds_make_no_tiny_files() -> None:
+    assert segment_limits(LogSettings(retention=Retention(1.0, 100, 5))) == SegmentLimits(64 << 10, 1.0, 64)
+    assert segment_limits(LogSettings()) == (64 << 20, 3600.0, 1 << 62)
+    assert segment_limits(LogSettings(retention=Retention(7 * 86400, 10 << 30)))[:2] == (64 << 20, 3600.0)
+    assert segment_limits(LogSettings(segment_bytes=400, retention=Retention(bytes=1 << 30))).bytes == 400
+
+
+def test_a_bound_that_is_set_later_reaches_what_is_in_the_last_segment() -> None:
+    shard = OpenShard(SimDisk(), FakeClock())
+    log = shard.create("a", LogSettings())
+    fill(shard, log, 100)
+    assert (log.start, len(shard.view(log).sealed)) == (0, 0)
+    shard.engine.stage_change([(log, LogSettings(retention=Retention(records=80)))], shard.errors.append)
+    shard.checkpoint()
+    fill(shard, log, 20)
+    assert 80 <= log.end - log.start <= 80 + 64 + 100
+
+
+def test_old_segments_are_sealed_and_let_go_while_nothing_else_happens() -> None:
+    shard = OpenShard(SimDisk(), FakeClock())
+    shard.engine.keeper._options = replace(shard.engine.keeper._options, checkpoint_s=30.0)
+    log = shard.create("a", LogSettings(retention=Retention(time_s=300)))
+    fill(shard, log, 10)
+    for _ in range(10):
+        shard.clock.advance(60)
+        shard.write()
+        shard.housekeeper.run()
+    assert log.start == log.end == 100
+
+
+def test_a_wall_clock_that_is_set_forward_makes_nothing_too_old() -> None:
+    shard, log = filled(LogSettings(segment_bytes=400, retention=Retention(time_s=3600)))
+    shard.clock.advance(60)
+    shard.clock.wall_ms += 365 * 24 * 3_600_000
+    shard.housekeeper.run()
+    assert log.start == 0
+    shard.clock.advance(3600)
+    shard.housekeeper.run()
+    assert log.start > 0
+
+
+def test_a_wall_clock_that_is_set_back_makes_nothing_too_old() -> None:
+    shard, log = filled(LogSettings(segment_bytes=400, retention=Retention(time_s=600)))
+    shard.clock.wall_ms -= 3_600_000
+    shard.clock.advance(60)
+    shard.housekeeper.run()
+    other = shard.create("b", log.settings)
+    for _ in range(20):
+        shard.append(other, (b"k", b"x" * 40))
+    shard.checkpoint()
+    shard.clock.advance(500)
+    shard.housekeeper.run()
+    assert (log.start, other.start) == (0, 0)
+    shard.clock.advance(3700)
+    shard.housekeeper.run()
+    assert log.start > 0 and other.start > 0
 
 
 def test_housekeeping_is_due_after_its_interval() -> None:

@@ -24,6 +24,7 @@ from penstock.core.errors import (
     OutcomeUnknown,
 )
 from penstock.core.types import Compression, Durability, Epoch, Offset, Purpose, TimestampMs
+from penstock.kernels.crc import crc32c
 from penstock.log.batch import Batch, encode, seal
 from penstock.log.bounds import OFFSET_GAP
 from penstock.log.columns import Columns
@@ -351,7 +352,8 @@ def test_a_directory_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with await Shard.open(tmp_path, SMALL):
             pass
-        (tmp_path / "format").write_text('{"format": 99, "created_by": "9.0"}')
+        newer = f'{{"format": 99, "created_by": "9.0", "crc32c": {crc32c(b"99 9.0")}}}'
+        (tmp_path / "format").write_text(newer)
         with pytest.raises(Exception, match="format 99"):
             await Shard.open(tmp_path, SMALL)
 

@@ -15,6 +15,7 @@ from penstock.queues.deadletter import (
     DeadLetter,
     Reason,
     columns_for_move,
+    dead_letter,
     from_properties,
     redrive_columns,
     to_properties,
@@ -131,7 +132,7 @@ def test_any_properties_can_be_moved(original: bytes) -> None:
 
 
 def test_a_move_keeps_everything_but_the_expiry() -> None:
-    moved, bare = stored(columns_for_move([(ROW, FACTS), (BARE, REJECTED)]))
+    moved, bare = stored(columns_for_move([dead_letter(ROW, FACTS), dead_letter(BARE, REJECTED)]))
     assert (moved.key, moved.value, moved.topic, moved.native, moved.expiry) == (b"k", b"v", ROW.topic, b"native", 0)
     assert from_properties(moved.properties or b"") == FACTS
     assert without(moved.properties or b"") == OWN
@@ -140,12 +141,12 @@ def test_a_move_keeps_everything_but_the_expiry() -> None:
 
 
 def test_columns_that_no_message_needs_are_not_stored() -> None:
-    columns = columns_for_move([(BARE, FACTS)])
+    columns = columns_for_move([dead_letter(BARE, FACTS)])
     assert (columns.key, columns.topics, columns.native, columns.expiry) == (None, None, None, None)
 
 
 def test_redriven_messages_are_as_they_were_and_name_their_group_and_source() -> None:
-    moved = stored(columns_for_move([(ROW, FACTS), (BARE, REJECTED)]))
+    moved = stored(columns_for_move([dead_letter(ROW, FACTS), dead_letter(BARE, REJECTED)]))
     again, bare = stored(redrive_columns(moved))
     assert (again.key, again.value, again.topic, again.native) == (ROW.key, ROW.value, ROW.topic, ROW.native)
     assert without(again.properties or b"") == OWN
@@ -156,9 +157,9 @@ def test_redriven_messages_are_as_they_were_and_name_their_group_and_source() ->
 
 
 def test_a_redrive_to_all_groups_names_none_even_after_one_to_a_single_group() -> None:
-    once = stored(redrive_columns(stored(columns_for_move([(ROW, FACTS)]))))[0]
+    once = stored(redrive_columns(stored(columns_for_move([dead_letter(ROW, FACTS)]))))[0]
     later = DeadLetter(MessageId("shop/orders", 3, 7, 99), GroupName("audit"), Reason.REJECTED, 9)
-    again = stored(redrive_columns(stored(columns_for_move([(once, later)])), to_all_groups=True))[0]
+    again = stored(redrive_columns(stored(columns_for_move([dead_letter(once, later)])), to_all_groups=True))[0]
     assert decode_user_properties(again.properties or b"") == [
         ("redriven-from", "shop/orders@3:7:99"),
         ("a", "1"),
@@ -173,7 +174,7 @@ def test_an_edit_sees_the_dead_letter_and_cannot_lose_where_it_goes() -> None:
         seen.append(from_properties(letter.properties or b""))
         return letter._replace(value=b"mended", key=b"other", properties=None, native=None)
 
-    again = stored(redrive_columns(stored(columns_for_move([(ROW, FACTS)])), mend))[0]
+    again = stored(redrive_columns(stored(columns_for_move([dead_letter(ROW, FACTS)])), mend))[0]
     assert seen == [FACTS]
     assert (again.key, again.value, again.native) == (b"other", b"mended", None)
     assert user_property(again.properties or b"", b"redrive-group") == b"billing"
@@ -187,5 +188,5 @@ def test_what_was_published_to_the_dead_letters_is_redriven_as_it_is() -> None:
 def test_thinned_batches_can_be_moved_row_by_row() -> None:
     source = encode(Columns.of([b"a", b"b", b"c"], keys=[b"1", b"", b"3"]).select(array("i", [0, 2])))
     seal(source, 10, 0, 5)
-    rows = stored(columns_for_move([(row, FACTS) for row in Batch.parse(source)]))
+    rows = stored(columns_for_move([dead_letter(row, FACTS) for row in Batch.parse(source)]))
     assert [(row.key, row.value) for row in rows] == [(b"1", b"a"), (b"3", b"c")]

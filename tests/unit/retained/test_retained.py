@@ -15,6 +15,7 @@ from tests.support.sessions import copy_of_now
 from penstock.broker.retained.retained import Retained
 from penstock.broker.retained.space import RetainedSpace
 from penstock.core.errors import InvalidArgument
+from penstock.core.types import Durability
 from penstock.log.columns import Columns
 from penstock.log.keeper import KeeperOptions
 from penstock.log.records import Compaction, LogSettings
@@ -32,7 +33,7 @@ class RetainedStage:
     async def open(self) -> None:
         options = replace(SMALL, keeper=KeeperOptions(flush_bytes=1 << 10, flush_s=0.01))
         self.shard = await Shard.open(self.directory, options, self.clock)
-        self.retained = await Retained.open(self.shard, self.clock.now_ms)
+        self.retained = await Retained.open(self.shard)
         self.space = await self.retained.space()
 
     async def close(self) -> None:
@@ -149,6 +150,22 @@ def test_many_long_topics_that_expired_are_taken_away_in_several_frames(tmp_path
         stage.clock.advance(2)
         await stage.retained.keep_up(stage.clock.now_ms())
         assert (stage.space.count, stage.space.log.end) == (0, 8)
+
+    play(tmp_path, scene)
+
+
+def test_logs_are_as_durable_as_they_are_to_be_now(tmp_path: Path) -> None:
+    async def scene(stage: RetainedStage) -> None:
+        memory, log = Durability.MEMORY, stage.space.log
+        stage.retained.close()
+        retained = await Retained.open(stage.shard, memory)
+        assert (log.settings.durability, (await retained.space("new")).log.settings.durability) == (memory, memory)
+        retained.close()
+        retained = await Retained.open(stage.shard, None)
+        assert log.settings.durability is memory
+        await retained.change(Durability.COMMIT)
+        assert {space.log.settings.durability for space in retained.spaces.values()} == {Durability.COMMIT}
+        retained.close()
 
     play(tmp_path, scene)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.auth.options import AuthOptions, RateLimitOptions
+from penstock.broker.topics.topics import TopicOptions
 from penstock.core.errors import InvalidSetting
 from penstock.core.types import Durability
 from penstock.gateways.mqtt.options import MqttOptions
@@ -56,7 +57,8 @@ def test_every_knob_of_the_protocol_and_of_security_can_be_set() -> None:
     keys = {path.partition(".")[0]: 0 for path in paths_of(Config)}
     for path in paths_of(Config):
         keys[path.partition(".")[0]] += path.count(".") == 1
-    assert keys["mqtt"] == len(dataclasses.fields(MqttOptions))
+    names = {each.name for options in (MqttOptions, TopicOptions) for each in dataclasses.fields(options)}
+    assert keys["mqtt"] == len(names)
     assert keys["auth"] == len(dataclasses.fields(AuthOptions))
     assert keys["rate_limit"] == len(dataclasses.fields(RateLimitOptions))
 

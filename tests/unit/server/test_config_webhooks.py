@@ -73,6 +73,17 @@ def test_no_mistake_repeats_a_secret() -> None:
         assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["webhooks", "listeners.mqtt", "storage.data_dir", "storage.disk_reserve", "log.level"])
+@pytest.mark.parametrize("written", [{"endpoints": [{"secret": "hidden"}]}, [["hidden"]], "hidden"])
+def test_what_has_parts_is_not_repeated_where_something_else_belongs(key: str, written: object) -> None:
+    if isinstance(written, str) and key not in ("webhooks", "listeners.mqtt"):
+        return
+    section, _, setting = key.partition(".")
+    with pytest.raises(BadConfiguration) as caught:
+        load(None, {}, [f"{section}={json.dumps({setting: written} if setting else written)}"])
+    assert "hidden" not in str(caught.value)
+
+
 def test_an_address_is_written_once_and_there_are_not_many() -> None:
     with pytest.raises(BadConfiguration, match=r"webhooks\[1\].url: is that of webhooks\[0\] too"):
         read({"url": URL}, {"url": URL})

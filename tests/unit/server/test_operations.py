@@ -8,12 +8,14 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from unittest import mock
 
 import pytest
 import trustme
+from tests.support.http_client import HttpClient
 from tests.support.loop import run
 from tests.support.mqtt_client import MqttClient
 from tests.support.receiver import receiving
@@ -22,6 +24,7 @@ from penstock.broker.webhooks.events import Event
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.properties import Properties
 from penstock.core.errors import Closed, DiskLow, InvalidArgument, InvalidSetting, JournalFailed
+from penstock.core.types import Durability
 from penstock.gateways.http.ports import Operations
 from penstock.log.columns import Columns
 from penstock.log.restore import restore_backup
@@ -31,7 +34,7 @@ from penstock.server.listening import Listening
 from penstock.server.log_lines import LogLines
 from penstock.server.operations import ServerOperations
 from penstock.server.server import Server
-from penstock.server.wiring import ServerWorks, open_works
+from penstock.server.wiring import Runtime, open_runtime
 
 T = TypeVar("T")
 SECRET = "a secret of some length"
@@ -54,7 +57,7 @@ class Scene:
     place: Path
     operations: ServerOperations
     server: Server
-    works: ServerWorks
+    works: Runtime
 
     def write(self, **settings: object) -> None:
         write(self.place, **settings)
@@ -89,10 +92,10 @@ async def scene(place: Path, **settings: object) -> AsyncIterator[Scene]:
 
     config = read()
     operations = ServerOperations(read, LogLines(config.log))
-    made: list[ServerWorks] = []
+    made: list[Runtime] = []
 
-    async def opening(config: Config) -> ServerWorks:
-        made.append(await open_works(config, operations))
+    async def opening(config: Config) -> Runtime:
+        made.append(await open_runtime(config, operations))
         assert operations.problems() == ["the server is starting"]
         return made[0]
 
@@ -131,6 +134,33 @@ def test_a_listener_without_descriptors_is_a_problem(tmp_path: Path) -> None:
                 ]
 
     run(main())
+
+
+@pytest.mark.parametrize("bytes_left", [0, -1])
+def test_a_log_that_was_damaged_at_opening_is_a_problem_and_told_by_health(tmp_path: Path, bytes_left: int) -> None:
+    async def first() -> None:
+        async with scene(tmp_path, queues=[{"name": "q", "partitions": 1}]) as s:
+            broker = s.works.broker
+            await broker.publishing.put(broker.queue("q"), Columns.of([b"1"]), broker.publisher())
+
+    async def again() -> None:
+        async with scene(tmp_path) as s:
+            [problem] = s.operations.problems()
+            assert "default/q/0" in problem
+            assert s.operations.broken_logs() == [problem]
+            client = await beside(partial(HttpClient, s.server.addresses["http"]))
+            answers = [await beside(partial(client.get, path)) for path in ("/ready", "/health")]
+            assert [(answer.status, answer.json["problems"]) for answer in answers] == [
+                (503, [problem]),
+                (200, [problem]),
+            ]
+            assert "degraded" in answers[1].json["status"]
+            await beside(client.close)
+
+    run(first())
+    [path] = (tmp_path / "data" / "logs").glob("default/q/0@*/*.seg")
+    path.write_bytes(path.read_bytes()[:bytes_left])
+    run(again())
 
 
 def test_a_failed_journal_is_a_problem_and_a_low_disk_a_warning(tmp_path: Path) -> None:
@@ -188,6 +218,19 @@ def test_the_difference_is_shown_before_anything_changes(tmp_path: Path) -> None
             assert [change.path for change in report.applied] == ["log.level"]
             assert [change.path for change in report.waiting] == ["mqtt.max_packet_size"]
             assert (s.operations.config()["log.level"], s.operations.log_level) == ("debug", "debug")
+
+    run(main())
+
+
+def test_a_reload_changes_the_durability_of_sessions_and_retained_messages(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as s:
+            space = await s.works.mqtt.retained.space()
+            [state] = [log for log in s.works.broker.shard.logs if log.name.endswith("sessions/state")]
+            assert {log.settings.durability for log in (state, space.log)} == {Durability.COMMIT}
+            s.write(durability="memory")
+            await s.operations.reload()
+            assert {log.settings.durability for log in (state, space.log)} == {Durability.MEMORY}
 
     run(main())
 

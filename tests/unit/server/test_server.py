@@ -53,18 +53,45 @@ def test_a_connection_reaches_the_gateway_with_the_facts_of_its_listener(tmp_pat
     run(scene())
 
 
-def test_a_websocket_listener_upgrades_at_its_path(tmp_path: Path) -> None:
-    request = (
-        b"GET %s HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
-        b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
-    )
+_UPGRADE = (
+    b"GET %s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n%s"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+)
 
+
+def test_a_websocket_listener_upgrades_at_its_path(tmp_path: Path) -> None:
     async def scene() -> None:
         async with running(configured(tmp_path, "listeners.mqtt_ws.path=/here")) as (server, _):
             address = server.addresses["mqtt_ws"]
-            assert (await _said(address, request % b"/here", b"127.0.0.1 ")).startswith(b"HTTP/1.1 101")
-            assert (await _said(address, request % b"/mqtt", b"\n")).startswith(b"HTTP/1.1 404")
+            said = await _said(address, _UPGRADE % (b"/here", b"localhost", b""), b"127.0.0.1 ")
+            assert said.startswith(b"HTTP/1.1 101")
+            assert (await _said(address, _UPGRADE % (b"/mqtt", b"localhost", b""), b"\n")).startswith(b"HTTP/1.1 404")
+
+    run(scene())
+
+
+@pytest.mark.parametrize(
+    ("host", "is_dev", "answer"),
+    [
+        (b"evil.example:8083", True, b"421"),
+        (b"evil.example:8083", False, b"101"),
+        (b"localhost:8083", True, b"101"),
+        (b"127.1.2.3:8083", True, b"101"),
+        (b"[::1]:8083", True, b"101"),
+        (b"127.0.0.1.evil.example", True, b"421"),
+    ],
+)
+def test_a_page_that_makes_its_own_name_point_here_is_refused_in_development_mode(
+    tmp_path: Path, host: bytes, is_dev: bool, answer: bytes
+) -> None:
+    config = configured(tmp_path, f"auth.development_mode={str(is_dev).lower()}")
+
+    async def scene() -> None:
+        async with running(config) as (server, _):
+            request = _UPGRADE % (b"/mqtt", host, b"Origin: http://" + host + b"\r\n")
+            end = b"127.0.0.1 " if answer == b"101" else b"\n"
+            assert (await _said(server.addresses["mqtt_ws"], request, end)).startswith(b"HTTP/1.1 " + answer)
 
     run(scene())
 
@@ -76,6 +103,30 @@ def test_a_proxy_announces_the_address_of_the_client(tmp_path: Path) -> None:
         async with running(config) as (server, _):
             header = b"PROXY TCP4 192.0.2.7 192.0.2.1 5000 1883\r\n"
             assert await _said(server.addresses["mqtt"], header + b"x\n", b"\n") == b"mqtt 192.0.2.7 x\n"
+
+    run(scene())
+
+
+def test_behind_a_proxy_the_limit_of_an_address_is_that_of_the_announced_one(tmp_path: Path) -> None:
+    config = configured(tmp_path, "listeners.mqtt.proxy_protocol=true", "listeners.mqtt_ws=null")
+    asked: list[str] = []
+
+    def may_connect(peer: str) -> bool:
+        asked.append(peer)
+        return asked.count("192.0.2.7") <= 2
+
+    async def scene() -> None:
+        async with running(config) as (server, works):
+            works.may = may_connect
+            header = b"PROXY TCP4 192.0.2.%d 192.0.2.1 5000 1883\r\nx\n"
+            for last in (7, 7, 8):
+                said = await _said(server.addresses["mqtt"], header % last, b"\n")
+                assert said == b"mqtt 192.0.2.%d x\n" % last
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await _said(server.addresses["mqtt"], header % 7, b"\n")
+            assert (await _said(server.addresses["mqtt"], b"PROXY UNKNOWN\r\nx\n", b"\n")).endswith(b"127.0.0.1 x\n")
+            assert asked == ["192.0.2.7", "192.0.2.7", "192.0.2.8", "192.0.2.7"]
+            assert works.gateway.events == ["refused: too many connections from this address"]
 
     run(scene())
 

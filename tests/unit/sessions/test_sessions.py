@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from penstock.broker.sessions.options import NEVER_S, Policy, SessionOptions
 from penstock.broker.sessions.records import Subscription, Will
 from penstock.broker.sessions.session import Outgoing, Session
 from penstock.broker.sessions.targets import RETAIN, Targets
+from penstock.core.errors import InvalidArgument
+from penstock.core.types import Durability
 from penstock.log.columns import Columns
 
 Scene = Callable[[SessionStage], Awaitable[None]]
@@ -144,6 +147,83 @@ def test_what_is_in_flight_keeps_its_packet_ids(tmp_path: Path) -> None:
         await stage.crash()
         assert stage.find().outgoing == [Outgoing(7, ids[1], 2, True), Outgoing(4, ids[2], 1, False)]
         assert stage.find().queued == 2
+
+    play(tmp_path, scene)
+
+
+def test_what_may_have_been_sent_before_a_crash_is_known_after_it(tmp_path: Path) -> None:
+    """Also after a snapshot, and after another connection; what came later was not sent."""
+
+    async def scene(stage: SessionStage) -> None:
+        session = await stage.begin()
+        await stage.send(b"1", b"2", to=[session])
+        assert session.sent_below == 0
+        await stage.crash()
+        await stage.send(b"3", to=[stage.find()])
+        assert [one < stage.find().sent_below for one in message_ids(await take_all(stage.find()))] == [
+            True,
+            True,
+            False,
+        ]
+        await stage.sessions.keep_up(stage.clock.now_ms() + 10 * 60 * 1000)
+        await stage.crash()
+        below = stage.find().sent_below
+        await stage.sessions.connected(stage.find(), owner="somebody", expiry_s=HOUR_S)
+        await stage.sessions.disconnected(stage.find(), keeps_will=False)
+        await stage.restart()
+        assert stage.find().sent_below == below == message_ids(await take_all(stage.find()))[2]
+
+    play(tmp_path, scene)
+
+
+def test_a_crash_after_the_client_came_back_leaves_packet_ids_as_they_were(tmp_path: Path) -> None:
+    async def scene(stage: SessionStage) -> None:
+        session = await stage.begin()
+        await stage.send(b"1", b"2", to=[session])
+        ids = message_ids(await take_all(session))
+        await stage.sessions.disconnected(session, keeps_will=False, in_flight=[(3, ids[0]), (4, ids[1])])
+        await stage.sessions.connected(session, owner="somebody", expiry_s=HOUR_S)
+        session.settle([ids[0]])
+        await stage.sessions.flush()
+        await stage.crash()
+        assert stage.find().in_flight == [(4, ids[1])]
+
+    play(tmp_path, scene)
+
+
+def test_what_was_sent_before_a_known_packet_id_gets_one_that_is_new_after_a_crash(tmp_path: Path) -> None:
+    """Also after a snapshot; what came behind it may have been sent or not, and waits for its turn."""
+
+    async def scene(stage: SessionStage) -> None:
+        session = await stage.begin()
+        await stage.send(b"0", b"1", to=[session])
+        await stage.send(b"2", to=[session], flags=2)
+        await stage.send(b"3", to=[session])
+        ids = message_ids(await take_all(session))
+        await session.sent([3], [ids[2]])
+        await stage.crash()
+        named = stage.find().outgoing
+        assert [(one.message_id, one.qos) for one in named] == [(ids[0], 1), (ids[1], 1), (ids[2], 2)]
+        assert named[2].packet_id == 3
+        assert not {one.packet_id for one in named[:2]} & {1, 2, 4}
+        assert stage.find().last_packet_id == named[1].packet_id
+        assert values(await take_all(stage.find())) == [b"3"]
+        await stage.sessions.keep_up(stage.clock.now_ms() + 10 * 60 * 1000)
+        await stage.crash()
+        assert (stage.find().outgoing, stage.find().last_packet_id) == (named, named[1].packet_id)
+
+    play(tmp_path, scene)
+
+
+def test_packet_ids_after_a_crash_are_far_from_the_last_that_was_acknowledged(tmp_path: Path) -> None:
+    async def scene(stage: SessionStage) -> None:
+        session = await stage.begin()
+        await stage.send(b"1", b"2", to=[session])
+        session.last_packet_id = 60_000
+        session.settle(message_ids(await take_all(session))[:1])
+        await stage.sessions.flush()
+        await stage.crash()
+        assert stage.find().last_packet_id == 60_000 + 32_767 - 65_535
 
     play(tmp_path, scene)
 
@@ -360,6 +440,34 @@ def test_room_is_kept_for_publishes_that_are_under_way(tmp_path: Path) -> None:
         third.close()
 
     play(tmp_path, scene, limited(Policy.DROP_NEWEST))
+
+
+def test_logs_are_as_durable_as_sessions_are_to_be_now(tmp_path: Path) -> None:
+    async def scene(stage: SessionStage) -> None:
+        def levels() -> set[Durability]:
+            return {log.settings.durability for log in stage.shard.logs if "sessions/" in log.name}
+
+        assert levels() == {Durability.COMMIT}
+        stage.options = replace(stage.options, durability=Durability.MEMORY)
+        await stage.restart()
+        assert levels() == {Durability.MEMORY}
+        await stage.sessions.change(Durability.COMMIT)
+        assert levels() == {Durability.COMMIT}
+
+    play(tmp_path, scene)
+
+
+def test_what_is_refused_for_its_flags_keeps_no_room(tmp_path: Path) -> None:
+    async def scene(stage: SessionStage) -> None:
+        one, other = await stage.begin("one"), await stage.begin("other")
+        targets = Targets()
+        targets.add(one, array("i", [0]), 1)
+        targets.add(other, array("i", [0]), 64)
+        with pytest.raises(InvalidArgument):
+            stage.sessions.accept(Columns.of([b"1"]), targets)
+        assert (one.reserved, one.reserved_bytes) == (0, 0)
+
+    play(tmp_path, scene)
 
 
 def test_expired_messages_are_passed_over_and_settled(tmp_path: Path) -> None:

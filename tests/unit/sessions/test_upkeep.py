@@ -101,6 +101,28 @@ def test_what_expired_is_not_copied_for_those_who_are_away(tmp_path: Path) -> No
     run(main())
 
 
+@pytest.mark.parametrize("jump_s", [-3600, 3600])
+def test_a_copy_has_as_much_time_left_whatever_clock_its_message_is_of(tmp_path: Path, jump_s: int) -> None:
+    async def main() -> None:
+        async with session_stage(tmp_path, SMALL_SEGMENTS) as stage:
+            away, session = await stage.begin("away"), await stage.begin()
+            await stage.send(b"old", to=[away], expiry=[stage.clock.now_ms() + 600_000])
+            stage.clock.wall_ms += 1000 * jump_s
+            stage.shard.timeline.look()
+            for number in range(40):
+                await stage.send(b"%d" % number, to=[session])
+            session.settle(message_ids(await take_all(session)))
+            await keep_up(stage)
+            assert away.queue.messages.log.start > 30
+            stage.clock.advance(590)
+            assert values(await take_all(away)) == [b"old"]
+            away.rewind()
+            stage.clock.advance(20 + max(-jump_s, 0))
+            assert values(await take_all(away)) == []
+
+    run(main())
+
+
 def test_a_message_that_is_taken_while_it_is_copied_is_found(tmp_path: Path) -> None:
     async def main() -> None:
         async with session_stage(tmp_path, SMALL_SEGMENTS) as stage:
@@ -178,5 +200,22 @@ def test_one_session_costs_few_bytes(tmp_path: Path) -> None:
             entries = sum(len(session.queue.entries) * 8 for session in sessions)
             assert entries == 20 * 10 * 24
             assert stage.sessions.queued_messages == 200
+
+    run(main())
+
+
+def test_a_session_with_long_filters_does_not_keep_others_from_a_snapshot(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with session_stage(tmp_path) as stage:
+            before, large, behind = await stage.begin("a"), await stage.begin("b"), await stage.begin("c")
+            many = [f"{number}/{'x' * 20_000}" for number in range(100)]  # 2 MB, where a frame takes 512 KiB
+            for filter in many:
+                await stage.sessions.subscribe(large, {filter: Subscription(1)})
+            for session in (before, behind):
+                await stage.sessions.subscribe(session, {"t": Subscription(2)})
+            await stage.sessions._snapshots.write(stage.clock.now_ms())
+            await stage.crash()
+            assert set(stage.find("b").subscriptions) == set(many)
+            assert [set(stage.find(name).subscriptions) for name in "ac"] == [{"t"}, {"t"}]
 
     run(main())

@@ -8,8 +8,8 @@ from tests.support.loop import run
 from tests.support.sessions import message_ids, session_stage, take_all, values
 
 from penstock.broker.sessions.options import SessionOptions
-from penstock.broker.sessions.records import Subscription
-from penstock.core.errors import Closed, InvalidArgument
+from penstock.broker.sessions.records import Completed, Subscription
+from penstock.core.errors import Closed, InvalidArgument, TooLarge
 from penstock.log.partition import Log
 
 
@@ -78,3 +78,23 @@ def test_whoever_waits_is_told_that_the_directory_is_closed(tmp_path: Path) -> N
 def test_options_that_leave_no_room_are_refused() -> None:
     with pytest.raises(InvalidArgument):
         SessionOptions(max_queued_messages=0)
+
+
+def test_a_record_that_failed_is_told_of_once_and_hurts_no_later_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with session_stage(tmp_path) as stage:
+            session, writer = await stage.begin(), stage.sessions._writer
+            with pytest.raises(TooLarge):
+                await stage.sessions.subscribe(session, {"x" * (1 << 20): Subscription(1)})
+            await stage.sessions.flush()
+            writer.note(Completed(session.number, list(range(1 << 19))))  # no frame takes it
+            await stage.sessions.flush()
+            writer._failure = Closed("a commit that failed")
+            with pytest.raises(Closed):
+                await stage.sessions.flush()
+            await stage.sessions.subscribe(session, {"t": Subscription(1)})
+            await stage.sessions.flush()
+            await stage.crash()
+            assert set(stage.find().subscriptions) == {"t"}
+
+    run(main())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.pipelines import GOOD, loaded, refusals, refusals_of_change, written
 
-from penstock.spark.pipelines.checking import check
+from penstock.spark.pipelines.checking import check, load_and_check
 from penstock.spark.pipelines.checking_parts import MESSAGE_COLUMNS
 from penstock.spark.pipelines.declaration import Pipeline
 from penstock.spark.pipelines.problems import BadPipeline
@@ -48,8 +48,8 @@ def test_a_declaration_is_what_was_written(tmp_path: Path) -> None:
         (", late: 30s", "", "24:3: sinks.table.mode", "per_minute has no watermark"),
         ("./table", "./table, mode: update", "24:53: sinks.table.mode", "parquet can be written with append alone"),
         ("./table", "./table, queue: t", "24:38: sinks.table.parquet", "beside queue"),
-        ("parquet:", "delta:", "24:36: sinks.table.delta", "delta is not installed: pip install delta-spark"),
-        ("parquet:", "iceberg:", "24:38: sinks.table.iceberg", "iceberg is not installed: name its package"),
+        ("parquet:", "delta:", "24:36: sinks.table.delta", "delta is not installed"),
+        ("parquet:", "iceberg:", "24:38: sinks.table.iceberg", "iceberg is not installed"),
         ("queue: alerts", "queue: a/+", "23:30: sinks.alerts.queue", "queue name 'a/+' contains + or #"),
         ('"grpc:', '"http:', "2:28: broker.url", "does not begin with grpc:// or grpc+tls://"),
         (', url: "grpc://localhost:7070"', "", "23:30: sinks.alerts.queue", "needs url"),
@@ -72,6 +72,24 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
     )
     lines = refusals(tmp_path, text)
     assert [line.split(": ")[1] for line in lines] == ["name", "steps.per_minute.window.late", "sinks.alerts.kye"]
+
+
+def test_wrong_keys_do_not_hide_what_else_is_wrong(tmp_path: Path) -> None:
+    changes = {"key: device": "kye: device", "of: readings,": "of: raedings,", "from per_minute": "from per_hour"}
+    text = GOOD
+    for before, after in changes.items():
+        text = text.replace(before, after)
+    with pytest.raises(BadPipeline) as caught:
+        load_and_check(written(tmp_path, text), lambda document: document)
+    assert [problem.path for problem in caught.value.problems] == [
+        "steps.hot.sql",
+        "rules.plausible.of",
+        "sinks.alerts.kye",
+    ]
+    broken = text.replace("format: json", "format: jsn")
+    with pytest.raises(BadPipeline) as caught:
+        load_and_check(written(tmp_path, broken), lambda document: document)
+    assert "sources.readings.format" in [problem.path for problem in caught.value.problems]
 
 
 def test_what_is_no_yaml_or_not_there_is_told(tmp_path: Path) -> None:

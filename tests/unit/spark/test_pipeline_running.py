@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -218,6 +219,10 @@ def test_a_reason_is_what_python_raised_or_how_spark_begins() -> None:
         'Traceback (most recent call last):\n  File "x.py", line 1\nValueError: no such place\n\n\tat org.apache'
     )
     assert failure_reason(f"Job aborted\n{traceback}") == "ValueError: no such place"
+    hidden = (
+        "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: ValueError: no such place\n SQLSTATE: 38000"
+    )
+    assert failure_reason(hidden) == "ValueError: no such place"
     assert failure_reason("[X] it\n  went wrong. SQLSTATE: 42K09\nmore") == "[X] it"
     gone = (
         '<Error of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "nobody listens"\n\tmore>'
@@ -226,7 +231,8 @@ def test_a_reason_is_what_python_raised_or_how_spark_begins() -> None:
 
 
 def test_the_lag_is_what_waits_in_queues() -> None:
-    ours = FakeSource('{"a": {"0": 5, "1": 3}, "b": {"0": 1}}', '{"a": {"0": 9, "1": 3}, "b": {"0": 1}}')
+    latest = {"a": {"0": 1 << 40, "1": 3}, "b": {"0": 1}, "$behind": {"a": 4, "b": 0}}
+    ours = FakeSource('{"a": {"0": 5, "1": 3}, "b": {"0": 1}}', json.dumps(latest))
     files = FakeSource('{"logOffset": 3}', "")
     assert lags_of([ours, files, ours]) == {"a": 4, "b": 0}
 

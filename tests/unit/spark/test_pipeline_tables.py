@@ -95,11 +95,29 @@ def test_what_is_not_installed_is_told_with_what_to_do(tmp_path: Path, monkeypat
     monkeypatch.setattr(packages, "has_delta", lambda: False)
     monkeypatch.setattr(packages, "_spark_version", lambda: "4.3")
     [delta] = refusals(tmp_path, declared(DELTA))
-    assert "sinks.table.delta: delta is not installed: pip install delta-spark, or name its package" in delta
-    assert delta.endswith("in the version that is made for Spark 4.3")
+    assert "delta is not installed: name its package in spark.settings" in delta
+    assert "io.delta:delta-spark_4.2_2.13:4.4.0" in delta
+    [iceberg] = refusals(tmp_path, declared(ICEBERG))
+    assert "sinks.table.iceberg: iceberg is not installed, and there is no iceberg package for Spark 4.3 yet" in iceberg
+    assert "Install pyspark 4.1 and name its package in spark.settings" in iceberg
+    monkeypatch.setattr(packages, "_spark_version", lambda: "4.1")
     [iceberg] = refusals(tmp_path, declared(ICEBERG))
     assert "iceberg is not installed: name its package in spark.settings" in iceberg
-    assert "org.apache.iceberg:iceberg-spark-runtime-4.3_2.13:VERSION" in iceberg
+    assert "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 (spark.jars for a file)" in iceberg
+
+
+def test_a_package_for_another_spark_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = "spark.jars.packages: 'org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0'"
+    monkeypatch.setattr(packages, "_spark_version", lambda: "4.3")
+    [odd] = check(loaded(tmp_path, declared(ICEBERG, named)))
+    assert "made for Spark 4.0, and Spark 4.3 is installed: it may not work" in odd
+    assert "there is no iceberg package for Spark 4.3 yet" in odd
+    delta = "spark.jars.packages: 'io.delta:delta-spark_{}_2.13:4.4.0'"
+    assert check(loaded(tmp_path, declared(DELTA, delta.format("4.2")))) == []
+    [odd] = check(loaded(tmp_path, declared(DELTA, delta.format("4.0"))))
+    assert "it may not work; io.delta:delta-spark_4.2_2.13:4.4.0 does" in odd
+    monkeypatch.setattr(packages, "_spark_version", lambda: "4.0")
+    assert check(loaded(tmp_path, declared(ICEBERG, named))) == []
 
 
 @pytest.mark.parametrize(

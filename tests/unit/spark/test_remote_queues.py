@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,8 @@ from tests.support.http_server import RunningServer, running_server
 from tests.support.numbered import numbers_of, until_end
 
 import penstock
+from penstock.client.errors import ConnectionLost
+from penstock.client.flight import FlightClient, PartitionRange, Rows
 from penstock.core.errors import ErrorCode, InvalidArgument, NoSuchQueue, PenstockError
 from penstock.spark.offsets import OffsetsJson
 from penstock.spark.options import parse_options
@@ -60,7 +63,8 @@ def _put(server: RunningServer, http: penstock.Client, numbers: range, end: int,
 
 
 def _read(**options: str) -> list[dict[str, object]]:
-    source = PenstockSource({"queue": "orders", **options})
+    given = {"queue": "orders", **options}
+    source = PenstockSource({name: text for name, text in given.items() if text})
     reader = source.reader(source.schema())
     batches: list[pa.RecordBatch] = [batch for task in reader.partitions() for batch in reader.read(task)]
     return [row for batch in batches for row in batch.to_pylist()]
@@ -89,10 +93,15 @@ def test_a_server_gives_what_its_directory_gives(server: RunningServer, http: pe
         {"columns": "value", "startingOffsets": '{"orders": {"1": -1}}', "minPartitions": "7"},
         {"endingTimestamp": "0"},
         {"startingTimestamp": "0"},
+        {"queue": "", "subscribePattern": "orders(/.+)?"},
+        {"queue": "", "assign": '{"orders": [1, 2]}', "startingOffsetsByTimestamp": '{"orders": {"1": 0}}'},
     ):
         served = _read(url=_url(server), **options)
         assert served == _read(path=str(_data(server)), **options)
     assert len(_read(url=_url(server), includeDeadLetters="true")) == 510
+    with FlightClient(_url(server)) as client:
+        for one in client.partitions("orders"):
+            assert one.extents == (((one.start, one.end, one.rows),) if one.rows else ())
 
 
 def test_a_queue_that_is_not_there_is_named(server: RunningServer, http: penstock.Client) -> None:
@@ -155,5 +164,31 @@ def test_a_read_goes_on_when_the_server_was_away(server: RunningServer, http: pe
     server.restart()
     found += rows
     assert numbers_of(found) == list(range(60_000))
-    assert reader.latestOffset(start, ALL) == reader.reportLatestOffset()
+    latest = reader.latestOffset(start, ALL)
+    assert latest.items() <= reader.reportLatestOffset().items()
     reader.stop()
+
+
+def test_the_partitions_of_a_small_task_are_read_by_one_call_and_one_by_one_where_that_fails(
+    server: RunningServer, http: penstock.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http.create_queue("parts", {"partitions": 5})
+    numbers = [str(number) for number in range(100)]
+    with FlightClient(_url(server)) as client:
+        client.append("parts", pa.record_batch({"key": numbers, "value": numbers}))
+    options, calls = {"url": _url(server), "queue": "parts"}, list[int]()
+    until_end(_data(server), "parts", 100)
+    plain, away = FlightClient.read, list[str]()
+
+    def counted(self: FlightClient, *place: Any, more: Sequence[PartitionRange] = (), **wanted: Any) -> Rows:
+        calls.append(1 + len(more))
+        if more and away:
+            raise ConnectionLost(away[0])
+        return plain(self, *place, more=more, **wanted)
+
+    monkeypatch.setattr(FlightClient, "read", counted)
+    read = _read(**options, columns="value")
+    assert (len(read), [*read[0]], calls) == (100, ["value"], [5])
+    away.append("gone")
+    assert _read(**options, columns="value") == read
+    assert calls == [5, 5, 1, 1, 1, 1, 1]

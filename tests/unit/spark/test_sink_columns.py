@@ -46,8 +46,12 @@ def test_a_message_is_made_of_these(schema: StructType) -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (_schema(value=TEXT, amount=NUMBER), "column 'amount' is none of a message, which has key, value, topic"),
-        (_schema(value=TEXT, queue=TEXT), "column 'queue' is none of a message"),
+        (
+            _schema(value=TEXT, amount=NUMBER),
+            "unknown column 'amount': a message has key, value, topic",
+        ),
+        (_schema(value=TEXT, queue=TEXT), "a column 'queue' names the target of its row only with the option queues"),
+        (_schema(value=TEXT, timestampType=NUMBER), "unknown column 'timestampType'"),
         (_schema(value=DoubleType()), "column 'value' is double, and has to be binary or string"),
         (_schema(value=TEXT, partition=TEXT), "column 'partition' is string, and has to be int"),
         (_schema(value=TEXT, headers=MapType(TEXT, NUMBER)), "column 'headers' is map<string,int>"),

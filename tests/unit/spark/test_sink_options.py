@@ -43,6 +43,11 @@ def test_everything_can_be_said() -> None:
         ({"pipelines": "a"}, True, "did you mean pipeline"),
         ({"resetPipeline": "true"}, True, "resetPipeline has no meaning without pipeline"),
         ({"pipeline": "sums"}, False, "option pipeline has no meaning in a batch"),
+        ({"queues": "a,b"}, True, "options queue and queues both say where to write"),
+        ({"queryId": "q"}, False, "options queryId and epochId go together"),
+        ({"queryId": "q", "epochId": "1"}, True, "option queryId has no meaning in a stream"),
+        ({"queryId": "q", "epochId": "-1"}, False, "option epochId: '-1' is not a whole number"),
+        ({"createQueues": "perhaps"}, True, "option createQueues: 'perhaps'"),
         ({"batchRows": "0"}, True, "option batchRows: '0'"),
         ({"batchRows": "1000001"}, True, "option batchRows: 1000001 is over"),
     ],
@@ -50,3 +55,23 @@ def test_everything_can_be_said() -> None:
 def test_what_is_wrong_is_said_with_its_name(given: dict[str, str], is_stream: bool, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         _parsed(is_stream, **given)
+
+
+def _key(**given: str) -> tuple[str, int] | None:
+    written = {"url": "grpc://127.0.0.1:8815", "queryId": "nightly", "epochId": "1", **given}
+    return parse_sink_options(written, is_stream=False).key
+
+
+def test_the_key_of_a_write_is_that_of_its_queue_and_namespace() -> None:
+    keys = [_key(queue="a"), _key(queue="b"), _key(queue="a", namespace="shop"), _key(queue="a", namespace="other")]
+    assert len(set(keys)) == len(keys)
+    assert _key(queue="a", namespace="default") == _key(queue="a")
+
+
+def test_the_key_of_several_queues_does_not_depend_on_their_order() -> None:
+    assert _key(queues="a,b") == _key(queues="b, a") == _key(queues="b,a,b")
+    assert _key(queues="a,b") != _key(queues="a,b,c")
+
+
+def test_a_key_stays_what_it_was_so_that_a_write_said_again_after_an_upgrade_is_known() -> None:
+    assert _key(queue="a") == ("nightly>6b55f2cc299e08e8b2a69d3d3766a3b9", 1)

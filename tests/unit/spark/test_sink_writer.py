@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -11,10 +14,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.util import handle_worker_exception
 from tests.support.http_server import RunningServer, running_server
 
 import penstock
 from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError
+from penstock.spark import staging
+from penstock.spark.daemon import quiet, say
 from penstock.spark.sink_options import parse_sink_options
 from penstock.spark.source import PenstockSource
 from penstock.spark.writer import CannotCommit, QueueStreamWriter, QueueWriter, TaskStaged
@@ -40,6 +46,12 @@ def http(server: RunningServer) -> Iterator[penstock.Client]:
         client.create_queue("alerts", {"partitions": 2})
         yield client
     server.forget()
+
+
+@pytest.fixture
+def all_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tasks with many rows do; these have few."""
+    monkeypatch.setattr(staging, "CARRIED_BYTES", 0)
 
 
 def _options(server: RunningServer, **options: str) -> dict[str, str]:
@@ -72,6 +84,7 @@ def _stages(server: RunningServer) -> int:
     return server.call(lambda: server.broker.staging.stage_count)
 
 
+@pytest.mark.usefixtures("all_staged")
 def test_what_tasks_stage_is_seen_when_the_driver_commits_and_then_all_of_it(
     server: RunningServer, http: penstock.Client
 ) -> None:
@@ -86,6 +99,16 @@ def test_what_tasks_stage_is_seen_when_the_driver_commits_and_then_all_of_it(
     assert _held(http) == ROWS + 50
 
 
+@pytest.mark.usefixtures("all_staged")
+def test_a_write_to_a_misspelt_queue_is_refused_if_none_is_to_be_created(
+    server: RunningServer, http: penstock.Client
+) -> None:
+    with pytest.raises(PenstockError, match="no queue 'alrets'"):
+        _writer(server, queue="alrets", createQueues="false").write(_rows())
+    assert "alrets" not in [queue.name for queue in http.queues()]
+
+
+@pytest.mark.usefixtures("all_staged")
 def test_another_try_of_a_task_is_harmless(server: RunningServer, http: penstock.Client) -> None:
     """A retry, a task that runs twice or one that nobody waits for any more: the driver gets one message of each."""
     writer = _writer(server)
@@ -95,6 +118,7 @@ def test_another_try_of_a_task_is_harmless(server: RunningServer, http: penstock
     assert lost.ranges and late.ranges and _held(http) == ROWS
 
 
+@pytest.mark.usefixtures("all_staged")
 def test_a_write_that_fails_gives_up_what_was_staged(server: RunningServer, http: penstock.Client) -> None:
     def failing() -> Iterator[pa.RecordBatch]:
         yield from _rows()
@@ -112,6 +136,7 @@ def test_a_write_that_fails_gives_up_what_was_staged(server: RunningServer, http
     assert caught.value.code is ErrorCode.STAGE_GONE
 
 
+@pytest.mark.usefixtures("all_staged")
 def test_rows_are_committed_after_the_server_was_away(server: RunningServer, http: penstock.Client) -> None:
     writer = _writer(server)
 
@@ -128,6 +153,7 @@ def test_rows_are_committed_after_the_server_was_away(server: RunningServer, htt
         assert again.queue("alerts").messages == ROWS
 
 
+@pytest.mark.usefixtures("all_staged")
 def test_a_full_queue_slows_a_task_down(server: RunningServer, http: penstock.Client) -> None:
     http.create_group("alerts", "readers")
     http.update_queue("alerts", {"limits": {"max_queue_depth": 300}})
@@ -142,12 +168,71 @@ def test_a_full_queue_slows_a_task_down(server: RunningServer, http: penstock.Cl
     assert _held(http) == ROWS
 
 
+@pytest.mark.usefixtures("all_staged")
 def test_a_task_that_may_not_wait_says_what_it_waited_for(server: RunningServer, http: penstock.Client) -> None:
     http.create_group("alerts", "readers")
     http.update_queue("alerts", {"limits": {"max_queue_depth": 300}})
     with pytest.raises(PenstockError, match=r"queue 'alerts': nothing moved for 0 s.*queue-full") as caught:
         _writer(server, waitSeconds="0", batchRows="100").write(_rows())
     assert caught.value.code is ErrorCode.QUEUE_FULL
+
+
+def test_few_rows_are_not_staged_and_come_with_the_commit_once(server: RunningServer, http: penstock.Client) -> None:
+    before, writer = _stages(server), _writer(server)
+    messages = [writer.write(_rows()), writer.write(_rows(0)), writer.write(_rows(50))]
+    lost = writer.write(_rows())
+    assert [bool(message.rows) for message in messages] == [True, False, True] and lost.rows
+    assert not any(message.ranges for message in messages) and _stages(server) == before
+    _copy(writer).commit([*messages])
+    server.restart()
+    _copy(writer).commit([*messages])
+    with penstock.Client("http://{}:{}".format(*server.address)) as again:
+        assert again.queue("alerts").messages == ROWS + 50
+
+
+def test_rows_keep_the_order_of_their_tasks_whoever_of_them_has_staged(
+    server: RunningServer, http: penstock.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http.create_queue("ordered", {"partitions": 1})
+    writer = _writer(server, queue="ordered")
+    messages: list[WriterCommitMessage | None] = []
+    for value, carried_bytes in (("a", 1 << 20), ("b", 0), ("c", 1 << 20), ("d", 0)):
+        monkeypatch.setattr(staging, "CARRIED_BYTES", carried_bytes)
+        messages.append(writer.write(iter([pa.record_batch({"value": [value]})])))
+    writer.commit(messages)
+    assert [message.value for message in http.browse("ordered")] == [b"a", b"b", b"c", b"d"]
+
+
+def test_rows_that_are_many_or_name_their_partition_are_staged(server: RunningServer, http: penstock.Client) -> None:
+    writer = _writer(server)
+    large = pa.record_batch({"value": [bytes(600_000)]})
+    many = writer.write(iter([large, large]))
+    named = writer.write(iter([pa.record_batch({"value": ["x"], "partition": pa.array([1], pa.int32())})]))
+    assert many.ranges and named.ranges and not many.rows and not named.rows
+    writer.commit([many, named])
+    assert _held(http) == 3
+
+
+def test_a_commit_waits_for_a_full_queue_and_is_refused_whole(server: RunningServer, http: penstock.Client) -> None:
+    http.create_group("alerts", "readers")
+    http.update_queue("alerts", {"limits": {"max_queue_depth": 300}})
+    writer = _writer(server, waitSeconds="0")
+    message = writer.write(_rows())
+    with pytest.raises(PenstockError, match=r"the commit of epoch 0 to queue 'alerts'.*queue-full") as caught:
+        writer.commit([message])
+    assert caught.value.code is ErrorCode.QUEUE_FULL and _held(http) == 0
+    http.update_queue("alerts", {"limits": {"max_queue_depth": ROWS}})
+    writer.commit([message])
+    assert _held(http) == ROWS
+
+
+def test_few_rows_for_a_misspelt_queue_are_refused_if_none_is_to_be_created(
+    server: RunningServer, http: penstock.Client
+) -> None:
+    writer = _writer(server, queue="alrets", createQueues="false")
+    with pytest.raises(PenstockError, match="no queue 'alrets'"):
+        writer.commit([writer.write(_rows())])
+    assert "alrets" not in [queue.name for queue in http.queues()]
 
 
 def test_messages_that_do_not_belong_together_are_not_committed(server: RunningServer, http: penstock.Client) -> None:
@@ -184,3 +269,96 @@ def test_queues_are_not_replaced(server: RunningServer) -> None:
         PenstockSource(_options(server)).writer(_SCHEMA, overwrite=True)
     with pytest.raises(InvalidArgument, match="never replaced"):
         PenstockSource(_options(server)).streamWriter(_SCHEMA, overwrite=True)
+
+
+_BOTH = {"queue": "", "queues": "alerts, others"}
+
+
+def _written(server: RunningServer, schema: StructType, rows: pa.RecordBatch, **options: str) -> None:
+    given = {name: text for name, text in _options(server, **options).items() if text}
+    writer = _copy(QueueWriter(parse_sink_options(given, is_stream=False), schema))
+    writer.commit([writer.write(iter([rows]))])
+
+
+def test_each_row_goes_to_the_queue_that_it_names(server: RunningServer, http: penstock.Client) -> None:
+    http.create_queue("others", {"partitions": 1})
+    stages = _stages(server)
+    rows = pa.record_batch({"queue": ["alerts", "others", "alerts"], "value": ["1", "2", "3"]})
+    schema = StructType([StructField("queue", StringType()), StructField("value", StringType())])
+    _written(server, schema, rows, **_BOTH)
+    assert (_held(http), http.queue("others").messages) == (2, 1)
+    for wrong in ("elsewhere", None):
+        with pytest.raises(InvalidArgument, match="which is not one of the option queues"):
+            _written(server, schema, pa.record_batch({"queue": ["alerts", wrong], "value": ["4", "5"]}), **_BOTH)
+    with pytest.raises(InvalidArgument, match="A column 'topic' is no target"):
+        _written(server, _SCHEMA, rows, **_BOTH)
+    assert (_held(http), _stages(server)) == (2, stages)
+
+
+def test_a_row_that_was_read_is_written_as_it_is(server: RunningServer, http: penstock.Client) -> None:
+    http.publish("alerts", "hot", key="k", headers={"a": "1"})
+    http.publish_many("alerts", [{"n": 1}])
+    source = PenstockSource({**_options(server), "includeHeaders": "true", "includeDeadLetters": "true"})
+    schema = source.schema()
+    reader = source.reader(schema)
+    batches: list[pa.RecordBatch] = [batch for task in reader.partitions() for batch in reader.read(task)]
+    [rows] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    http.create_queue("copies", {"partitions": 2})
+    _written(server, schema, rows, queue="copies")
+    assert http.queue("copies").messages == 2
+
+
+def test_a_batch_with_a_key_is_written_once_however_often_it_is_said(
+    server: RunningServer, http: penstock.Client
+) -> None:
+    http.create_queue("others", {"partitions": 1})
+    [rows] = _rows(10)
+    stages = _stages(server)
+    for epoch in (0, 0, 1, 0):
+        for queue in ("alerts", "others"):
+            _written(server, _SCHEMA, rows, queue=queue, queryId="nightly", epochId=str(epoch))
+    assert (_held(http), http.queue("others").messages, _stages(server)) == (20, 20, stages)
+
+
+def test_a_batch_with_a_key_is_written_to_each_namespace(server: RunningServer, http: penstock.Client) -> None:
+    [rows] = _rows(10)
+    for namespace in ("default", "other", "default", "other"):
+        _written(server, _SCHEMA, rows, queryId="two-spaces", epochId="1", namespace=namespace)
+    with penstock.Client("http://{}:{}".format(*server.address), namespace="other") as other:
+        assert (_held(http), _held(other)) == (10, 10)
+
+
+def test_our_own_errors_are_told_in_one_line(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+    told = io.BytesIO()
+    try:
+        PenstockSource({"queu": "x"}).schema()
+    except PenstockError as error:
+        handle_worker_exception(error, told)
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+    assert told.getvalue()[8:] == (
+        b"penstock.core.errors.InvalidArgument: no option 'queu' of format penstock: did you mean queue?\n"
+    )
+    refused = PenstockSource({"queue": "x", "endingOffsets": "latest"}).streamReader(_SCHEMA)
+    with pytest.raises(InvalidArgument, match="endingOffsets has no meaning in a stream"):
+        refused.initialOffset()
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+
+
+def test_a_worker_that_was_let_go_ends_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    def gone(sock: socket.socket, authenticated: bool) -> int:
+        raise BrokenPipeError
+
+    with socket.socket() as sock:
+        assert quiet(gone)(sock, True) != 0  # what pyspark.daemon ends a worker for
+    say("PySpark daemon failed to flush:\nBrokenPipeError: [Errno 32] Broken pipe")
+    say("something else")
+    assert capsys.readouterr().out == "something else\n"
+
+
+def test_a_commit_imports_nothing_that_only_reads() -> None:
+    """Spark has a process for commits alone: the first one of a query waits for its imports."""
+    heavy = ("pyarrow.compute", "penstock.spark.stream", "penstock.tables.table", "penstock.client.http")
+    code = f"import sys, penstock.spark.source, penstock.spark.writer; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

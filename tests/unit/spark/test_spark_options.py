@@ -154,6 +154,18 @@ def test_rows_come_from_a_directory_or_a_server() -> None:
         ({"url": "grpc+tls://h:1", "tlsCa": "/no/such.pem"}, "tlsCa: /no/such.pem cannot be read"),
         ({"waitSeconds": "soon"}, "option waitSeconds: 'soon' is not a whole number"),
         ({"groupId": "spark"}, "groupId needs groupUrl"),
+        ({"assign": '{"orders": [0]}'}, "options queue and assign both say what is read"),
+        ({"queue": "", "assign": '{"orders": 0}'}, r"partitions of 'orders' are not a list of numbers; write it like"),
+        ({"queue": "", "assign": "orders"}, r"option assign: .*write it like"),
+        ({"queue": "", "subscribePattern": "("}, r"option subscribePattern: '\(' is not a regular expression"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "9 is more than maxOffsetsPerTrigger, 5"),
+        ({"maxTriggerDelay": "5m"}, "maxTriggerDelay has no meaning without minOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "9", "maxTriggerDelay": "soon"}, "option maxTriggerDelay: "),
+        ({"startingOffsetsByTimestamp": "1"}, r"option startingOffsetsByTimestamp: .*write it like"),
+        (
+            {"startingOffsetsByTimestamp": '{"orders": {"0": 1}}', "startingTimestamp": "1"},
+            "startingTimestamp and startingOffsetsByTimestamp both say the same",
+        ),
     ],
 )
 def test_what_is_wrong_about_a_server_is_said(given: dict[str, str], message: str) -> None:

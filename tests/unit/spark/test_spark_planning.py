@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.log.extents import Extent, RowMap
 from penstock.spark.offsets import OffsetRange, PartitionId, json_of, positions_of, ranges_between
 from penstock.spark.planning import Split, admitted, plan
 
@@ -35,7 +36,7 @@ def test_positions_come_back_from_their_json() -> None:
 
 
 def _sizes(ranges: list[OffsetRange], split: Split) -> list[list[int]]:
-    return [[piece.offsets for piece in task] for task in plan(ranges, split)]
+    return [[piece.offsets for piece in task] for task in plan(ranges, split, {})]
 
 
 def test_small_partitions_share_a_task() -> None:
@@ -54,17 +55,17 @@ def test_there_is_a_task_for_each_core_or_for_none_of_them() -> None:
 
 
 def test_there_are_as_many_tasks_as_asked_for() -> None:
-    assert len(plan(_orders(100, 900), Split(min_tasks=10))) >= 10
-    assert len(plan(_orders(10, 10, 10, 10), Split(min_tasks=4))) == 4
+    assert len(plan(_orders(100, 900), Split(min_tasks=10), {})) >= 10
+    assert len(plan(_orders(10, 10, 10, 10), Split(min_tasks=4), {})) == 4
 
 
 def test_nothing_to_read_needs_no_task() -> None:
-    assert plan([], Split(min_tasks=8)) == []
+    assert plan([], Split(min_tasks=8), {}) == []
 
 
 @given(_RANGES, st.builds(Split, st.integers(1, 20), st.integers(1, 4000), st.integers(1, 4000), st.integers(1, 9)))
 def test_every_offset_is_in_exactly_one_task(ranges: list[OffsetRange], split: Split) -> None:
-    tasks = plan(ranges, split)
+    tasks = plan(ranges, split, {})
     joined: dict[PartitionId, list[int]] = {}
     for piece in (piece for task in tasks for piece in task):
         assert 0 < piece.offsets <= split.split_rows
@@ -75,12 +76,12 @@ def test_every_offset_is_in_exactly_one_task(ranges: list[OffsetRange], split: S
 
 def test_a_limit_is_shared_by_what_waits() -> None:
     small, large = PartitionId("orders", 0), PartitionId("orders", 1)
-    assert admitted({small: 0, large: 0}, {small: 100, large: 900}, 100, {}) == {small: 10, large: 90}
+    assert admitted({small: 0, large: 0}, {small: 100, large: 900}, 100, {}, {}) == {small: 10, large: 90}
 
 
-def test_a_limit_in_bytes_counts_what_an_offset_costs() -> None:
+def test_a_limit_in_bytes_counts_what_a_row_costs() -> None:
     light, heavy = PartitionId("orders", 0), PartitionId("orders", 1)
-    moved = admitted({}, {light: 1000, heavy: 1000}, 50_000, {light: 10.0, heavy: 90.0})
+    moved = admitted({}, {light: 1000, heavy: 1000}, 50_000, {light: 10.0, heavy: 90.0}, {})
     assert moved == {light: 500, heavy: 500}
 
 
@@ -94,8 +95,44 @@ def test_a_limited_batch_stays_within_its_budget_and_always_moves(
 ) -> None:
     start = {source: at for source, (at, _) in found.items()}
     end = {source: at + count for source, (at, count) in found.items()}
-    moved = admitted(start, end, budget, dict.fromkeys(found, price))
+    moved = admitted(start, end, budget, dict.fromkeys(found, price), {})
     taken = {source: moved[source] - start[source] for source in found}
     assert all(0 <= taken[source] <= end[source] - start[source] for source in found)
     assert sum(taken.values()) * price <= max(budget, price)
     assert sum(taken.values()) > 0 or start == end
+
+
+_FIRST, _GAP = PartitionId("orders", 0), 1 << 32
+_WITH_GAP = {_FIRST: RowMap([Extent(0, 100, 100), Extent(_GAP, _GAP + 20, 20)], 0, 2 * _GAP)}
+
+
+def test_offsets_without_rows_need_no_tasks() -> None:
+    split = Split(pack_rows=10, split_rows=40, cores=1)
+    tasks = plan([OffsetRange(_FIRST, 0, 2 * _GAP)], split, _WITH_GAP)
+    assert [(piece.start, piece.stop) for task in tasks for piece in task] == [(0, 40), (40, 80), (80, 2 * _GAP)]
+    assert plan([OffsetRange(_FIRST, 200, _GAP)], split, _WITH_GAP) == []
+
+
+def test_a_limit_steps_over_offsets_without_rows() -> None:
+    at, steps = {_FIRST: 0}, list[int]()
+    while at[_FIRST] < 2 * _GAP:
+        at = admitted(at, {_FIRST: 2 * _GAP}, 50, {}, _WITH_GAP)
+        steps.append(at[_FIRST])
+    assert steps == [50, 100, 2 * _GAP]
+
+
+_EXTENTS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30), st.integers(1, 30)), max_size=6)
+
+
+@given(_EXTENTS, st.integers(1, 40))
+def test_pieces_hold_every_row_once_and_as_many_each(found: list[tuple[int, int, int]], most: int) -> None:
+    extents, at = list[Extent](), 0
+    for hole, span, count in found:
+        extents.append(Extent(at + hole, at + hole + span, min(count, span)))
+        at += hole + span
+    rows = RowMap(extents, 0, at)
+    pieces = list(rows.split(0, at, most))
+    assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
+    assert sum(piece.rows for piece in pieces) == sum(extent.rows for extent in extents) == rows.rows(0, at)
+    assert all(piece.rows <= most and rows.rows(piece.start, piece.stop) <= 2 * most for piece in pieces)
+    assert not pieces or (pieces[0].start, pieces[-1].stop) == (0, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,15 @@ import penstock
 from penstock.client.http.client import Client
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.embedded.database import Database
-from penstock.spark.offsets import LOGS, OffsetsJson, PartitionId
+from penstock.log.backup import create_backup
+from penstock.log.restore import restore_backup
+from penstock.spark import stream
+from penstock.spark.metrics import source_metrics
+from penstock.spark.offsets import BEHIND, LOGS, OffsetsJson, PartitionId
 from penstock.spark.options import parse_options
 from penstock.spark.places import DataLost
 from penstock.spark.progress import GroupProgress
+from penstock.spark.reader import QueueReader
 from penstock.spark.stream import QueueStreamReader
 
 ALL = ReadAllAvailable()
@@ -43,8 +49,8 @@ def _batch(reader: QueueStreamReader, start: OffsetsJson, end: OffsetsJson) -> l
 
 
 def _offsets(written: OffsetsJson) -> OffsetsJson:
-    """Without the logs that they are of."""
-    return {queue: offsets for queue, offsets in written.items() if queue != LOGS}
+    """Without the logs that they are of, and without metrics."""
+    return {queue: offsets for queue, offsets in written.items() if not queue.startswith("$")}
 
 
 def _fill(database: Database, first: int = 0) -> None:
@@ -66,7 +72,7 @@ def test_a_stream_reads_what_is_there_and_then_what_comes(database: Database) ->
     start = reader.initialOffset()
     assert _offsets(start) == {"orders": {"0": 0, "1": 0}}
     end = reader.latestOffset(start, ALL)
-    assert end == reader.reportLatestOffset() and _offsets(end) == {"orders": {"0": 10, "1": 30}}
+    assert _offsets(reader.reportLatestOffset()) == _offsets(end) and _offsets(end) == {"orders": {"0": 10, "1": 30}}
     assert _batch(reader, start, end) == list(range(40))
     assert reader.latestOffset(end, ALL) == end and reader.partitions(end, end) == []
     put_numbers(database, "orders", [99], partition=1)
@@ -118,6 +124,27 @@ def test_a_limit_is_kept_and_everything_arrives_once(database: Database) -> None
     assert reader.latestOffset(reader.initialOffset(), ALL) == at
 
 
+def test_a_restored_queue_is_read_in_as_many_batches_as_it_has_rows_for(tmp_path: Path) -> None:
+    """2^32 offsets name nothing there, and again after each restore."""
+    with penstock.open(tmp_path / "data") as first:
+        first.declare("orders", partitions=2)
+        _fill(first)
+    create_backup(tmp_path / "data", tmp_path / "backup", lambda *_: None)
+    restore_backup(tmp_path / "backup", tmp_path / "again", lambda *_: None)
+    with penstock.open(tmp_path / "again") as database:
+        _fill(database, 40)
+        reader = _reader(database, maxOffsetsPerTrigger="30", splitRows="25", packRows="1")
+        at, found = reader.initialOffset(), list[list[int]]()
+        while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+            assert len(reader.partitions(at, end)) <= 30
+            found.append(_batch(reader, at, end))
+            at = end
+        assert [len(batch) for batch in found] == [30, 30, 20]
+        assert sorted(number for batch in found for number in batch) == list(range(80))
+        whole = parse_options({"path": str(database.directory), "queue": "orders"}, is_stream=False)
+        assert len(QueueReader(whole, ("value",)).partitions()) == 1
+
+
 def test_bytes_limit_a_batch_too(database: Database) -> None:
     for _ in range(10):
         database.put_many("orders", [bytes(1000)] * 10, partition=0)
@@ -125,6 +152,93 @@ def test_bytes_limit_a_batch_too(database: Database) -> None:
     reader = _reader(database, maxBytesPerTrigger="20KB")
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     assert 10 < end["orders"]["0"] < 30
+
+
+def test_a_batch_waits_for_enough_rows_or_long_enough(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fill(database)
+    now_s = [100.0]
+    monkeypatch.setattr(stream, "_now_s", lambda: now_s[0])
+    options = {"minOffsetsPerTrigger": "41", "maxTriggerDelay": "5m"}
+    reader = _reader(database, **options)
+    start = reader.initialOffset()
+    first = reader.latestOffset(start, ALL)
+    assert _batch(reader, start, first) == list(range(40))
+    put_numbers(database, "orders", range(40, 80), partition=1)
+    assert reader.latestOffset(first, ALL) == first
+    put_numbers(database, "orders", [80], partition=1)
+    end = reader.latestOffset(first, ALL)
+    assert _batch(reader, first, end) == list(range(40, 81))
+    put_numbers(database, "orders", [81], partition=1)
+    now_s[0] += 299
+    assert reader.latestOffset(end, ALL) == end
+    now_s[0] += 1
+    assert _batch(reader, end, reader.latestOffset(end, ALL)) == [81]
+    at_once = _reader(database, **options)
+    at_once.prepareForTriggerAvailableNow()
+    assert len(_batch(at_once, end, at_once.latestOffset(end, ALL))) == 1
+
+
+def test_the_latest_offsets_say_how_far_a_stream_is_behind(database: Database) -> None:
+    _fill(database)
+    reader = _reader(database, maxOffsetsPerTrigger="20")
+    reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    latest = json.dumps(reader.reportLatestOffset())
+    [told] = source_metrics({"sources": [{"latestOffset": latest}]})
+    assert told.pop("bytesBehindLatest") > 0
+    assert told == {
+        "avgOffsetsBehindLatest": 10,
+        "maxOffsetsBehindLatest": 15,
+        "minOffsetsBehindLatest": 5,
+        "rowsBehindLatest": 20,
+    }
+    assert reader.reportLatestOffset()[BEHIND] == {"orders": 20}
+    assert source_metrics({"sources": [{"latestOffset": None}, {"latestOffset": {"orders": {"0": 1}}}]}) == [{}, {}]
+
+
+def test_a_stream_that_waits_for_more_rows_says_how_far_it_is_behind(database: Database) -> None:
+    _fill(database)
+    reader = _reader(database, minOffsetsPerTrigger="1000")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    assert _batch(reader, start, end) == list(range(40))
+    put_numbers(database, "orders", range(40, 49), partition=1)
+    assert reader.latestOffset(end, ALL) == end
+    [told] = source_metrics({"sources": [{"latestOffset": json.dumps(reader.reportLatestOffset())}]})
+    assert (told["rowsBehindLatest"], reader.reportLatestOffset()[BEHIND]) == (9, {"orders": 9})
+
+
+def test_partitions_are_chosen_and_times_are_given_one_by_one(database: Database) -> None:
+    _fill(database)
+    given = {"path": str(database.directory), "assign": '{"orders": [1]}'}
+    assigned = QueueStreamReader(parse_options(given, is_stream=True), ("value",))
+    start = assigned.initialOffset()
+    assert _offsets(start) == {"orders": {"1": 0}}
+    assert _batch(assigned, start, assigned.latestOffset(start, ALL)) == list(range(10, 40))
+    with pytest.raises(InvalidArgument, match="there is no partition 7 of queue 'orders'"):
+        wrong = {**given, "assign": '{"orders": [1, 7]}'}
+        QueueStreamReader(parse_options(wrong, is_stream=True), ("value",)).initialOffset()
+    late = _reader(database, startingOffsetsByTimestamp='{"orders": {"0": 4000000000000}}')
+    assert _offsets(late.initialOffset()) == {"orders": {"0": 10, "1": 0}}
+    with pytest.raises(InvalidArgument, match="partition 9 of queue 'orders', which is not read"):
+        _reader(database, startingOffsetsByTimestamp='{"orders": {"9": 1}}').initialOffset()
+
+
+def test_regular_expressions_choose_whole_names(database: Database) -> None:
+    for name in ("orders-eu", "reorders", "$dlq/orders"):
+        database.declare(name, partitions=1)
+        until_declared(database, name)
+    given = {"path": str(database.directory), "subscribePattern": "orders(-eu)?|.*dlq.*"}
+    reader = QueueStreamReader(parse_options(given, is_stream=True), ("value",))
+    assert set(_offsets(reader.initialOffset())) == {"orders", "orders-eu"}
+
+
+def test_a_stream_that_does_not_say_where_it_begins_says_so(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    _reader(database, startingOffsets="earliest").initialOffset()
+    assert "not with the latest" not in caplog.text
+    _reader(database).initialOffset()
+    assert "begins with the earliest offsets, not with the latest" in caplog.text
 
 
 def test_available_now_takes_nothing_that_came_after_it_began(database: Database) -> None:

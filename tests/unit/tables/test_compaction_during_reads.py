@@ -128,3 +128,18 @@ def test_a_trim_of_what_was_compacted_names_the_range_that_is_lost(live: LiveTab
     with pytest.raises(Trimmed, match=r"\.\.81 of partition 0") as trimmed:
         list(batches)
     assert trimmed.value.wanted > last
+
+
+def test_rows_are_counted_where_compaction_left_them(live: LiveTables) -> None:
+    history = _history(live)
+    history.put_rounds(30)
+    live.compact()
+    table = QueueTable.open(live.root, "prices")
+    [place] = table.partitions()
+    rows = table.row_map(0)
+    assert (place.start, place.end) == (0, 90)
+    assert rows.rows(0, 90) == place.rows < 90
+    pieces = list(rows.split(0, 90, 5))
+    assert [piece.start for piece in pieces] == [0, *[piece.stop for piece in pieces[:-1]]]
+    assert sum(piece.rows for piece in pieces) == place.rows
+    table.close()

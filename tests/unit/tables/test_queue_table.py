@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.support.live_tables import LiveTables, values, written
 
+import penstock
 from penstock.core.errors import InvalidArgument, NoSuchQueue
 from penstock.core.types import Compression, Durability
 from penstock.log.columns import Columns
@@ -14,7 +16,8 @@ from penstock.queues.deadletter import DeadLetter, Reason, to_properties
 from penstock.queues.names import group_name, message_id_prefix, parse_message_id
 from penstock.queues.properties import Envelope, pack
 from penstock.tables.errors import BeyondEnd, QueueReplaced, Trimmed
-from penstock.tables.schema import DEFAULT_COLUMNS, SCHEMA
+from penstock.tables.incoming import columns_of
+from penstock.tables.schema import DEFAULT_COLUMNS, HEADERS, SCHEMA
 from penstock.tables.table import Partition, QueueTable, TableDirectory
 
 
@@ -265,4 +268,23 @@ def test_a_partition_that_is_another_log_by_now_is_refused(live: LiveTables) -> 
     assert sum(batch.num_rows for batch in table.read(0, log=log.number)) == partition.rows
     with pytest.raises(QueueReplaced, match="deleted and created anew"):
         table.read(0, log=log.number + 1)
+    table.close()
+
+
+def test_null_values_stay_null_and_empty_ones_empty(tmp_path: Path) -> None:
+    headers = [[("a", "1")], None, [("b", "2"), ("c", "3")], []]
+    pairs = [None if row is None else [{"key": k, "value": v.encode()} for k, v in row] for row in headers]
+    values = pa.array([None, b"", None, b"x"], pa.binary())
+    with penstock.open(tmp_path) as database:
+        database.declare("orders", partitions=1)
+        given = columns_of(pa.record_batch({"value": values, "headers": pa.array(pairs, HEADERS)}))
+        database.put_many("orders", pa.table({"value": values, "properties": given.properties}))
+        database.put_many("orders", pa.table({"value": values}))
+        database.put("orders", b"", headers={"null-value": "yes"})
+        database.put("orders", b"no", headers={"null-value": "yes"})
+    table = QueueTable.open(tmp_path, "orders")
+    assert [row["value"] for row in read_rows(table, "value")] == [None, b"", None, b"x"] * 2 + [None, b"no"]
+    found = read_rows(table, "headers", "value")
+    assert [row["value"] for row in found][:4] == [None, b"", None, b"x"]
+    assert [row["headers"] for row in found] == [row or [] for row in pairs] + [[]] * 6
     table.close()

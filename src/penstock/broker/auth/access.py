@@ -7,10 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.broker.auth.addresses import wanted_to_publish
 from penstock.broker.auth.attempts import Attempt, Attempts, LoginMetrics
 from penstock.broker.auth.certificates import name_in
 from penstock.broker.auth.explaining import AskedAction, Question, Verdict, find_subject
-from penstock.broker.auth.identity import ANONYMOUS, Certificate, Credentials, Identity
+from penstock.broker.auth.identity import ANONYMOUS, Certificate, Credentials, How, Identity
+from penstock.broker.auth.keeping import UserKeeping
 from penstock.broker.auth.keys import KEY_USER_PREFIX, PresentedKey, key_user, matches, parse_key
 from penstock.broker.auth.options import AuthOptions
 from penstock.broker.auth.passwords import Passwords, Verified
@@ -47,7 +49,7 @@ class Access:
         self._caches = Caches()
         self._attempts = Attempts(options, clock)
         self._verified = Verified(clock, options.verified_password_s)
-        self._options, self._tokens = options, _tokens(options)
+        self._options, self._tokens = options, tokens_of(options)
         users.configure(options.users, options.acl)
         users.changed = self._caches.rules_changed
 
@@ -73,12 +75,12 @@ class Access:
         in."""
         return await _OperatorAccess.open(shard, None, clock)
 
-    def users_for(self, admin: str) -> Users:
-        """To change them, for a user who has the role `admin` now. NotAuthorised for others."""
+    def users_for(self, admin: str) -> UserKeeping:
+        """To change those of its namespace, for a user who has the role `admin` now. NotAuthorised for others."""
         user = self.users.find(admin)
         if user is None or ADMIN_ROLE not in user.roles:
             raise NotAuthorised(f"{admin} does not have the role {ADMIN_ROLE}, which changing users and rules needs")
-        return self.users
+        return UserKeeping(self.users, user.namespace, replace(ADMIN_VERDICTS, namespace=user.namespace).administers)
 
     @property
     def metrics(self) -> LoginMetrics:
@@ -97,7 +99,7 @@ class Access:
     def reload(self, options: AuthOptions) -> None:
         """What of them counts at once: users and rules of the configuration, keys of tokens, anonymous logins, the name
         in certificates. InvalidSetting, and nothing is changed, if a key cannot be used."""
-        tokens = _tokens(options)
+        tokens = tokens_of(options)
         self.users.configure(options.users, options.acl)
         self._options, self._tokens = options, tokens
 
@@ -115,6 +117,10 @@ class Access:
             raise
         self._attempts.succeeded()
         return identity
+
+    def without_login(self) -> Identity | None:
+        """Who says nothing, where that is allowed. No attempt: a probe is not somebody who fails to log in."""
+        return Identity(ANONYMOUS, how="anonymous") if self._options.allow_anonymous else None
 
     def login_key(self, text: str, peer: str, is_loopback: bool = False) -> Identity:
         """With an API key alone. BadCredentials, TooManyAttempts; needs no waiting."""
@@ -138,6 +144,17 @@ class Access:
         if identity.expires_ms is None:
             return Permissions(self._caches, find)
         return PassingPermissions(self._caches, find, self._clock, identity.expires_ms)
+
+    def may_publish_still(self, name: str, namespace: str, client_id: str, topic: bytes) -> bool:
+        """Of a login that is over, of which only the name is known, and which was allowed to at the time: by the rules
+        of now. What roles came with a token is not known: then only what a rule denies is refused."""
+        how: How = "api-key" if name.startswith(KEY_USER_PREFIX) else "jwt"
+        identity = Identity(name, namespace, how=how)
+        roles = self._roles_of(identity)
+        if roles is None:
+            return False
+        verdicts, wanted = self._verdicts(identity, client_id), wanted_to_publish(topic.decode())
+        return verdicts.may(wanted) if roles or self.users.find(name) is not None else not verdicts.denies(wanted)
 
     def may(self, user: str, action: AskedAction, topic: str, client_id: str = "") -> Verdict:
         """Of a user by name, an API key as `key:<id>`, or `anonymous`: may it do this now, and what decides that?
@@ -226,7 +243,7 @@ class Access:
         if roles is None:
             return NO_VERDICTS
         rules = self.users.rules_about(identity.name, roles, identity.namespace)
-        return verdicts_of(roles, [*rules, *identity.rules], client_id, identity.name)
+        return verdicts_of(roles, [*rules, *identity.rules], client_id, identity.name, identity.namespace)
 
     def _roles_of(self, identity: Identity) -> tuple[str, ...] | None:
         """Those of now; None if the user or the key of the login is gone."""
@@ -281,6 +298,9 @@ class ScramLogin:
 
 
 class _OperatorAccess(Access):
+    def without_login(self) -> Identity | None:
+        return _EVERYBODY
+
     async def login(self, credentials: Credentials) -> Identity:
         return Identity(credentials.username or ANONYMOUS, is_admin=True, how="anonymous")
 
@@ -296,6 +316,9 @@ class _OpenAccess(Access):
         self.users = NoUsers()
         self._clock, self._caches, self._attempts = clock, Caches(), Attempts(AuthOptions(), clock)
 
+    def without_login(self) -> Identity | None:
+        return _EVERYBODY
+
     async def login(self, credentials: Credentials) -> Identity:
         self._attempts.succeeded()
         return Identity(credentials.username or ANONYMOUS, is_admin=True, how="anonymous")
@@ -304,13 +327,16 @@ class _OpenAccess(Access):
         self._attempts.succeeded()
         return Identity(ANONYMOUS, is_admin=True, how="anonymous")
 
+    def may_publish_still(self, name: str, namespace: str, client_id: str, topic: bytes) -> bool:
+        return True
+
     def may(self, user: str, action: AskedAction, topic: str, client_id: str = "") -> Verdict:
         return Verdict(True, "in development mode everyone may do everything")
 
     def scram(self, peer: str = "", *, is_loopback: bool = False) -> ScramLogin:
         raise NotAuthorised("in development mode there are no users: connect without an authentication method")
 
-    def users_for(self, admin: str) -> Users:
+    def users_for(self, admin: str) -> UserKeeping:
         raise NotAuthorised("in development mode there are no users: everyone is an admin")
 
     def permissions(self, identity: Identity, client_id: str) -> Permissions:
@@ -321,6 +347,9 @@ class _OpenAccess(Access):
 
     def close(self) -> None:
         """Nothing was opened."""
+
+
+_EVERYBODY = Identity(ANONYMOUS, is_admin=True, how="anonymous")
 
 
 def _identity_of(user: User) -> Identity:
@@ -339,7 +368,7 @@ def _refuse_name_of_key(name: str) -> None:
         raise BadCredentials(f"names that begin with {KEY_USER_PREFIX} are those of API keys")
 
 
-def _tokens(options: AuthOptions) -> Tokens | None:
+def tokens_of(options: AuthOptions) -> Tokens | None:
     """What they are verified with is installed only where tokens are wanted."""
     if options.jwt is None:
         return None

@@ -46,3 +46,8 @@ class Identity:
     """that came with a token"""
     roles: tuple[str, ...] = ()
     """that came with a token, beside those that the user has"""
+
+    @property
+    def mark(self) -> str:
+        """What records hold of whose something is. A namespace has no slash."""
+        return f"{self.namespace}/{self.name}"

@@ -76,6 +76,10 @@ class Rate:
         self._full_at_s, taken = self._speed.take(self._full_at_s, self._clock.monotonic(), wanted)
         return taken
 
+    @property
+    def is_limited(self) -> bool:
+        return self._speed.interval_s > 0
+
     def spend(self, count: int) -> float:
         """For what is there already and will be done: all of it is taken. So many seconds the client has to wait until
         it owes nothing, which keeps the rate however much came at once."""
@@ -138,6 +142,8 @@ class RateLimits:
         self._unlimited = ClientRates(Rate(Speed(0.0, 1), clock), Rate(Speed(0.0, 1), clock))
         self._peers = KeyedRates(self._connections, clock)
         self.connections_refused = 0
+        self.connections_over_limit = 0
+        """refused because there were as many as there may be in all; whoever accepts them counts"""
         self.change(options)
 
     def change(self, options: RateLimitOptions) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from weakref import WeakSet
 
 from penstock.broker.auth import addresses
 from penstock.broker.auth.addresses import Wanted
 from penstock.broker.auth.patterns import TopicSet, fill_allowing, fill_denying, has_placeholder, pattern_set
-from penstock.broker.auth.roles import ADMIN_ROLE, READ_ONLY_ROLE
+from penstock.broker.auth.roles import ADMIN_ROLE, MONITOR_ROLE, READ_ONLY_ROLE
 from penstock.broker.auth.rules import Action, Effect, Rule
 from penstock.core.ports import Clock
+from penstock.queues.names import DEFAULT_NAMESPACE
 
 # A session that publishes to more topics than that works them out again now and then, at some microseconds each.
 _CACHED_ANSWERS = 4096
@@ -33,6 +34,10 @@ class Verdicts:
     """look at what is shown of the broker, and browse queues that no rule denies"""
     allowed: dict[Action, tuple[TopicSet, ...]] = field(default_factory=dict)
     denied: dict[Action, tuple[TopicSet, ...]] = field(default_factory=dict)
+    namespace: str = DEFAULT_NAMESPACE
+    """of the login"""
+    may_monitor: bool = False
+    """see the numbers of all namespaces"""
 
     @classmethod
     def of(cls, rules: Iterable[Rule], client_id: str, user: str, *, may_read: bool = False) -> Verdicts:
@@ -53,26 +58,35 @@ class Verdicts:
         if wanted.action is None:
             return False
         allowed = self.allowed.get(wanted.action, ())
-        return all(topics.is_within(allowed) for topics in wanted.topics) and not self._denies(wanted)
+        return all(topics.is_within(allowed) for topics in wanted.topics) and not self.denies(wanted)
+
+    def administers(self, namespace: str) -> bool:
+        """An admin of the namespace `default` administers the server, any other one its own namespace."""
+        return self.is_admin and self.namespace in (DEFAULT_NAMESPACE, namespace)
 
     def may_browse(self, wanted: Wanted) -> bool:
         """`wanted` is what consuming would ask for."""
-        return self.may(wanted) or (self.may_read and not self._denies(wanted))
+        return self.may(wanted) or (self.may_read and not self.denies(wanted))
 
-    def _denies(self, wanted: Wanted) -> bool:
+    def denies(self, wanted: Wanted) -> bool:
+        """A rule does, whatever others allow."""
         denied = () if wanted.action is None else self.denied.get(wanted.action, ())
         return any(topics.overlaps(refused) for topics in wanted.topics for refused in denied)
 
 
 NO_VERDICTS = Verdicts()
-ADMIN_VERDICTS = Verdicts(is_admin=True, may_read=True)
+ADMIN_VERDICTS = Verdicts(is_admin=True, may_read=True, may_monitor=True)
 
 
-def verdicts_of(roles: Collection[str], rules: Iterable[Rule], client_id: str, user: str) -> Verdicts:
-    """Of who has these roles, by the rules about the user and the roles."""
+def verdicts_of(
+    roles: Collection[str], rules: Iterable[Rule], client_id: str, user: str, namespace: str = DEFAULT_NAMESPACE
+) -> Verdicts:
+    """Of who has these roles in a namespace, by the rules about the user and the roles."""
     if ADMIN_ROLE in roles:
-        return ADMIN_VERDICTS
-    return Verdicts.of(rules, client_id, user, may_read=READ_ONLY_ROLE in roles)
+        return replace(ADMIN_VERDICTS, namespace=namespace, may_monitor=namespace == DEFAULT_NAMESPACE)
+    may_monitor = MONITOR_ROLE in roles and namespace == DEFAULT_NAMESPACE
+    found = Verdicts.of(rules, client_id, user, may_read=READ_ONLY_ROLE in roles)
+    return replace(found, namespace=namespace, may_monitor=may_monitor)
 
 
 def filled_pattern(rule: Rule, client_id: str, user: str) -> TopicSet | None:
@@ -102,10 +116,29 @@ class Permissions:
         """As of now, not as of the login."""
         return self._now().is_admin
 
+    def administers(self, namespace: str) -> bool:
+        """Change what is in a namespace: its admins, and those of the server, as of now."""
+        return self._now().administers(namespace)
+
+    @property
+    def is_server_admin(self) -> bool:
+        """May change what concerns the whole server, and see its configuration: admins of the namespace `default`."""
+        return self.administers(DEFAULT_NAMESPACE)
+
     @property
     def may_read(self) -> bool:
         """Look at what is shown of the broker: roles admin and read-only, as of now."""
         return self._now().may_read
+
+    @property
+    def may_monitor(self) -> bool:
+        """See the numbers of all namespaces: roles admin and monitor in the namespace `default`."""
+        return self._now().may_monitor
+
+    @property
+    def is_of_server(self) -> bool:
+        """Of the namespace `default`, which is the server's own: may be told of the server what names no queue."""
+        return self._now().namespace == DEFAULT_NAMESPACE
 
     def may_publish(self, topic: bytes) -> bool:
         """Settlements (`$queue/orders/$ack`) are publishes that need the right to consume; where the path is longer
@@ -166,9 +199,16 @@ class PassingPermissions(Permissions):
     def is_admin(self) -> bool:
         return self._clock.now_ms() < self._expires_ms and super().is_admin
 
+    def administers(self, namespace: str) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().administers(namespace)
+
     @property
     def may_read(self) -> bool:
         return self._clock.now_ms() < self._expires_ms and super().may_read
+
+    @property
+    def may_monitor(self) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_monitor
 
     def may_browse(self, queue: str) -> bool:
         return self._clock.now_ms() < self._expires_ms and super().may_browse(queue)
@@ -195,8 +235,15 @@ class AllPermissions(Permissions):
     def is_admin(self) -> bool:
         return True
 
+    def administers(self, namespace: str) -> bool:
+        return True
+
     @property
     def may_read(self) -> bool:
+        return True
+
+    @property
+    def may_monitor(self) -> bool:
         return True
 
     def may_browse(self, queue: str) -> bool:

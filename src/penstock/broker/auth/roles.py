@@ -12,6 +12,8 @@ from penstock.broker.auth.rules import EVERYWHERE, Action, Effect, Rule, RuleBoo
 ADMIN_ROLE = "admin"
 """who has it may do everything, whatever rules say"""
 READ_ONLY_ROLE = "read-only"
+MONITOR_ROLE = "monitor"
+"""counts in the namespace `default`, which is the server's own"""
 
 
 class BuiltInRole(NamedTuple):
@@ -28,7 +30,7 @@ def _role(name: str, summary: str, *allowed: tuple[Action, str]) -> BuiltInRole:
 
 # `#` reaches no topic that begins with `$`: neither $SYS nor $admin. Dead letters are put in by the broker alone.
 BUILT_IN_ROLES = (
-    _role(ADMIN_ROLE, "do everything; no rule takes from it"),
+    _role(ADMIN_ROLE, "do everything in its namespace, in `default` on the whole server; no rule takes from it"),
     _role(
         "producer",
         "publish to every topic and queue",
@@ -42,7 +44,8 @@ BUILT_IN_ROLES = (
         (Action.CONSUME, "$queue/#"),
         (Action.CONSUME, "$dlq/#"),
     ),
-    _role(READ_ONLY_ROLE, "look at everything that is shown of the broker, browse queues without consuming"),
+    _role(READ_ONLY_ROLE, "look at everything that is shown of its namespace, browse queues without consuming"),
+    _role(MONITOR_ROLE, "see the numbers of all namespaces, in `default` only: metrics and the overview"),
 )
 _IMPLIED = tuple(implied for role in BUILT_IN_ROLES for implied in role.rules)
 

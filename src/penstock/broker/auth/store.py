@@ -9,13 +9,10 @@ import msgspec
 
 from penstock.broker.auth.rules import Rule
 from penstock.broker.auth.scram import ScramKeys
+from penstock.broker.copied import CopiedLog
 from penstock.core.errors import DirectoryFormat
-from penstock.core.ports import Buffer
-from penstock.core.types import LogName, Purpose
-from penstock.log.batch import Batch
-from penstock.log.columns import Columns
+from penstock.core.types import LogName
 from penstock.log.names import log_name
-from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.names import DEFAULT_NAMESPACE
@@ -97,12 +94,10 @@ class Stored:
         elif isinstance(record, Secret):
             self.secret = record
 
-    def fold(self, batches: Iterable[Buffer]) -> Stored:
-        for data in batches:
-            for row in Batch.parse(data):
-                if row.key is not None:
-                    key = row.key.decode()
-                    self.apply(key, msgspec.json.decode(row.value, type=_kind(key)) if row.value else None)
+    def fold(self, rows: Iterable[tuple[bytes, bytes]]) -> Stored:
+        for encoded, value in rows:
+            key = encoded.decode()
+            self.apply(key, msgspec.json.decode(value, type=_kind(key)) if value else None)
         return self
 
 
@@ -129,20 +124,19 @@ def key_of(record: Record) -> str:
 class Store:
     """The log of a shard that is open. Used from the loop."""
 
-    def __init__(self, shard: Shard, log: Log) -> None:
-        self._shard, self._log = shard, log
+    def __init__(self, copied: CopiedLog) -> None:
+        self._copied = copied
 
     @classmethod
     async def open(cls, shard: Shard) -> Store:
-        found = next((log for log in shard.logs if log.name == NAME), None)
-        return cls(shard, found if found is not None else await shard.create(NAME, _SETTINGS))
+        """LogDamaged if neither copy is whole: to go on without some of it could be to go on without a rule that
+        denies."""
+        return cls(await CopiedLog.open(shard, NAME, _SETTINGS))
 
     def read(self) -> Stored:
-        return Stored().fold(self._shard.reader.batches(self._log, self._log.start))
+        return Stored().fold(self._copied.rows())
 
     async def write(self, changes: Iterable[tuple[str, Record | None]]) -> None:
         """All in one commit; None deletes."""
-        pairs = list(changes)
-        values = [b"" if record is None else msgspec.json.encode(record) for _, record in pairs]
-        columns = Columns.of(values, keys=[key.encode() for key, _ in pairs])
-        await self._shard.append(self._log, columns, Purpose.SETTLE)
+        records = [(key, b"" if record is None else msgspec.json.encode(record)) for key, record in changes]
+        await self._copied.write(records)

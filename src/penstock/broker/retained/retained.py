@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from urllib.parse import unquote
 
 from penstock.broker.retained.space import RetainedSpace
@@ -23,27 +22,29 @@ _FAMILY = "@retained"
 class Retained:
     """Use Retained.open(), from the shard's loop."""
 
-    def __init__(self, shard: Shard, now: Callable[[], int], durability: Durability) -> None:
-        self._shard, self._now = shard, now
-        # A value that changes often is kept at most a minute beyond its time: nobody reads the log for its history.
-        self._settings = LogSettings(
-            durability=durability,
-            segment_bytes=16 << 20,
-            compaction=Compaction(lag_s=60.0, tombstone_s=3600.0),
-        )
+    def __init__(self, shard: Shard, durability: Durability) -> None:
+        self._shard = shard
+        self._settings = _settings(durability)
         self.spaces: dict[str, RetainedSpace] = {}
         self._making: dict[str, asyncio.Task[RetainedSpace]] = {}
 
     @classmethod
-    async def open(cls, shard: Shard, now: Callable[[], int], durability: Durability = Durability.COMMIT) -> Retained:
-        """Read the topics of all that is retained."""
-        retained = cls(shard, now, durability)
+    async def open(cls, shard: Shard, durability: Durability | None = Durability.COMMIT) -> Retained:
+        """Read the topics of all that is retained. With None, logs stay as durable as they are."""
+        retained = cls(shard, Durability.COMMIT if durability is None else durability)
         prefix = _name("x").removesuffix("x")
         for log in shard.logs:
             if log.name.startswith(prefix):
                 retained._adopt(log)
         shard.reader.maps.clear()  # everything was read once; what is read again is mapped again
+        if durability is not None:
+            await retained.change(durability)
         return retained
+
+    async def change(self, durability: Durability) -> None:
+        """From now on all logs are so durable."""
+        self._settings = _settings(durability)
+        await self._shard.change_different([(space.log, self._settings) for space in self.spaces.values()])
 
     def close(self) -> None:
         for space in self.spaces.values():
@@ -77,15 +78,24 @@ class Retained:
 
     async def _make(self, namespace: str) -> RetainedSpace:
         try:
-            return self._adopt(await self._shard.create(_name(namespace), self._settings))
+            space = self._adopt(await self._shard.create(_name(namespace), self._settings))
+            await self._shard.change_different([(space.log, self._settings)])  # they were changed meanwhile
+            return space
         finally:
             del self._making[namespace]
 
     def _adopt(self, log: Log) -> RetainedSpace:
-        space = RetainedSpace(self._shard, log, self._now)
+        space = RetainedSpace(self._shard, log)
         space.restore()
         self.spaces[_namespace(log.name)] = space
         return space
+
+
+def _settings(durability: Durability) -> LogSettings:
+    # A value that changes often is kept at most a minute beyond its time: nobody reads the log for its history.
+    return LogSettings(
+        durability=durability, segment_bytes=16 << 20, compaction=Compaction(lag_s=60.0, tombstone_s=3600.0)
+    )
 
 
 def _name(namespace: str) -> LogName:

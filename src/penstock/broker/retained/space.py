@@ -6,19 +6,21 @@ import asyncio
 import secrets
 from array import array
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from penstock.broker.sessions.followed import FollowedLog
 from penstock.broker.stored import StoredBatch, StoredCache
 from penstock.core.errors import InvalidArgument, OffsetOutOfRange
+from penstock.core.ports import Buffer
 from penstock.core.types import Purpose
 from penstock.kernels import retained_tree, session_entries
 from penstock.kernels import rows as row_kernel
 from penstock.kernels.retained_tree import MAX_LEVELS, RetainedTree
 from penstock.kernels.topics import check_filter
 from penstock.log.columns import Columns, Spans
+from penstock.log.late import Late, Part, nothing
 from penstock.log.partition import Log
-from penstock.log.shard import Part, Shard
+from penstock.log.shard import Shard
 
 # Looked at in one turn of the loop: about half a millisecond.
 _NODES_IN_TURN = 5_000
@@ -26,6 +28,9 @@ _READ_BYTES = 64 << 10
 # Segments are mapped to be read; who reads all of them is not to have all of them in memory.
 _MAPPED_BYTES = 32 << 20
 _TOMBSTONE_BYTES = 32 << 10
+# The index knows seconds.
+_SHIFT_MS = 1000
+_EXPIRY_LAYOUT = 2
 _WALK_IS_DONE, _WALK_BEGINS = 2, 4
 
 
@@ -34,17 +39,18 @@ class _Busy(Exception):
 
 
 class RetainedSpace:
-    """Used from the loop. The index follows what is committed; a message lies where the log has it."""
+    """Used from the loop. The index follows what is committed, and knows in running time when messages expire; a
+    message lies where the log has it."""
 
-    def __init__(self, shard: Shard, log: Log, now: Callable[[], int]) -> None:
+    def __init__(self, shard: Shard, log: Log) -> None:
         self.log = log
-        self._shard, self._now = shard, now
+        self._shard = shard
         self._tree = RetainedTree(secrets.randbits(64))
         self._followed = FollowedLog(shard, log, StoredCache(1 << 20, 1))
 
     def restore(self) -> None:
         """Read the whole log; from then on follow it."""
-        for data in self._shard.reader.batches(self.log, self.log.start):
+        for data in self._shard.readable(self.log, self.log.start):
             self._apply(StoredBatch.of(data))
         self._followed.applied = self.log.visible_end
         self._followed.follow(self._apply)
@@ -146,13 +152,13 @@ class RetainedSpace:
         """A tombstone for each; if publishes keep coming, another time: one that is under way would be taken away with
         what it replaces."""
 
-        def late() -> list[Part]:
+        def late(room: int) -> Late:
             if self.log.end != self._followed.applied:
                 raise _Busy
             topics = [topic for topic, offset in expired if self._tree.find(topic) == offset]
             if not topics:
                 raise _Busy
-            return [(self.log, Columns.of([b""] * len(topics), keys=topics, topics=topics))]
+            return Late([(self.log, Columns.of([b""] * len(topics), keys=topics, topics=topics))], nothing)
 
         for _ in range(3):
             try:
@@ -163,16 +169,31 @@ class RetainedSpace:
                 return
 
     def _apply(self, stored: StoredBatch) -> None:
-        self._tree.apply(stored.batch.body, stored.batch.layout, len(stored), stored.offsets)
+        timeline = self._shard.timeline
+        shift = timeline.wall() - timeline.now()
+        body = _in_running_time(stored, shift) if abs(shift) >= _SHIFT_MS else stored.batch.body
+        self._tree.apply(body, stored.batch.layout, len(stored), stored.offsets)
 
     def _current(self, stored: StoredBatch, wanted: array[int]) -> array[int]:
         rows = array("i", bytes(4 * len(wanted)))
         session_entries.rows_of(wanted, stored.offsets, rows)
         count = self._tree.keep_current(stored.batch.body, stored.batch.layout, rows, stored.offsets)
-        expired = stored.expired(self._now(), 0)
+        expired = stored.expired(self._shard.timeline.now_at(stored.batch.header.base_timestamp), 0)
         if expired is None:
             return rows[:count]
         return array("i", [row for row in rows[:count] if not expired[row]])
+
+
+def _in_running_time(stored: StoredBatch, shift: int) -> Buffer:
+    """A batch whose expiries are by a wall clock that is so much ahead, with other ones."""
+    body, first = stored.batch.body, stored.batch.layout[_EXPIRY_LAYOUT]
+    if first < 0:
+        return body
+    changed = bytearray(body)
+    expiries = memoryview(changed)[first : first + 8 * len(stored)].cast("q")
+    for row, time in enumerate(expiries):
+        expiries[row] = max(time - shift, 1) if time else 0
+    return changed
 
 
 def _that_fit(expired: list[tuple[bytes, int]]) -> int:

@@ -42,6 +42,8 @@ class Fold:
         """by namespace and client id"""
         self.deadlines = Deadlines(self.sessions)
         self.next_number = 1
+        self.shift = 0
+        """of times in records against those here: wall clock minus running time"""
         self.deferred: list[tuple[Session, int, array[int]]] | None = None
         self._subscriptions: dict[Subscription, Subscription] = {}
         """one object for all that are equal: most of a hundred thousand sessions subscribe alike"""
@@ -66,11 +68,13 @@ class Fold:
                 session.is_connected, session.owner = True, record.owner
                 session.expiry_s, session.will = record.expiry_s, record.will
             case Disconnected():
-                session.apply_disconnected(record.time_ms, record.expiry_s, record.keeps_will, record.in_flight)
+                session.apply_disconnected(record)
+                session.disconnected_ms -= self.shift
                 self.deadlines.watch(session)
             case WillPublished():
                 session.will = None
             case Settled():
+                session.last_packet_id = record.last_packet_id or session.last_packet_id
                 self._settle(session, record.below, array("q", record.message_ids))
             case Sent():
                 session.apply_sent(record.packet_ids, record.message_ids)

@@ -15,8 +15,9 @@ from penstock.broker.sessions.writing import StateWriter
 from penstock.broker.stored import StoredBatch
 from penstock.core.types import Purpose
 from penstock.kernels import session_entries as kernel
+from penstock.log.late import Late, Part
 from penstock.log.records import SegmentInfo
-from penstock.log.shard import Part, Shard
+from penstock.log.shard import Shard
 
 # A segment is copied when less than a quarter of it is alive, or of all sealed ones together: then files hold at most
 # four times what somebody wants, however it is spread.
@@ -100,24 +101,44 @@ def _pieces(read: list[StoredBatch], end: int) -> Iterator[list[tuple[StoredBatc
         yield some
 
 
-def _copies(messages: MessageLog, sessions: Mapping[int, Session], some: list[tuple[StoredBatch, range]]) -> list[Part]:
+def _copies(
+    messages: MessageLog, sessions: Mapping[int, Session], some: list[tuple[StoredBatch, range]], room: int
+) -> Late:
     """At the moment at which they are staged: what nobody has settled until then."""
     found: list[Part] = []
+    expired: list[tuple[Session, list[int]]] = []
     for stored, rows in some:
-        pairs = _wanted(messages, sessions, stored, rows)
+        pairs = _wanted(messages, sessions, stored, rows, expired)
         if pairs.rows:
             columns = stored.batch.columns(array("i", range(len(stored))))
+            later = messages.timeline.later(stored.batch.header.base_timestamp)
+            if later and columns.expiry is not None:
+                columns.expiry = array("q", [time + later if time else 0 for time in columns.expiry])
             for log, mine in parts(columns, {messages: pairs}):
                 found.append((log, replace(mine, producer_id=COPIED)))
+
+    def apply() -> None:
+        for session, gone in expired:
+            session.settle(gone)
+            messages.totals.expired += len(gone)
+
     if not found:
+        apply()
         raise _NothingToCopy
-    return found
+    return Late(found, apply)
 
 
-def _wanted(messages: MessageLog, sessions: Mapping[int, Session], stored: StoredBatch, rows: range) -> Pairs:
-    """Who still wants which of the rows, where they lie now. Of what expired, whoever is away does not."""
+def _wanted(
+    messages: MessageLog,
+    sessions: Mapping[int, Session],
+    stored: StoredBatch,
+    rows: range,
+    gone_of: list[tuple[Session, list[int]]],
+) -> Pairs:
+    """Who still wants which of the rows, where they lie now. Of what expired, whoever is away does not: that is added
+    to `gone_of`."""
     pairs, ids = Pairs(), array("q", bytes(8 * len(stored)))
-    expired = stored.expired(messages.now(), 0) or bytearray(len(stored))
+    expired = stored.expired(messages.timeline.now_at(stored.batch.header.base_timestamp), 0) or bytearray(len(stored))
     for number, entries, _ in grouped(stored):
         session = sessions.get(number)
         if session is None:
@@ -133,7 +154,7 @@ def _wanted(messages: MessageLog, sessions: Mapping[int, Session], stored: Store
                 continue
             ids[row] = message_id
             pairs.add(number, array("i", [row]), word & 0x3F)
-        session.settle(gone)
-        messages.totals.expired += len(gone)
+        if gone:
+            gone_of.append((session, gone))
     pairs.ids = ids
     return pairs

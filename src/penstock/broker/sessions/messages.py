@@ -38,10 +38,8 @@ class Totals:
 class MessageLog:
     """Used from the loop. A record that nobody wants any more is dead; it goes with its segment."""
 
-    def __init__(
-        self, shard: Shard, log: Log, number: int, cache: StoredCache, totals: Totals, now: Callable[[], int]
-    ) -> None:
-        self.log, self.number, self.totals, self.now = log, number, totals, now
+    def __init__(self, shard: Shard, log: Log, number: int, cache: StoredCache, totals: Totals) -> None:
+        self.log, self.number, self.totals, self.timeline = log, number, totals, shard.timeline
         self.living = Living()
         self.followed = FollowedLog(shard, log, cache)
 

@@ -115,6 +115,13 @@ class Queued:
             return None
         return None if self.entries[place + 2] & kernel.SETTLED else self.entries[place + 1]
 
+    def open_below(self, message_id: int, qos: int) -> list[int]:
+        """Ids of messages with that QoS that are neither settled nor left out by the last rewind()."""
+        stop = kernel.WORDS * kernel.find(self.entries, message_id)
+        ids, words = self.entries[0 : stop : kernel.WORDS], self.entries[2 : stop : kernel.WORDS]
+        hidden = kernel.SETTLED | kernel.IN_FLIGHT
+        return [one for one, word in zip(ids, words, strict=True) if not word & hidden and word & 3 == qos]
+
     def is_in_flight(self, message_id: int) -> bool:
         """Whether it was left out by the last rewind()."""
         place = kernel.WORDS * kernel.find(self.entries, message_id)
@@ -144,12 +151,11 @@ class Queued:
         """The next messages, up to `limit`, and `limit_bytes` unless the first alone is larger, as long as no file has
         to be read. Ids of those that expired go to `gone`."""
         found: list[Taken] = []
-        now = self.messages.now()
         while limit > 0 and limit_bytes > 0 and (following := self.next) is not None:
             stored = self.messages.followed.near(following.offset)
             if stored is None or not stored.holds(following.offset) or (found and following.bytes > limit_bytes):
                 break
-            taken, size = self._take_from(stored, limit, limit_bytes, gone, now)
+            taken, size = self._take_from(stored, limit, limit_bytes, gone)
             if taken is not None:
                 found.append(taken)
                 limit -= len(taken.rows)
@@ -181,7 +187,7 @@ class Queued:
         return kernel.next_open(self.entries, kernel.find(self.entries, self._cursor))
 
     def _take_from(
-        self, stored: StoredBatch, limit: int, limit_bytes: int, gone: list[int], now: int
+        self, stored: StoredBatch, limit: int, limit_bytes: int, gone: list[int]
     ) -> tuple[Taken | None, int]:
         """From the batch that holds the next message; with the bytes of it."""
         place, bounds = self._next_place(), (stored.first, stored.end)
@@ -193,7 +199,7 @@ class Queued:
         rows = array("i", bytes(4 * count))
         found = kernel.rows_of(offsets[:count], stored.offsets, rows)
         taken = Taken(stored, rows, message_ids[:count], flags[:count])
-        expired = stored.expired(now, 0)
+        expired = stored.expired(self.messages.timeline.now_at(stored.batch.header.base_timestamp), 0)
         if found == count and expired is None:
             return taken, stopped[1]
         return _without(taken, expired or bytearray(len(stored)), gone), stopped[1]

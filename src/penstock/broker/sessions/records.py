@@ -63,13 +63,17 @@ class Connected(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Disconnected(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """`in_flight`: packet ids and message ids of what was sent with QoS 1 and not answered, in turn."""
+    """`in_flight`: packet ids and message ids of what was sent with QoS 1 and not answered, in turn. `sent_below`:
+    messages with a lower id may have been sent before a crash, nobody knows under which packet id. `last_packet_id`:
+    new packet ids go on behind it; 0 for behind those in flight."""
 
     number: int
     time_ms: int
     expiry_s: int
     keeps_will: bool
     in_flight: list[int]
+    sent_below: int = 0
+    last_packet_id: int = 0
 
 
 class WillPublished(msgspec.Struct, frozen=True, array_like=True, tag=7):
@@ -77,11 +81,13 @@ class WillPublished(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Messages with ids below `below`, and these."""
+    """Messages with ids below `below`, and these. `last_packet_id` is the last one given out until then; 0 if that is
+    not known."""
 
     number: int
     below: int
     message_ids: list[int]
+    last_packet_id: int = 0
 
 
 class Sent(msgspec.Struct, frozen=True, array_like=True, tag=9):

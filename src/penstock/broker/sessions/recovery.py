@@ -21,6 +21,8 @@ from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 
 _STATE, _SNAPSHOTS, _MESSAGES = "state", "snapshots", "messages"
+# Of sessions that nobody knows any more: messages carry them, and must not reach whoever begins now.
+_LOST_NUMBERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Known(NamedTuple):
 
 
 async def logs(shard: Shard, options: SessionOptions) -> SessionLogs:
-    """Those that are there, and what is missing of those that are wanted."""
+    """Those that are there, with the settings of the options, and what is missing of those that are wanted."""
     known = {log.name: log for log in shard.logs}
     numbers = 0
     while numbers < options.message_logs or _name(_MESSAGES, str(numbers)) in known:
@@ -50,6 +52,7 @@ async def logs(shard: Shard, options: SessionOptions) -> SessionLogs:
     missing = [(name, setting) for name, setting in wanted if name not in known]
     if missing:
         known |= {log.name: log for log in await shard.create_many(missing)}
+    await shard.change_different([(known[name], setting) for name, setting in wanted])
     return SessionLogs(known[_name(_STATE)], known[_name(_SNAPSHOTS)], [known[name] for name in messages])
 
 
@@ -58,6 +61,7 @@ def restore(shard: Shard, fold: Fold, state: FollowedLog, messages: list[Message
     they are there."""
     fold.deferred = []
     known: dict[int, Known] = {}
+    told = len(shard.damages)
     for piece in snapshots.read():
         fold.next_number = max(fold.next_number, piece.next_number)
         state.applied = max(piece.state_start, state.log.start)
@@ -66,7 +70,11 @@ def restore(shard: Shard, fold: Fold, state: FollowedLog, messages: list[Message
         for dump in piece.sessions:
             known[dump.number] = Known(dump.state_end, dump.messages_end)
             restore_session(fold, dump)
+        for more in piece.more:
+            fold.subscribe(fold.sessions[more.number], more.subscriptions)
     _replay_state(shard, fold, state, {number: one.state_end for number, one in known.items()}, snapshots)
+    if len(shard.damages) > told:
+        fold.next_number += _LOST_NUMBERS
     messages_ends = {number: one.messages_end for number, one in known.items()}
     for log in messages:
         _replay_messages(shard, fold, log, messages_ends, snapshots)
@@ -81,7 +89,7 @@ def _replay_state(
     shard: Shard, fold: Fold, state: FollowedLog, known_until: dict[int, int], snapshots: Snapshots
 ) -> None:
     start = state.applied
-    for data in shard.reader.batches(state.log, start):
+    for data in shard.readable(state.log, start):
         for row in Batch.parse(data, verify=False):
             record = decode(row.value)
             if row.offset >= max(start, known_until.get(record.number, 0)):
@@ -93,7 +101,7 @@ def _replay_state(
 def _replay_messages(
     shard: Shard, fold: Fold, messages: MessageLog, known_until: dict[int, int], snapshots: Snapshots
 ) -> None:
-    for data in shard.reader.batches(messages.log, messages.followed.applied):
+    for data in shard.readable(messages.log, messages.followed.applied):
         stored = StoredBatch.of(data)
         told = messages.apply(stored, fold.sessions, known_until)
         snapshots.count(len(stored), 8 * WORDS * len(told))

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from penstock.broker.sessions.messages import MessageLog
 from penstock.broker.sessions.options import NEVER_S, Policy, SessionOptions
 from penstock.broker.sessions.queued import Queued, Taken
-from penstock.broker.sessions.records import Completed, Received, Sent, Settled, Subscription, Will
+from penstock.broker.sessions.records import Completed, Disconnected, Received, Sent, Settled, Subscription, Will
 from penstock.broker.sessions.writing import StateWriter
 from penstock.core.errors import OffsetOutOfRange
 
 logger = logging.getLogger("penstock.broker.sessions")
+
+_PACKET_IDS = 65_535
+# Packet ids from here on round the circle are new to a client after a crash: fewer were given out since the last one
+# that the state log knows, within its delay of 200 ms.
+_HALF_WAY_ROUND = _PACKET_IDS // 2
 
 
 class Outgoing(NamedTuple):
@@ -43,6 +49,7 @@ class Session:
         "held",
         "is_connected",
         "is_ended",
+        "last_packet_id",
         "listener",
         "namespace",
         "number",
@@ -50,6 +57,7 @@ class Session:
         "queue",
         "reserved",
         "reserved_bytes",
+        "sent_below",
         "subscriptions",
         "will",
     )
@@ -79,6 +87,10 @@ class Session:
         self.dropped = 0
         self.reserved = self.reserved_bytes = 0
         """of publishes under way"""
+        self.sent_below = 0
+        """messages with a lower id may have been sent already, on a connection that a crash ended"""
+        self.last_packet_id = 0
+        """the last one given out to messages, as far as it is known; 0 if it is not"""
         self._unsaid: array[int] | None = None
         """settled, behind others that are not, and not in the state log yet"""
         self._outgoing: dict[int, Outgoing] | None = None
@@ -117,6 +129,11 @@ class Session:
         sent = [Outgoing(packet_id, message_id, 1, False) for packet_id, message_id in (self._in_flight or {}).items()]
         sent += [one for one in known if not one.is_received]
         return [one for one in known if one.is_received] + sorted(sent, key=lambda one: one.message_id)
+
+    @property
+    def in_flight(self) -> list[tuple[int, int]]:
+        """(packet id, message id) of QoS 1, as they were at the last disconnect, without those that are settled."""
+        return list((self._in_flight or {}).items())
 
     # Handing out
 
@@ -198,12 +215,33 @@ class Session:
         self.apply_completed(packet_ids)
         self._writer.note(Completed(self.number, list(packet_ids)))
 
-    def drain(self) -> Settled:
-        """What was settled and is not in the state log."""
+    def unsaid(self) -> Settled:
+        """What was settled and is not in the state log. said() strikes it off."""
         floor = self.queue.floor
         message_ids = [] if self._unsaid is None else [one for one in self._unsaid if one >= floor]
+        return Settled(self.number, floor, message_ids, self.last_packet_id)
+
+    def said(self) -> None:
         self._unsaid = None
-        return Settled(self.number, floor, message_ids)
+
+    def cut_off(self, time_ms: int) -> Disconnected:
+        """For a connection that ended with its process, which may have sent whatever waited. Messages of QoS 1 that it
+        sent before others whose packet ids are known get ids here, which are new to the client: so all come again in
+        the order in which they came."""
+        outgoing = self.outgoing
+        used = {one.packet_id for one in outgoing}
+        last = (self.last_packet_id or max(used, default=0)) + _HALF_WAY_ROUND
+        sent_until = max([one.message_id for one in outgoing if not one.is_received], default=0)
+        named = list(zip(_packet_ids(last, used), self.queue.open_below(sent_until, 1), strict=False))
+        return Disconnected(
+            self.number,
+            time_ms,
+            self.expiry_s,
+            True,
+            list(chain.from_iterable([*self.in_flight, *named])),
+            self.queue.last_id + 1,
+            named[-1][0] if named else next(_packet_ids(last - 1, set())),
+        )
 
     # What records do
 
@@ -217,6 +255,7 @@ class Session:
 
     def apply_sent(self, packet_ids: Sequence[int], message_ids: Sequence[int]) -> None:
         outgoing = self._outgoing = {} if self._outgoing is None else self._outgoing
+        self.last_packet_id = packet_ids[-1] if packet_ids else self.last_packet_id
         for packet_id, message_id in zip(packet_ids, message_ids, strict=True):
             outgoing[packet_id] = Outgoing(packet_id, message_id, 2, False)
 
@@ -235,10 +274,12 @@ class Session:
             outgoing.pop(packet_id, None)
         self._outgoing = outgoing or None
 
-    def apply_disconnected(self, time_ms: int, expiry_s: int, keeps_will: bool, in_flight: Sequence[int]) -> None:
-        self.is_connected, self.disconnected_ms, self.expiry_s = False, time_ms, expiry_s
-        self.will = self.will if keeps_will else None
-        self.restore_in_flight(in_flight)
+    def apply_disconnected(self, record: Disconnected) -> None:
+        self.is_connected, self.disconnected_ms, self.expiry_s = False, record.time_ms, record.expiry_s
+        self.will = self.will if record.keeps_will else None
+        self.sent_below = max(self.sent_below, record.sent_below)
+        self.last_packet_id = record.last_packet_id
+        self.restore_in_flight(record.in_flight)
         self.rewind()
 
     def restore_outgoing(self, outgoing: Iterable[Outgoing]) -> None:
@@ -274,3 +315,10 @@ class Session:
         if self._outgoing is not None:
             left = [one for one in self._outgoing.values() if one.is_received or is_open(one.message_id) is not None]
             self.restore_outgoing(left)
+
+
+def _packet_ids(last: int, used: set[int]) -> Iterator[int]:
+    """Those behind `last`, round and round, past those in use."""
+    for packet_id in chain(range(last % _PACKET_IDS + 1, _PACKET_IDS + 1), range(1, last % _PACKET_IDS + 1)):
+        if packet_id not in used:
+            yield packet_id

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.broker.sessions import forwarding, recovery
@@ -34,7 +36,8 @@ from penstock.broker.sessions.snapshots import Snapshots
 from penstock.broker.sessions.targets import Accepted, Targets, accept
 from penstock.broker.sessions.writing import StateWriter
 from penstock.broker.stored import StoredBatch, StoredCache
-from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.core.errors import InvalidArgument, LogDamaged, LogPoisoned, PenstockError, TooLarge
+from penstock.core.types import Durability
 from penstock.kernels import hashing
 from penstock.log.columns import Columns
 from penstock.log.shard import Part, Shard
@@ -56,11 +59,12 @@ class Sessions:
         cache = StoredCache()
         self._state = FollowedLog(shard, logs.state, StoredCache(1 << 20, 1))
         self._messages = [
-            MessageLog(shard, log, number, cache, self.totals, now) for number, log in enumerate(logs.messages)
+            MessageLog(shard, log, number, cache, self.totals) for number, log in enumerate(logs.messages)
         ]
         self._writer = StateWriter(shard, logs.state, options.settle_delay_s)
         self._fold = Fold(self._make)
         self._snapshots = Snapshots(shard, logs.snapshots, self._state, self._messages, self._fold)
+        shard.timeline.watch(self._note_jump)
         self._woken: dict[Session, None] = {}
         self._is_keeping_up = False
 
@@ -77,6 +81,11 @@ class Sessions:
             messages.follow(sessions._fold.sessions, sessions._wake, sessions._snapshots.count)
         await sessions._disconnect_all()
         return sessions
+
+    async def change(self, durability: Durability) -> None:
+        """From now on all logs are so durable."""
+        self._options = replace(self._options, durability=durability)
+        await recovery.logs(self._shard, self._options)
 
     async def close(self) -> None:
         """What was settled is committed first, if it can be."""
@@ -127,7 +136,7 @@ class Sessions:
         records: list[StateRecord] = []
         if (before := self.find(client_id, namespace)) is not None:
             records.append(Ended(before.number))
-        records.append(Begun(number, client_id, namespace, owner, log, expiry_s, self._now(), will))
+        records.append(Begun(number, client_id, namespace, owner, log, expiry_s, self._wall(), will))
         if subscriptions:
             records.append(Subscribed(number, dict(subscriptions)))
         await self._writer.write(*records)
@@ -152,8 +161,8 @@ class Sessions:
         `in_flight`: packet id and message id of what was sent with QoS 1 and not answered, in order. `expiry_s`: if the
         client named another one."""
         expiry_s = session.expiry_s if expiry_s is None else expiry_s
-        pairs = [number for pair in in_flight for number in pair]
-        await self._writer.write(Disconnected(session.number, self._now(), expiry_s, keeps_will, pairs))
+        pairs = list(chain.from_iterable(in_flight))
+        await self._writer.write(Disconnected(session.number, self._wall(), expiry_s, keeps_will, pairs))
 
     async def end(self, session: Session) -> None:
         await self._writer.write(Ended(session.number))
@@ -210,6 +219,14 @@ class Sessions:
         finally:
             self._is_keeping_up = False
 
+    def _wall(self) -> int:
+        return self._now() + self._fold.shift
+
+    def _note_jump(self) -> None:
+        """Records have wall times: all are written anew, as they are now."""
+        self._fold.shift = self._shard.timeline.shift
+        self._snapshots.is_wanted = True
+
     def _make(self, number: int, client_id: str, namespace: str, log: int) -> Session:
         return Session(number, client_id, namespace, self._messages[log], self._writer, self._options)
 
@@ -225,15 +242,18 @@ class Sessions:
         self._snapshots.count(len(stored), size)
 
     async def _disconnect_all(self) -> None:
-        """Their connections ended with the process that had them."""
-        now = self._now()
-        records = [
-            Disconnected(session.number, now, session.expiry_s, True, [])
-            for session in self._fold.sessions.values()
-            if session.is_connected
-        ]
-        if records:
+        """Their connections ended with the process that had them, which may have sent whatever waited for them."""
+        now = self._wall()
+        records = [session.cut_off(now) for session in self._fold.sessions.values() if session.is_connected]
+        if not records:
+            return
+        try:
             await self._writer.write(*records)
+        except (LogDamaged, LogPoisoned, TooLarge) as error:
+            # The next opening finds the same sessions connected, and begins anew.
+            self._shard.tell_damage(self._state.log, f"that sessions are disconnected was not written: {error}")
+            for record in records:
+                self._fold.apply(record)
 
     def _wake(self, session: Session) -> None:
         """Once, however many batches came in this turn."""

@@ -20,6 +20,7 @@ from penstock.broker.sessions.session import Outgoing, Session
 from penstock.core.types import Purpose
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
+from penstock.log.damage import Damage
 from penstock.log.partition import Log
 from penstock.log.shard import Shard
 
@@ -49,6 +50,15 @@ class Dump(msgspec.Struct, frozen=True, array_like=True):
     dropped: int
     state_end: int
     messages_end: int
+    sent_below: int = 0
+    last_packet_id: int = 0
+
+
+class More(msgspec.Struct, frozen=True, array_like=True):
+    """Subscriptions of a session that has more of them than one piece takes well; behind its dump."""
+
+    number: int
+    subscriptions: dict[str, Subscription]
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -59,6 +69,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     messages_starts: list[int]
     next_number: int
     sessions: list[Dump]
+    more: list[More] = []
 
 
 _HEAD = struct.Struct("<qIB")
@@ -74,7 +85,7 @@ class Snapshots:
         self._shard, self._log, self._state, self._messages, self._fold = shard, log, state, messages, fold
         self._records = self._bytes = self._snapshot_bytes = 0
         """since the last one"""
-        self._last_ms = 0
+        self._last_ms, self.is_wanted = 0, False
         self._starts: list[tuple[int, int]] = []
         """of those kept, oldest first: where the first piece lies, and its `state_start`"""
 
@@ -85,6 +96,8 @@ class Snapshots:
 
     def is_due(self, now: int) -> bool:
         """Enough records since the last one, or enough time, and more to replay than a snapshot would take."""
+        if self.is_wanted:
+            return True
         if not self._records or self._bytes <= self._snapshot_bytes:
             return False
         return self._records >= RECORDS or now - self._last_ms >= INTERVAL_MS
@@ -92,11 +105,11 @@ class Snapshots:
     async def write(self, now: int) -> None:
         """Make one, and let go of what three of them make superfluous."""
         self._records = self._bytes = size = 0
-        self._last_ms = now
+        self._last_ms, self.is_wanted = now, False
         starts = self._state.applied, [messages.followed.applied for messages in self._messages]
         first: int | None = None
-        for number, (dumps, is_last) in enumerate(self._pieces()):
-            data = _encoder.encode(Piece(*starts, self._fold.next_number, dumps))
+        for number, (dumps, more, is_last) in enumerate(self._pieces()):
+            data = _encoder.encode(Piece(*starts, self._fold.next_number, dumps, more))
             columns = Columns.of([data], keys=[_HEAD.pack(starts[0], number, is_last)])
             offset = await self._shard.append(self._log, columns, Purpose.SETTLE)
             first = offset if first is None else first
@@ -115,15 +128,17 @@ class Snapshots:
             return
         self._starts = [(first, state_start) for first, _, state_start in wholes]
         stop = wholes[-1][1]
-        for data in self._shard.reader.batches(self._log, self._starts[-1][0], stop):
+        for data in self._shard.reader.readable(self._log, self._starts[-1][0], _told_already):
             for row in Batch.parse(data):
+                if row.offset >= stop:
+                    return
                 self._snapshot_bytes += len(row.value)
                 yield _decoder.decode(row.value)
 
     def _wholes(self) -> Iterator[tuple[int, int, int]]:
         """First offset, end and `state_start` of each, oldest first."""
         first = expected = 0
-        for data in self._shard.reader.batches(self._log, self._log.start):
+        for data in self._shard.readable(self._log, self._log.start):
             batch = Batch.parse(data)
             for row, offset in enumerate(batch.offsets()):
                 state_start, number, is_last = _HEAD.unpack(batch.key(row) or b"")
@@ -132,8 +147,9 @@ class Snapshots:
                 if is_last and expected == number + 1:
                     yield first, offset + 1, state_start
 
-    def _pieces(self) -> Iterator[tuple[list[Dump], bool]]:
-        """Sessions that are there when their turn comes; the last piece is marked and may be empty."""
+    def _pieces(self) -> Iterator[tuple[list[Dump], list[More], bool]]:
+        """Sessions that are there when their turn comes; the last piece is marked and may be empty. No session makes a
+        piece so large that no frame takes it: one with long filters would keep all others from being written."""
         numbers = iter(list(self._fold.sessions))
         while some := list(islice(numbers, _SESSIONS_IN_TURN)):
             dumps: list[Dump] = []
@@ -141,16 +157,20 @@ class Snapshots:
             for number in some:
                 if (session := self._fold.sessions.get(number)) is None:
                     continue
-                dumps.append(self._dump(session))
+                parts = _parted(session.subscriptions)
+                dumps.append(self._dump(session, parts[0]))
                 size += _about_bytes(dumps[-1])
                 if size > _PIECE_BYTES:
-                    yield dumps, False
+                    yield dumps, [], False
+                    dumps, size = [], 0
+                for part in parts[1:]:
+                    yield dumps, [More(number, part)], False
                     dumps, size = [], 0
             if dumps:
-                yield dumps, False
-        yield [], True
+                yield dumps, [], False
+        yield [], [], True
 
-    def _dump(self, session: Session) -> Dump:
+    def _dump(self, session: Session, subscriptions: dict[str, Subscription]) -> Dump:
         return Dump(
             session.number,
             session.client_id,
@@ -159,9 +179,9 @@ class Snapshots:
             session.queue.messages.number,
             session.expiry_s,
             session.is_connected,
-            session.disconnected_ms,
+            session.disconnected_ms + self._fold.shift,
             session.will,
-            session.subscriptions,
+            subscriptions,
             sorted(session.held),
             session.outgoing,
             session.queue.dump(),
@@ -169,12 +189,37 @@ class Snapshots:
             session.dropped,
             self._state.applied,
             session.queue.messages.followed.applied,
+            session.sent_below,
+            session.last_packet_id,
         )
+
+
+def _told_already(damage: Damage) -> None:
+    """When whole ones were looked for."""
 
 
 def _about_bytes(dump: Dump) -> int:
     will_bytes = 0 if dump.will is None else len(dump.will.value) + len(dump.will.properties)
-    return 200 + len(dump.entries) + will_bytes + 64 * len(dump.subscriptions)
+    return 200 + len(dump.entries) + will_bytes + sum(map(_subscription_bytes, dump.subscriptions.items()))
+
+
+def _subscription_bytes(one: tuple[str, Subscription]) -> int:
+    """At most: a character of a filter takes up to four."""
+    return 64 + 4 * len(one[0]) + len(one[1].extra)
+
+
+def _parted(subscriptions: dict[str, Subscription]) -> list[dict[str, Subscription]]:
+    """As they are now, in parts of the size of a piece: at least one, mostly only that. One subscription alone may be
+    larger."""
+    parts: list[dict[str, Subscription]] = [{}]
+    size = 0
+    for one in subscriptions.items():
+        size += _subscription_bytes(one)
+        if size > _PIECE_BYTES and parts[-1]:
+            parts.append({})
+            size = _subscription_bytes(one)
+        parts[-1][one[0]] = one[1]
+    return parts
 
 
 def restore_session(fold: Fold, dump: Dump) -> None:
@@ -183,6 +228,7 @@ def restore_session(fold: Fold, dump: Dump) -> None:
     session.owner, session.expiry_s, session.will = dump.owner, dump.expiry_s, dump.will
     session.is_connected, session.disconnected_ms = dump.is_connected, dump.disconnected_ms
     session.held, session.dropped = frozenset(dump.held), dump.dropped
+    session.sent_below, session.last_packet_id = dump.sent_below, dump.last_packet_id
     fold.subscribe(session, dump.subscriptions)
     session.restore_outgoing(dump.outgoing)
     session.restore_in_flight(

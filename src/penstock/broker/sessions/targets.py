@@ -36,14 +36,25 @@ class Targets:
 
 @dataclass(slots=True)
 class Accepted:
-    """Room is kept for the messages until close(), which is due when the frame is committed or will not be."""
+    """Room is kept for the messages until close(), which is due when the frame is committed or will not be. Before
+    taken() nothing is lost."""
 
     parts: list[Part] = field(default_factory=list)
-    dropped: int = 0
-    """messages, for each session that had no room for them"""
     overflowed: list[Session] = field(default_factory=list)
-    """those whose clients are to be told to go"""
+    """those whose clients are to be told to go, once it is taken"""
+    _excess: list[tuple[Session, int]] = field(default_factory=list)
+    """messages for which a session has no room"""
     _reserved: list[tuple[Session, int, int]] = field(default_factory=list)
+
+    @property
+    def dropped(self) -> int:
+        """Messages, for each session that had no room for them."""
+        return sum([count for _, count in self._excess])
+
+    def taken(self) -> None:
+        """Call it once, when the frame can no longer be refused: who had no room for a message has lost it."""
+        for session, count in self._excess:
+            session.count_dropped(count)
 
     def close(self) -> None:
         for session, messages, size in self._reserved:
@@ -70,11 +81,12 @@ class Pairs:
 
 def accept(columns: Columns, targets: Targets, options: SessionOptions) -> Accepted:
     """Whoever has no room is dealt with as the policy says."""
+    for _, wanted, flags in targets.wanted:
+        _check(wanted, flags)
     accepted = Accepted()
     sizes = _row_bytes(columns)
     by_log: dict[MessageLog, Pairs] = {}
     for session, wanted, flags in targets.wanted:
-        _check(wanted, flags)
         rows = _admitted(session, wanted, sizes, options, accepted)
         if rows and not session.is_ended:
             by_log.setdefault(session.queue.messages, Pairs()).add(session.number, rows, flags)
@@ -138,7 +150,9 @@ def _admitted(
             fitting = len(rows) if size <= options.max_queued_bytes else _fitting(rows, sizes, options)
         else:
             fitting = kernel.room_for(sizes, rows, max(room, 0), max(room_bytes, 0))
-        _count_dropped(session, len(rows) - fitting, options, accepted)
+        if fitting < len(rows):
+            accepted._excess.append((session, len(rows) - fitting))
+            accepted.overflowed += [session] if options.policy is Policy.DISCONNECT else []
         rows = rows[:fitting]
         size = kernel.sum_rows(sizes, rows)
     session.reserved += len(rows)
@@ -150,15 +164,6 @@ def _admitted(
 def _fitting(rows: array[int], sizes: array[int], options: SessionOptions) -> int:
     """Of rows that are too many bytes for any session, the first ones that are not."""
     return kernel.room_for(sizes, rows, len(rows), options.max_queued_bytes)
-
-
-def _count_dropped(session: Session, count: int, options: SessionOptions, accepted: Accepted) -> None:
-    if not count:
-        return
-    session.count_dropped(count)
-    accepted.dropped += count
-    if options.policy is Policy.DISCONNECT:
-        accepted.overflowed.append(session)
 
 
 def _check(rows: array[int], flags: int | bytes) -> None:

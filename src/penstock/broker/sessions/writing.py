@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.broker.sessions.records import StateRecord, encode
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, TooLarge
 from penstock.core.types import Purpose
 from penstock.log.columns import Columns
+from penstock.log.late import Late, Part
 from penstock.log.partition import Log
-from penstock.log.shard import Part, Shard
+from penstock.log.shard import Shard
 
 if TYPE_CHECKING:
     from penstock.broker.sessions.session import Session
+
+logger = logging.getLogger("penstock.broker.sessions")
 
 # Frames hold 16 MiB, those of tests much less; what is left over goes into the next one.
 _ENOUGH_BYTES = 64 << 10
@@ -38,16 +43,29 @@ class StateWriter:
         self._failure: PenstockError | None = None
 
     async def write(self, *records: StateRecord) -> None:
-        """Returns when they are committed, and folded."""
+        """Returns when they are committed, and folded. TooLarge, with nothing written, for one that no frame takes."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._records += [(encode(record), None) for record in records[:-1]]
-        self._records.append((encode(records[-1]), future))
+        encoded = [encode(record) for record in records]
+        if (longest := max(map(len, encoded))) > self._longest:
+            raise TooLarge("what is to be kept of the session", longest, self._longest)
+        self._records += [(value, None) for value in encoded[:-1]]
+        self._records.append((encoded[-1], future))
         self._stage_soon()
         await future
 
+    @property
+    def _longest(self) -> int:
+        """Of a record."""
+        return self._shard.max_frame_bytes * 3 // 8
+
     def note(self, record: StateRecord) -> None:
         """To be committed with the next ones, or a little later."""
-        self._records.append((encode(record), None))
+        data = encode(record)
+        if (limit := self._longest) < len(data):
+            # No frame takes it, and those that are noted beside it must not fail with it.
+            logger.error("a record of a session is too large to be kept bytes=%d limit=%d", len(data), limit)
+            return
+        self._records.append((data, None))
         self._stage_later()
 
     def touch(self, session: Session) -> None:
@@ -60,12 +78,14 @@ class StateWriter:
         return self.log, Columns.of([encode(record) for record in records])
 
     async def flush(self) -> None:
-        """Returns when everything noted so far is committed. Raises what a commit failed with."""
+        """Returns when everything noted so far is committed. Raises what a commit failed with since it was last asked:
+        what could not be written then is not waited for any more, and what is noted from now on counts for itself."""
         self._stage()
         while waiting := [*self._under_way, *([] if self._task is None else [self._task])]:
             await asyncio.wait(waiting)
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def close(self) -> None:
         if self._timer is not None:
@@ -92,7 +112,7 @@ class StateWriter:
 
     def _is_staged(self, frame: _Frame) -> bool:
         try:
-            if self._shard.commit_now(lambda: self._taken(frame), lambda error: self._done(frame, error)):
+            if self._shard.commit_now(partial(self._taken, frame), lambda error: self._done(frame, error)):
                 return True
         except _NothingToSay:
             frame.done(None)
@@ -112,7 +132,7 @@ class StateWriter:
 
     async def _commit(self, frame: _Frame) -> None:
         try:
-            await self._shard.commit((), Purpose.SETTLE, lambda: self._taken(frame))
+            await self._shard.commit((), Purpose.SETTLE, partial(self._taken, frame))
         except PenstockError as error:
             self._fail(frame, error)
         except _NothingToSay:
@@ -120,28 +140,35 @@ class StateWriter:
         else:
             frame.done(None)
 
-    def _taken(self, frame: _Frame) -> list[Part]:
+    def _taken(self, frame: _Frame, room: int) -> Late:
         """As much as a frame takes well, in order."""
         values: list[bytes] = []
-        size = 0
-        while self._dirty and size < _ENOUGH_BYTES:
-            session = next(iter(self._dirty))
-            del self._dirty[session]
+        size, enough = 0, min(_ENOUGH_BYTES, room // 2)
+        sessions: list[Session] = []
+        for session in self._dirty:
+            if size >= enough:
+                break
+            sessions.append(session)
             if not session.is_ended:
-                values.append(encode(session.drain()))
+                values.append(encode(session.unsaid()))
                 size += len(values[-1])
         count = 0
-        while count < len(self._records) and size < _ENOUGH_BYTES:
-            value, future = self._records[count]
+        while count < len(self._records) and size < enough:
+            values.append(self._records[count][0])
+            size += len(values[-1])
             count += 1
-            values.append(value)
-            size += len(value)
-            if future is not None:
-                frame.waiting.append(future)
-        del self._records[:count]
+
+        def apply() -> None:
+            for session in sessions:
+                del self._dirty[session]
+                session.said()
+            frame.waiting += [future for _, future in self._records[:count] if future is not None]
+            del self._records[:count]
+
         if not values:
+            apply()
             raise _NothingToSay
-        return [(self.log, Columns.of(values))]
+        return Late([(self.log, Columns.of(values))], apply)
 
     def _fail(self, frame: _Frame, error: PenstockError) -> None:
         """Nothing can be committed any more: everybody who waits is told, and nothing is kept for another try."""

@@ -13,6 +13,8 @@ from penstock.broker.staging.records import (
     decode_record,
     encode_key,
     encode_record,
+    moved,
+    time_of,
 )
 from penstock.core.types import LogName, Purpose
 from penstock.log.batch import Batch
@@ -44,31 +46,32 @@ class Book:
         return self._log
 
     def read(self) -> dict[BookKey, BookRecord]:
-        """Everything that stands, in the order in which the keys came."""
+        """Everything that stands, in the order in which the keys came. Times of a clock that was ahead, and was set
+        back while nobody was here, are those of now."""
+        now = self._shard.timeline.now()
         found: dict[BookKey, BookRecord] = {}
         if self._log is None:
             return found
-        for data in self._shard.reader.batches(self._log, self._log.start):
+        for data in self._shard.readable(self._log, self._log.start):
             for row in Batch.parse(data):
                 key = decode_key(row.key or b"")
                 if row.value:
-                    found[key] = decode_record(key, row.value)
+                    record = decode_record(key, row.value)
+                    found[key] = moved(record, min(now - time_of(record), 0))
                 else:
                     found.pop(key, None)
         return found
 
     async def forget(self, keys: Sequence[BookKey]) -> None:
+        await self.write([(key, None) for key in keys])
+
+    async def write(self, changes: Sequence[Change]) -> None:
         log = await self.log()
-        for at in range(0, len(keys), _CHANGES_AT_ONCE):
-            some: list[Change] = [(key, None) for key in keys[at : at + _CHANGES_AT_ONCE]]
-            await self._shard.append(log, columns_of(some), Purpose.SETTLE)
+        for at in range(0, len(changes), _CHANGES_AT_ONCE):
+            await self._shard.commit([self.part(log, changes[at : at + _CHANGES_AT_ONCE])], Purpose.SETTLE)
 
-
-def part_of(log: Log, changes: Sequence[Change]) -> Part:
-    """For the frame that the changes belong to."""
-    return log, columns_of(changes)
-
-
-def columns_of(changes: Sequence[Change]) -> Columns:
-    values = [encode_record(record) for _, record in changes]
-    return Columns.of(values, keys=[encode_key(key) for key, _ in changes])
+    def part(self, log: Log, changes: Sequence[Change]) -> Part:
+        """For the frame that the changes belong to."""
+        shift = self._shard.timeline.wall() - self._shard.timeline.now()
+        values = [encode_record(None if record is None else moved(record, shift)) for _, record in changes]
+        return log, Columns.of(values, keys=[encode_key(key) for key, _ in changes])

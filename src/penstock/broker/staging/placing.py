@@ -12,13 +12,14 @@ from penstock.core.ports import Buffer
 from penstock.kernels import hashing
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
+from penstock.log.encoded import Encoded
 from penstock.log.partition import Log
 from penstock.log.shard import Part
 from penstock.queues.settings import Unkeyed
 
-# Upper bounds: header and padding of a batch, what the book says of a stage, of an epoch and its pipeline, and of a
-# partition beside the names of its queue.
-_BATCH_BYTES, _STAGE_BYTES, _EPOCH_BYTES, _PLACE_BYTES = 256, 80, 2048, 100
+# Upper bounds: header and padding of a batch, what the book says of a stage, of an epoch, its pipeline and whose they
+# are, and of a partition beside the names of its queue.
+_BATCH_BYTES, _STAGE_BYTES, _EPOCH_BYTES, _PLACE_BYTES = 256, 80, 4096, 100
 
 
 class Stage(NamedTuple):
@@ -31,12 +32,50 @@ class Stage(NamedTuple):
 
     @property
     def unkeyed(self) -> int:
-        """The partition of rows without a key: a writer keeps one, unless the queue wants them spread."""
-        writer = self.record.writer.encode()
-        number = hashing.murmur3(writer, 0, len(writer))
-        if not writer or self.queue.settings.unkeyed is Unkeyed.SPREAD:
-            number += self.place.first
-        return number % self.queue.settings.partitions
+        return _unkeyed(self.queue, self.record.writer, self.place.first)
+
+    @property
+    def partition(self) -> int | None:
+        return self.record.partition
+
+    @property
+    def rows(self) -> int:
+        return self.record.rows
+
+    @property
+    def size_bytes(self) -> int:
+        return self.record.size_bytes
+
+
+class Carried(NamedTuple):
+    """Rows that come with their commit and were never staged, and the queue they go to. `number`: of the commit."""
+
+    queue: Queue
+    encoded: Encoded
+    writer: str
+    number: int
+    partition: None = None
+
+    @property
+    def unkeyed(self) -> int:
+        return _unkeyed(self.queue, self.writer, self.number)
+
+    @property
+    def rows(self) -> int:
+        return self.encoded.count
+
+    @property
+    def size_bytes(self) -> int:
+        return self.encoded.bytes + _BATCH_BYTES
+
+
+def _unkeyed(queue: Queue, writer: str, number: int) -> int:
+    """The partition of rows without a key: a writer keeps one, unless the queue wants them spread."""
+    name = writer.encode()
+    hashed = hashing.murmur3(name, 0, len(name))
+    if not writer or queue.settings.unkeyed is Unkeyed.SPREAD:
+        hashed += number
+    return hashed % queue.settings.partitions
 
 
 class Target(NamedTuple):
@@ -55,12 +94,21 @@ class Placement(NamedTuple):
 def placements(stage: Stage, batch: Buffer) -> Iterator[Placement]:
     """The rows of a stage, by partition. Any thread, while the queue's gate is passed."""
     stored = Batch.parse(batch)
-    columns = stored.columns(array("i", range(len(stored))))
-    if stage.record.partition is not None:
-        yield Placement(stage.queue, stage.record.partition, columns)
+    return _by_partition(stage, stored.columns(array("i", range(len(stored)))))
+
+
+def carried_placements(carried: Sequence[Carried]) -> Iterator[Placement]:
+    """The same of rows that came with the commit."""
+    for each in carried:
+        yield from _by_partition(each, each.encoded.columns())
+
+
+def _by_partition(source: Stage | Carried, columns: Columns) -> Iterator[Placement]:
+    if source.partition is not None:
+        yield Placement(source.queue, source.partition, columns)
         return
-    for partition, mine in columns.scatter(stage.queue.settings.partitions, stage.unkeyed):
-        yield Placement(stage.queue, partition, mine)
+    for partition, mine in columns.scatter(source.queue.settings.partitions, source.unkeyed):
+        yield Placement(source.queue, partition, mine)
 
 
 def parts_of(placed: Sequence[Placement]) -> list[Part]:
@@ -79,11 +127,11 @@ def places_of(placed: Sequence[tuple[Queue, int, int]]) -> tuple[StagedPlace, ..
     )
 
 
-def targets_of(stages: Sequence[Stage]) -> list[Target]:
+def targets_of(stages: Sequence[Stage | Carried]) -> list[Target]:
     """All partitions that rows may go to."""
     found: dict[Target, None] = {}
     for stage in stages:
-        named = stage.record.partition
+        named = stage.partition
         numbers = range(stage.queue.settings.partitions) if named is None else [named]
         found |= dict.fromkeys([Target(stage.queue, number) for number in numbers])
     return list(found)

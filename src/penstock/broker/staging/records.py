@@ -35,7 +35,7 @@ class StagePlace(NamedTuple):
 
 
 class StageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`partition`: where the rows are to go; None: by their keys."""
+    """`partition`: where the rows are to go; None: by their keys. `owner`: who staged them (`Owner.mark`)."""
 
     incarnation: int
     rows: int
@@ -43,6 +43,7 @@ class StageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     staged_ms: int
     writer: str = ""
     partition: int | None = None
+    owner: str = ""
 
 
 class StagedPlace(msgspec.Struct, frozen=True, array_like=True):
@@ -55,9 +56,14 @@ class StagedPlace(msgspec.Struct, frozen=True, array_like=True):
     rows: int
 
 
-class CommitRecord(msgspec.Struct, frozen=True):
+class CommitRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`owner`: whose query it is (`Owner.mark`). `is_single`: of a write whose query has no other epoch, and which
+    stages nothing again."""
+
     committed_ms: int
     placed: tuple[StagedPlace, ...]
+    owner: str = ""
+    is_single: bool = False
 
 
 class EpochKey(NamedTuple):
@@ -71,14 +77,30 @@ class PipelineKey(NamedTuple):
     name: str
 
 
-class PipelineRecord(msgspec.Struct, frozen=True):
+class PipelineRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     query: str
+    owner: str = ""
 
 
 BookKey = StagePlace | EpochKey | PipelineKey
 BookRecord = StageRecord | CommitRecord | PipelineRecord
 Change = tuple[BookKey, BookRecord | None]
 """None: it is gone"""
+
+
+def time_of(record: BookRecord) -> int:
+    if isinstance(record, CommitRecord):
+        return record.committed_ms
+    return record.staged_ms if isinstance(record, StageRecord) else 0
+
+
+def moved(record: BookRecord, shift_ms: int) -> BookRecord:
+    """With its time so much later: the book has wall times, everybody else running time."""
+    if isinstance(record, CommitRecord):
+        return msgspec.structs.replace(record, committed_ms=record.committed_ms + shift_ms)
+    if isinstance(record, StageRecord):
+        return msgspec.structs.replace(record, staged_ms=record.staged_ms + shift_ms)
+    return record
 
 
 def encode_key(key: BookKey) -> bytes:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.broker.queue import Queue
+from penstock.broker.staging.placing import Carried
 from penstock.broker.staging.records import StagedRange, StagePlace, StageRecord
 from penstock.core.errors import InvalidArgument, StageGone
 from penstock.log.names import log_name
@@ -36,6 +38,18 @@ class SideLog:
     bytes: int = 0
 
 
+@dataclass(slots=True)
+class Claim:
+    owner: str
+    stages: int = 0
+
+
+def query_of(writer: str) -> str:
+    """A writer `<query>/<epoch>` stages for that query; any other is taken for the query itself."""
+    query, slash, epoch = writer.rpartition("/")
+    return query if slash and epoch.isdecimal() else writer
+
+
 class Stages:
     """Used from the loop."""
 
@@ -51,8 +65,34 @@ class Stages:
         self._making = asyncio.Lock()
         self._storing = 0
         self._next_look_ms = 0
+        self._claims: dict[str, Claim] = {}
+        """of queries that have stages"""
 
     # Staging
+
+    def owner(self, query: str) -> str:
+        """The mark of who staged for a query first, while that lives; empty where nobody has."""
+        claim = self._claims.get(query)
+        return "" if claim is None else claim.owner
+
+    def of_query(self, query: str) -> list[StagePlace]:
+        """Those that no commit is about to take."""
+        return [
+            place for place, each in self.living.items() if query_of(each.writer) == query and place not in self._taken
+        ]
+
+    def _claim(self, record: StageRecord) -> None:
+        if record.writer:
+            claim = self._claims.setdefault(query_of(record.writer), Claim(record.owner))
+            claim.stages += 1
+
+    def _unclaim(self, record: StageRecord) -> None:
+        query = query_of(record.writer)
+        claim = self._claims.get(query)
+        if record.writer and claim is not None:
+            claim.stages -= 1
+            if not claim.stages:
+                del self._claims[query]
 
     def reserve(self, queue: Queue, rows: int, size: int) -> None:
         """Room for a commit, so that it cannot be refused. QueueFull, DiskLow or InvalidArgument if there is none."""
@@ -66,6 +106,26 @@ class Stages:
         except BaseException:
             self._shard.restore_promise(-size)
             raise
+
+    @contextmanager
+    def room_for(self, carried: Sequence[Carried]) -> Iterator[Callable[[], None]]:
+        """reserve() for rows that come with their commit, until what it gives is called, or it is left. They are
+        checked as those that are staged are."""
+        held: list[Carried] = []
+
+        def release() -> None:
+            while held:
+                each = held.pop()
+                self.release(each.queue, each.rows, each.size_bytes)
+
+        try:
+            for each in carried:
+                each.queue.check(each.encoded)
+                self.reserve(each.queue, each.rows, each.size_bytes)
+                held.append(each)
+            yield release
+        finally:
+            release()
 
     def release(self, queue: Queue, rows: int, size: int) -> None:
         queue.release(rows)
@@ -92,6 +152,7 @@ class Stages:
         side.bytes += record.size_bytes
         self._storing -= 1
         self.living[place] = record
+        self._claim(record)
         self.size_bytes += record.size_bytes
 
     def restore(self, place: StagePlace, record: StageRecord) -> bool:
@@ -100,6 +161,7 @@ class Stages:
         if side is None or queue is None:
             return False
         self.living[place] = record
+        self._claim(record)
         self.size_bytes += record.size_bytes
         side.living += 1
         side.bytes += record.size_bytes
@@ -142,11 +204,16 @@ class Stages:
     def queue(self, record: StageRecord) -> Queue | None:
         return self._queue_of(record.incarnation)
 
+    def there(self, places: Iterable[StagePlace]) -> list[StagePlace]:
+        """Those that are neither committed nor collected."""
+        return [place for place in dict.fromkeys(places) if place in self.living]
+
     def drop(self, places: Iterable[StagePlace]) -> list[StagePlace]:
         """They are committed, or collected: what of them was there still."""
-        gone = [place for place in dict.fromkeys(places) if place in self.living]
+        gone = self.there(places)
         for place in gone:
             record = self.living.pop(place)
+            self._unclaim(record)
             self.size_bytes -= record.size_bytes
             self._taken.discard(place)
             self._sides[place.log].living -= 1

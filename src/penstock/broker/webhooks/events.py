@@ -18,6 +18,8 @@ TIMESTAMP_HEADER, SIGNATURE_HEADER, ID_HEADER = "Penstock-Timestamp", "Penstock-
 DEFAULT_LAG_THRESHOLD = 10_000
 
 _NOWHERE = "(not an address)"
+_ALERTS = "alert_webhook"
+"""of `dlq_config` in the settings of queues"""
 _URL = re.compile(r"https?://[!-.0-~][!-~]{0,2000}")
 
 
@@ -74,6 +76,29 @@ def place_of(url: str) -> str:
     except ValueError:
         return _NOWHERE
     return f"{parts.scheme}://{host}{port}" if host else _NOWHERE
+
+
+def without_secrets(written: object) -> object:
+    """Settings of queues as they may be shown: of the address for alerts, whatever it stands in, only where it
+    leads."""
+    if not isinstance(written, Mapping):
+        return written
+    return {
+        key: shown_address(value) if key == _ALERTS and isinstance(value, str) else without_secrets(value)
+        for key, value in written.items()
+    }
+
+
+def with_secrets(written: Mapping[str, object], address: str | None) -> Mapping[str, object]:
+    """Settings as they came back: the address that was shown stands for the one there is."""
+    section = written.get("dlq_config")
+    if address is None or not isinstance(section, Mapping) or section.get(_ALERTS) != shown_address(address):
+        return written
+    return {**written, "dlq_config": {**section, _ALERTS: address}}
+
+
+def shown_address(url: str) -> str:
+    return f"{place_of(url)}/…"
 
 
 def encode(event: Event, id: str, time_ms: int, facts: Mapping[str, object]) -> Notice:

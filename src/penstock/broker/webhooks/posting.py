@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import http.client
 import threading
@@ -11,6 +12,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from email.message import Message
 from typing import IO, NamedTuple, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 T = TypeVar("T")
 
@@ -37,20 +39,35 @@ _opener = urllib.request.build_opener(_NoRedirects)
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Failure | None:
-    """Blocks. None if the answer is 2xx; what the answer says beside that is not looked at."""
+    """Blocks. None if the answer is 2xx; what the answer says beside that is not looked at. A login in the address goes
+    as `Authorization`, unless `headers` have one. A failure repeats nothing of the address but its host."""
     try:
-        request = urllib.request.Request(url, body, dict(headers), method="POST")
+        url, login = _without_login(url)
+        request = urllib.request.Request(url, body, {**login, **headers}, method="POST")
         with _opener.open(request, timeout=timeout_s):
             return None
     except urllib.error.HTTPError as error:
         error.close()
         is_final = error.code < 500 and error.code not in _WORTH_ANOTHER_TRY
         return Failure(f"answer {error.code}", is_final)
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         return Failure(f"{type(error).__name__}: {error}", False)
+    except http.client.HTTPException as error:
+        return Failure(type(error).__name__, isinstance(error, http.client.InvalidURL))
     except Exception as error:
         # Whatever it is, it concerns this receiver only, which would be waited for without end.
-        return Failure(f"{type(error).__name__}: {error}", True)
+        return Failure(type(error).__name__, True)
+
+
+def _without_login(url: str) -> tuple[str, dict[str, str]]:
+    """The address as it is asked for, and the header that `user:password@` in it stands for."""
+    parts = urlsplit(url)
+    login, at, place = parts.netloc.rpartition("@")
+    if not at:
+        return url, {}
+    user, _, password = login.partition(":")
+    pair = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+    return urlunsplit(parts._replace(netloc=place)), {"Authorization": f"Basic {pair}"}
 
 
 async def beside(call: Callable[[], T]) -> T:

@@ -3,7 +3,7 @@
 from penstock.client.flight.client import FlightClient
 from penstock.client.flight.problems import FlightRefused
 from penstock.client.flight.reading import Rows
-from penstock.client.flight.values import Committed, CommittedPlace, Partition, Placed, StagedRange
+from penstock.client.flight.values import Committed, CommittedPlace, Partition, PartitionRange, Placed, StagedRange
 from penstock.client.flight.writing import Stager
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "FlightClient",
     "FlightRefused",
     "Partition",
+    "PartitionRange",
     "Placed",
     "Rows",
     "StagedRange",

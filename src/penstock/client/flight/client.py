@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +16,11 @@ from pyarrow import flight
 
 from penstock.client.flight.problems import translated
 from penstock.client.flight.reading import Rows
-from penstock.client.flight.values import Committed, CommittedPlace, Partition, Placed, StagedRange
-from penstock.client.flight.writing import Open, Stager, append
+from penstock.client.flight.values import Committed, CommittedPlace, Partition, PartitionRange, Placed, StagedRange
+from penstock.client.flight.writing import Open, Stager, append, stream_of
 from penstock.core.errors import InvalidArgument
+
+logger = logging.getLogger("penstock.client.flight")
 
 # A server that restarts is found again within a second; gRPC would let up to two minutes pass between two tries.
 _RECONNECT = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
@@ -91,12 +94,15 @@ class FlightClient:
         namespace: str | None = None,
         skip_trimmed: bool = False,
         log: int | None = None,
+        more: Sequence[PartitionRange] = (),
     ) -> Rows:
         """Rows at offsets start..stop, not including `stop`, which may be as far as partitions() said. All columns but
         `headers`, unless some are named. Rows that are gone are an error, or passed over and told in `skipped`. With
-        `log` a queue that was created anew meanwhile is refused, by the code QUEUE_REPLACED."""
+        `log` a queue that was created anew meanwhile is refused, by the code QUEUE_REPLACED. `more` are read behind
+        these, one after the other, by the same call."""
         place = {"queue": queue, "namespace": namespace, "partition": partition, "start": start, "stop": stop}
-        wanted = _json(**place, columns=columns and list(columns), skip_trimmed=skip_trimmed, log=log)
+        behind = {"more": [asdict(each) for each in more]} if more else {}
+        wanted = _json(**place, columns=columns and list(columns), skip_trimmed=skip_trimmed, log=log, **behind)
         with translated():
             return Rows(self._client.do_get(flight.Ticket(wanted), self._options))
 
@@ -109,17 +115,28 @@ class FlightClient:
         *,
         namespace: str | None = None,
         partition: int | None = None,
+        create_queue: bool = True,
     ) -> list[Placed]:
         """Rows with the columns `value`, and `key`, `topic`, `headers`, `partition` where they are wanted, as messages;
-        durable when it returns. Each 4 MiB are stored whole or not at all: if it raises, some may be stored."""
-        return append(self._putting(queue, "append", namespace=namespace, partition=partition), rows)
+        durable when it returns. Each 4 MiB are stored whole or not at all: if it raises, some may be stored. A queue
+        that does not exist is created, and a warning logged, where the server creates queues by itself; without
+        `create_queue` it is NO_SUCH_QUEUE."""
+        wanted = {"namespace": namespace, "partition": partition, "create_queue": create_queue}
+        return append(self._putting(queue, "append", **wanted), rows)
 
     def stager(
-        self, queue: str, *, writer: str = "", namespace: str | None = None, partition: int | None = None
+        self,
+        queue: str,
+        *,
+        writer: str = "",
+        namespace: str | None = None,
+        partition: int | None = None,
+        create_queue: bool = True,
     ) -> Stager:
         """To stage rows of a queue that become messages with commit(). Stages live for 24 h after the last rows of the
-        same writer, which is any text; without one, after their own."""
-        return Stager(self._putting(queue, "stage", writer=writer, namespace=namespace, partition=partition))
+        same writer, which is any text; without one, after their own. `create_queue` as in append()."""
+        wanted = {"namespace": namespace, "partition": partition, "create_queue": create_queue}
+        return Stager(self._putting(queue, "stage", writer=writer, **wanted))
 
     def commit(
         self,
@@ -129,31 +146,70 @@ class FlightClient:
         *,
         pipeline: str | None = None,
         reset: bool = False,
+        queues: Sequence[str] = (),
+        namespace: str | None = None,
+        single: bool = False,
     ) -> Committed:
         """All rows become messages of their queues at once, durably, or none does. Said again for the same query and
         epoch it changes nothing and answers as before: after ConnectionLost, say it again. A pipeline's name belongs to
-        one query: another is refused with PIPELINE_KNOWN, unless it is reset on purpose."""
+        one query: another is refused with PIPELINE_KNOWN, unless it is reset on purpose. Query and name belong to
+        the login that used them first: NOT_AUTHORISED for others. An epoch without rows names the queues it is for.
+        `single`: the query is this one write, with an id of its own; the server forgets it after a day, or after ten
+        thousand others."""
         body = {"query": query, "epoch": epoch, "ranges": [asdict(each) for each in ranges]}
-        said = self._act("commit", {**body, "pipeline": pipeline or "", "reset": reset})
-        return Committed(tuple(CommittedPlace(**each) for each in said["placed"]), said["is_repeated"])
+        named = {"queues": list(queues), "namespace": namespace} if queues else {}
+        wanted = {**body, "pipeline": pipeline or "", "reset": reset, "single": single, **named}
+        return _committed(self._act("commit", json.dumps(wanted).encode()))
+
+    def commit_rows(
+        self,
+        query: str,
+        epoch: int,
+        queue: str,
+        rows: Sequence[pa.RecordBatch],
+        ranges: Sequence[StagedRange] = (),
+        *,
+        pipeline: str | None = None,
+        reset: bool = False,
+        namespace: str | None = None,
+        create_queue: bool = True,
+        single: bool = False,
+    ) -> Committed:
+        """commit() of rows of one queue that were never staged, by one call; those of `ranges` become messages behind
+        them. Batches of one schema, without a column `partition`, 8 MiB in all. Refused as append() is, with nothing
+        committed."""
+        commit = {"query": query, "epoch": epoch, "ranges": [asdict(each) for each in ranges]}
+        commit |= {"pipeline": pipeline or "", "reset": reset, "single": single}
+        head = _json(queue=queue, namespace=namespace, create_queue=create_queue, commit=commit)
+        said = self._act("commit-rows", head + b"\n" + stream_of(rows))
+        if (created := said.get("created_queue")) is not None:
+            logger.warning("created queue %r, which did not exist", created)
+        return _committed(said)
 
     def abandon(self, ranges: Sequence[StagedRange]) -> int:
         """Let go of what will not be committed; how many there were still."""
-        count: int = self._act("abandon", {"ranges": [asdict(each) for each in ranges]})["count"]
+        count: int = self._act("abandon", _json(ranges=[asdict(each) for each in ranges]))["count"]
         return count
 
     def committed(self, query: str) -> list[int]:
         """The epochs of a query that are known to be committed: the last hundred."""
-        epochs: list[int] = self._act("committed", {"query": query})["epochs"]
+        epochs: list[int] = self._act("committed", _json(query=query))["epochs"]
         return epochs
 
+    def release(self, query: str, *, pipeline: str | None = None) -> None:
+        """Let another login go on with a query, and with a pipeline's name: they belong to who uses them next, and
+        what is staged for the query is let go. For administrators."""
+        self._act("release", _json(query=query, pipeline=pipeline or ""))
+
     def _putting(self, queue: str, action: str, **wanted: object) -> Open:
+        if wanted.get("create_queue"):
+            del wanted["create_queue"]  # servers before it do not know the word
         descriptor = flight.FlightDescriptor.for_command(_json(queue=queue, action=action, **wanted))
         return lambda schema: self._client.do_put(descriptor, schema, self._options)
 
-    def _act(self, kind: str, body: dict[str, object]) -> dict[str, Any]:
+    def _act(self, kind: str, body: bytes) -> dict[str, Any]:
         with translated():
-            results = list(self._client.do_action(flight.Action(kind, json.dumps(body).encode()), self._options))
+            results = list(self._client.do_action(flight.Action(kind, body), self._options))
         said: dict[str, Any] = json.loads(results[0].body.to_pybytes())
         return said
 
@@ -174,7 +230,11 @@ def _json(**wanted: object) -> bytes:
     return json.dumps({name: value for name, value in wanted.items() if value is not None}).encode()
 
 
-def _partition(said: dict[str, int]) -> Partition:
-    return Partition(
-        said["partition"], said["start"], said["end"], said["rows"], said["log"], said.get("size_bytes") or 0
-    )
+def _committed(said: dict[str, Any]) -> Committed:
+    return Committed(tuple(CommittedPlace(**each) for each in said["placed"]), said["is_repeated"])
+
+
+def _partition(said: dict[str, Any]) -> Partition:
+    place = said["partition"], said["start"], said["end"], said["rows"], said["log"], said.get("size_bytes") or 0
+    extents = said.get("extents")
+    return Partition(*place, None if extents is None else tuple((start, stop, rows) for start, stop, rows in extents))

@@ -18,6 +18,19 @@ class Partition:
     log: int | None
     size_bytes: int = 0
     """of all its rows as they are stored"""
+    extents: tuple[tuple[int, int, int], ...] | None = None
+    """where its rows lie among start..end: offsets from, to, rows; between these lies none. None if the server does not
+    tell"""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """Offsets start..stop of a partition, not including `stop`; of that log, if one is named."""
+
+    partition: int
+    start: int
+    stop: int
+    log: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from penstock.client.errors import ConnectionLost
 from penstock.client.flight.problems import FlightRefused, code_of, problem_of, translated
 from penstock.client.flight.values import Placed, StagedRange
 from penstock.core.errors import InvalidArgument
+
+logger = logging.getLogger("penstock.client.flight")
 
 # Enough to keep the server's disk busy while the next are on their way.
 _WINDOW_BATCHES = 4
@@ -77,6 +80,8 @@ class PutStream:
         if isinstance(refused := said.get("error"), dict):
             self.cancel()
             raise FlightRefused(code_of(refused["code"]), refused["reason"])
+        if (created := said.get("created_queue")) is not None:
+            logger.warning("created queue %r, which did not exist", created)
         if (rows := self._waiting.popleft()) != said["rows"]:
             raise ConnectionLost(f"the server answered {said['rows']} rows where {rows} were sent")
         return said
@@ -165,3 +170,12 @@ def batches_of(data: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         rows = max(1, -(-data.num_rows // count))
         for at in range(0, data.num_rows, rows):
             yield data.slice(at, rows)
+
+
+def stream_of(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """As bytes, of batches of one schema."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())

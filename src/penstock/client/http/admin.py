@@ -272,10 +272,11 @@ def create_user(
     name: str,
     password: str | None = None,
     roles: Sequence[str] = (),
-    namespace: str = "default",
+    namespace: str | None = None,
     scram: bool | None = None,
 ) -> Ask[UserInfo]:
-    """`scram`: whether keys for SCRAM-SHA-256 are kept, as they are if nothing is said."""
+    """Without a namespace: the caller's. `scram`: whether keys for SCRAM-SHA-256 are kept, as they are if nothing is
+    said."""
     body = _given(name=name, password=password, roles=list(roles), namespace=namespace, scram=scram)
     return ask("POST", "/users", UserInfo, body)
 
@@ -298,7 +299,7 @@ def keys() -> Ask[Page[KeyInfo]]:
 def create_key(
     roles: Sequence[str] = (),
     description: str = "",
-    namespace: str = "default",
+    namespace: str | None = None,
     expires_in: str | float | None = None,
 ) -> Ask[CreatedKey]:
     body = _given(roles=list(roles), description=description, namespace=namespace, expires_in=expires_in)

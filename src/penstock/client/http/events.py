@@ -127,6 +127,7 @@ class EventStream:
             query.pop("from", None)
         decoder = EventDecoder(self._requests.options.max_answer_bytes)
         async with self._requests.stream(Ask("GET", self._path, bytes, query, headers=headers)) as connection:
+            self._tell(None)
             while (data := await _chunk(connection)) is not None:
                 events = decoder.receive(data)
                 self._retry_s = decoder.retry_s or self._retry_s
@@ -135,11 +136,16 @@ class EventStream:
                 if events:
                     yield events
 
+    def _tell(self, lost: PenstockError | None) -> None:
+        if (notice := self._requests.options.retries.notice) is not None:
+            notice(lost)
+
     async def _wait(self, lost: PenstockError) -> None:
         retries = self._requests.options.retries
         is_passing = lost.is_passing if isinstance(lost, HttpRefused) else True
         if not is_passing or self._attempt >= retries.attempts:
             raise lost
+        self._tell(lost)
         logger.info("event stream lost, going on path=%s attempt=%d reason=%s", self._path, self._attempt, lost)
         delay_s = backoff_s(retries.first_delay_s, retries.longest_delay_s, self._attempt)
         self._attempt += 1

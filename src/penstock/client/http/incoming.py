@@ -148,7 +148,7 @@ class Delivered(Generic[F]):
     # What becomes of it
 
     def ack(self) -> F:
-        """Done with."""
+        """Acknowledge."""
         self.is_settled = True
         return self._settle(Verdict(self._receipt, "ack"))
 
@@ -163,7 +163,7 @@ class Delivered(Generic[F]):
         return self._settle(Verdict(self._receipt, "reject", reason=reason or None))
 
     def release(self) -> F:
-        """Not looked at: to whoever asks next, and it counts as no failure."""
+        """Return it without counting a failure."""
         self.is_settled = True
         return self._settle(Verdict(self._receipt, "release"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from dataclasses import dataclass
 
 import msgspec
@@ -45,8 +46,11 @@ class ConsumeOptions:
         if self.auto_commit_s is not None and self.auto_commit_s < 0:
             raise InvalidArgument("auto_commit is the seconds between two acknowledgements: 0 or more")
 
-    def receive(self) -> Ask[Received]:
+    def receive(self, consumer: str | None = None) -> Ask[Received]:
+        """`consumer` is who asks, over several requests; None: each request is somebody else."""
         body: dict[str, object] = {"group": self.group, "max": self.max, "wait": self.wait_s, "start": self.start}
+        if consumer is not None:
+            body["consumer"] = consumer
         if self.visibility_s is not None:
             body["visibility"] = self.visibility_s
         asked = ask("POST", f"/queues/{segment(self.queue)}/receive", Received, body)
@@ -61,6 +65,8 @@ class Intake:
         self.options, self._requests = options, requests
         self.settlements = Settlements(requests.send)
         self._stopped = asyncio.Event()
+        self._name = secrets.token_hex(8)
+        """the server gives messages of a key that it has not settled to nobody else"""
 
     @property
     def is_stopped(self) -> bool:
@@ -90,7 +96,7 @@ class Intake:
         await self.settlements.flush()
 
     async def _receive(self) -> list[StoredMessage]:
-        receiving = asyncio.ensure_future(self._requests.send(self.options.receive()))
+        receiving = asyncio.ensure_future(self._requests.send(self.options.receive(self._name)))
         stopping = asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait((receiving, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, PenstockError
 
 URL = "http://127.0.0.1:8080"
 API = "/api/v1"
@@ -22,23 +22,45 @@ Connect = Callable[[asyncio.Protocol], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """`ca_file` is the authority to trust, None the system's; certificate and key say who the client is."""
+    """`ca_file` is the authority to trust, None the system's; certificate and key say who the client is.
+    `server_certificate_file` is the certificate that the server itself has: nothing else is trusted, under whatever
+    name the server is reached. That is for who shares a machine with it, and reads the file as it is now."""
 
     ca_file: Path | str | None = None
     certificate_file: Path | str | None = None
     key_file: Path | str | None = None
+    server_certificate_file: Path | str | None = None
 
     def context(self) -> ssl.SSLContext:
         """InvalidArgument if a file cannot be used."""
         try:
-            context = ssl.create_default_context(cafile=self.ca_file)
+            context = self._trusting()
             if self.certificate_file is not None:
                 context.load_cert_chain(self.certificate_file, self.key_file)
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, ssl.SSLError, ValueError) as error:
             raise InvalidArgument(
                 f"the files for TLS cannot be used ({error}): give PEM files that this user may read"
             ) from error
         return context
+
+    def _trusting(self) -> ssl.SSLContext:
+        if self.ca_file is not None or self.server_certificate_file is None:
+            return ssl.create_default_context(cafile=self.ca_file)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # It is this certificate or none: a name would add nothing.
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=_first_certificate(Path(self.server_certificate_file)))
+        return context
+
+
+def _first_certificate(file: Path) -> str:
+    """That of the server; those behind it signed it, and others too."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    _, found, rest = file.read_text(encoding="ascii", errors="replace").partition(begin)
+    if not found or end not in rest:
+        raise ValueError(f"{file} has no certificate in PEM")
+    return begin + rest.partition(end)[0] + end
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +74,8 @@ class Retries:
     first_delay_s: float = 0.1
     longest_delay_s: float = 10.0
     longest_asked_s: float = 60.0
+    notice: Callable[[PenstockError | None], None] | None = field(default=None, compare=False)
+    """told of each failure that is tried again, and with None when an answer came"""
 
 
 @dataclass(frozen=True, slots=True)

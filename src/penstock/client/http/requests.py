@@ -119,7 +119,10 @@ class Requests:
         retries, attempt = self.options.retries, 0
         while True:
             try:
-                return await self._try(ask)
+                response = await self._try(ask)
+                if retries.notice is not None:
+                    retries.notice(None)
+                return response
             except _NotSent as error:
                 failure: PenstockError = error.reason
                 delay_s: float | None = 0.0
@@ -129,6 +132,8 @@ class Requests:
                 failure, delay_s = error, _asked_delay_s(ask, error, retries)
             if delay_s is None or attempt >= retries.attempts:
                 raise failure
+            if retries.notice is not None:
+                retries.notice(failure)
             await asyncio.sleep(max(delay_s, backoff_s(retries.first_delay_s, retries.longest_delay_s, attempt)))
             attempt += 1
 

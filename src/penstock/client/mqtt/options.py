@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -76,6 +77,10 @@ class MqttOptions:
     where a server cannot say what it takes"""
     max_packet_bytes: int = 16 << 20
     """received; a longer packet ends the connection"""
+    user_properties: tuple[tuple[str, str], ...] = ()
+    """of CONNECT; of MQTT 5. (`create-queues`, `false`) makes Penstock refuse what would make a queue"""
+    on_reason_string: Callable[[str], None] | None = None
+    """called on the event loop with what the server says of a request that it did, like a queue that it made for it"""
 
     @property
     def address(self) -> tuple[str, int]:

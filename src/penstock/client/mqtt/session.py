@@ -71,6 +71,7 @@ class Session:
             maximum_packet_bytes=options.max_packet_bytes,
             authentication_method=None if exchange is None else exchange.method,
             authentication_data=None if exchange is None else exchange.first(),
+            user_properties=options.user_properties,
         )
 
     def begin(self, connection: Connection) -> None:
@@ -96,6 +97,8 @@ class Session:
                     connection.send_packet(arrived.answer)
             case PubAck() | PubRec() | PubComp() | SubAck() | UnsubAck():
                 connection.send_all(self.outbox.receive(packet))
+                if packet.properties.reason_string is not None:
+                    self._tell(packet)
             case PubRel():
                 connection.send_packet(self.arrivals.release(packet))
             case Disconnect():
@@ -104,6 +107,13 @@ class Session:
                 pass
             case _:
                 raise ProtocolError(f"{packet.type.name} was not expected", version=self._options.version)
+
+    def _tell(self, packet: PubAck | PubRec | PubComp | SubAck | UnsubAck) -> None:
+        """Of a refusal its error tells."""
+        reasons = packet.reasons if isinstance(packet, SubAck | UnsubAck) else (packet.reason,)
+        said, tell = packet.properties.reason_string, self._options.on_reason_string
+        if said and tell is not None and not any(reason.is_refusal for reason in reasons):
+            tell(said)
 
     def end(self, error: PenstockError) -> None:
         self.inbox.end(error)

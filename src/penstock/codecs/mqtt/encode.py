@@ -32,6 +32,8 @@ from penstock.codecs.mqtt.wire import text_bytes, varint_bytes
 from penstock.core.errors import InvalidArgument, TooLarge
 
 _FLAGS: Mapping[PacketType, int] = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
+_ALWAYS_EXPLAINED = (PacketType.PUBLISH, PacketType.CONNACK, PacketType.DISCONNECT)
+"""may have a reason string and user properties, whatever Request Problem Information says"""
 
 
 def encode(packet: Packet, version: Version) -> bytes:
@@ -44,18 +46,32 @@ def encode(packet: Packet, version: Version) -> bytes:
     return bytes([packet.type << 4 | flags]) + varint_bytes(len(body)) + body
 
 
+def encode_within(packet: Packet, version: Version, max_packet_bytes: int, tells_problems: bool = True) -> bytes | None:
+    """A packet for a receiver that takes no larger one. What only explains, the reason string and user properties, is
+    left out where it has no room [MQTT-3.2.2-19] [MQTT-3.2.2-20], or where the receiver asked for none and the packet
+    is of a kind that must not have it then [MQTT-3.1.2-29]. None if even that is too large [MQTT-3.1.2-24]."""
+    if tells_problems or packet.type in _ALWAYS_EXPLAINED:
+        encoded = encode(packet, version)
+        if len(encoded) <= max_packet_bytes:
+            return encoded
+    encoded = encode(_unexplained(packet), version)
+    return encoded if len(encoded) <= max_packet_bytes else None
+
+
+def _unexplained(packet: Packet) -> Packet:
+    if isinstance(packet, PingReq | PingResp):
+        return packet
+    return replace(packet, properties=replace(packet.properties, reason_string=None, user_properties=()))
+
+
 def encode_refusal(error: PacketError, is_open: bool, max_packet_bytes: int = MAX_PACKET_BYTES) -> bytes:
     """What a server sends before it closes: CONNACK before the connection is open, then DISCONNECT. Empty where the
-    version has no words for it. The detail goes along as the reason string if the client takes packets of that size."""
+    version has no words for it, or the client does not take a packet of that size. The detail goes along as the reason
+    string if there is room for it."""
     if error.version is None:
         return b""
     packet = _disconnect_for(error) if is_open else _connack_for(error)
-    if packet is None:
-        return b""
-    for said in (packet, replace(packet, properties=NO_PROPERTIES)):
-        if len(encoded := encode(said, error.version)) <= max_packet_bytes:
-            return encoded
-    return b""
+    return b"" if packet is None else encode_within(packet, error.version, max_packet_bytes) or b""
 
 
 def _disconnect_for(error: PacketError) -> Disconnect | None:

@@ -10,12 +10,18 @@ from penstock.core.errors import ErrorCode, PenstockError
 _MAX_DETAIL_CHARACTERS = 200
 
 
+def shortened(detail: str) -> str:
+    """For a reason string: no longer than people read, and nothing in it that cannot be seen."""
+    seen = "".join([character if character.isprintable() else "?" for character in detail[:_MAX_DETAIL_CHARACTERS]])
+    return seen if len(detail) <= _MAX_DETAIL_CHARACTERS else seen[:-1] + "…"
+
+
 class PacketError(PenstockError):
     """`reason` is what the peer is told; `version` is how, None if it never said what it speaks: then it is told
     nothing. `encode.encode_refusal` makes the packet."""
 
     def __init__(self, detail: str, reason: ReasonCode, version: Version | None = None) -> None:
-        detail = detail if len(detail) <= _MAX_DETAIL_CHARACTERS else detail[: _MAX_DETAIL_CHARACTERS - 1] + "…"
+        detail = shortened(detail)
         super().__init__(f"{detail} ({reason!s}): the connection is closed, mend the client that sent it")
         self.detail, self.reason, self.version = detail, reason, version
 

@@ -95,6 +95,11 @@ class Outgoing:
         return len(self._awaited)
 
     @property
+    def last(self) -> int:
+        """The identifier given out last; 0 for none."""
+        return self._last
+
+    @property
     def window(self) -> int:
         """How many PUBLISHes may be sent now. PUBRELs carried over from an earlier connection count as well, which is
         less than the specification would allow."""
@@ -236,11 +241,12 @@ class Outgoing:
         return ids
 
     @classmethod
-    def restore(cls, awaited: Iterable[tuple[int, Awaits]]) -> Outgoing:
-        """From what `awaited` gave, perhaps in an earlier process. Call `resume` when the client comes."""
+    def restore(cls, awaited: Iterable[tuple[int, Awaits]], last: int = 0) -> Outgoing:
+        """From what `awaited` gave, perhaps in an earlier process. Call `resume` when the client comes. New identifiers
+        go on behind `last`, or behind those in use."""
         outgoing = cls()
         outgoing._awaited.update(awaited)
-        outgoing._last = next(reversed(outgoing._awaited), 0)
+        outgoing._last = last or next(reversed(outgoing._awaited), 0)
         return outgoing
 
 
@@ -278,6 +284,10 @@ class Incoming:
 
     def held(self) -> list[int]:
         return sorted(self._held)
+
+    def takes(self, count: int) -> bool:
+        """Whether so many more PUBLISHes may come."""
+        return self.under_way + count <= self._receive_maximum
 
     def publish_qos_1(self, count: int) -> None:
         """So many came; each is under way until `puback`."""

@@ -29,6 +29,7 @@ class PutBegin(msgspec.Struct, frozen=True, tag="begin"):
     is_staged: bool = False
     writer: str = ""
     partition: int | None = None
+    makes_queue: bool = True
 
 
 class BatchHead(msgspec.Struct, frozen=True, array_like=True):
@@ -39,12 +40,19 @@ class BatchHead(msgspec.Struct, frozen=True, array_like=True):
 
 class PutBatches(msgspec.Struct, frozen=True, tag="put"):
     """Rows of a stream, in one commit; their batches follow. `partitions`: how many the queue had when keys were
-    placed. Answered by a list of Placed, or of staged ranges."""
+    placed. Answered by a PutDone."""
 
     id: int
     stream: int
     partitions: int
     batches: list[BatchHead]
+
+
+class PutDone(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`places` are Placed, or staged ranges; `created` is the queue that was made for them."""
+
+    places: msgspec.Raw
+    created: str | None = None
 
 
 class PutEnd(msgspec.Struct, frozen=True, tag="end"):
@@ -62,7 +70,19 @@ class Action(msgspec.Struct, frozen=True, tag="action"):
     size_bytes: int
 
 
-Head = PutBegin | PutBatches | PutEnd | Action
+class CommitRows(msgspec.Struct, frozen=True, tag="commit-rows"):
+    """An action `commit` that brings rows of a queue along: its body follows, then their batches. Answered by what the
+    client is told."""
+
+    id: int
+    caller: Caller
+    size_bytes: int
+    queue: str
+    batches: list[BatchHead]
+    makes_queue: bool = True
+
+
+Head = PutBegin | PutBatches | PutEnd | Action | CommitRows
 
 
 class PutStream(msgspec.Struct, frozen=True):
@@ -88,6 +108,8 @@ class Reply(msgspec.Struct, frozen=True):
 def body_sizes(head: Head) -> list[int]:
     if isinstance(head, PutBatches):
         return [batch.size_bytes for batch in head.batches]
+    if isinstance(head, CommitRows):
+        return [head.size_bytes, *(batch.size_bytes for batch in head.batches)]
     return [head.size_bytes] if isinstance(head, Action) else []
 
 

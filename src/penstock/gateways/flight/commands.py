@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from penstock.core.errors import InvalidArgument
+from penstock.log.extents import Extent
 
 MAX_REQUEST_BYTES = 64 << 10
 
@@ -38,8 +39,18 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("end_offset and end_time cannot both be given")
 
 
-class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows start..stop of one partition, which is refused if it is another log than `log`."""
+
+    partition: Number
+    start: Number
+    stop: Number
+    log: Number | None = None
+
+
+class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rows start..stop of one partition, which is refused if it is another log than `log`; and behind them those of
+    `more`, in that order."""
 
     queue: Name
     partition: Number
@@ -49,22 +60,30 @@ class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: tuple[Name, ...] | None = None
     skip_trimmed: bool = False
     log: Number | None = None
+    more: tuple[Range, ...] = ()
+
+    @property
+    def ranges(self) -> list[Range]:
+        return [Range(self.partition, self.start, self.stop, self.log), *self.more]
 
 
 class PutCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows for a queue: messages at once, batch by batch, or staged until they are committed. `writer`: stages live as
-    long as the one who writes them. `partition`: of all rows, instead of their keys."""
+    long as the one who writes them. `partition`: of all rows, instead of their keys. Without `create_queue` a queue
+    that does not exist is refused; else the answer names the one that was created."""
 
     queue: Name
     namespace: Name | None = None
     action: Literal["append", "stage"] = "append"
     writer: str = ""
     partition: Number | None = None
+    create_queue: bool = True
 
 
 class PlaceMetadata(msgspec.Struct, frozen=True):
     """What an endpoint says of its partition: the range of its ticket, the rows of the whole partition, its log, and
-    in the answer to GetFlightInfo what all its rows take as they are stored."""
+    in the answer to GetFlightInfo what all its rows take as they are stored, and where they lie among its offsets:
+    `[start, stop, rows]`, ascending."""
 
     partition: int
     start: int
@@ -72,6 +91,7 @@ class PlaceMetadata(msgspec.Struct, frozen=True):
     rows: int
     log: int | None
     size_bytes: int | None = None
+    extents: tuple[Extent, ...] | None = None
 
 
 class RowsMetadata(msgspec.Struct, frozen=True):

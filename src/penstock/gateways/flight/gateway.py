@@ -60,12 +60,17 @@ class FlightGateway:
         self._questions: set[asyncio.Task[None]] = set()
 
     @property
-    def address(self) -> tuple[str, int]:
-        return self._options.host, self._options.port
+    def connection_count(self) -> int:
+        """They are those of its process."""
+        return 0
 
     @property
-    def is_accepting(self) -> bool:
-        return self._child is not None
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        return {"flight": (self._options.host, self._options.port)}
+
+    @property
+    def not_accepting(self) -> list[str]:
+        return ["flight"] if self._child is None else []
 
     async def start(self) -> None:
         """Clients can connect when it returns. CannotListen."""
@@ -73,8 +78,10 @@ class FlightGateway:
         self._options = msgspec.structs.replace(self._options, port=child.port)
         self._watching = asyncio.create_task(self._watch(child))
 
+    async def drain(self) -> None:
+        """Streams end where they are, with close()."""
+
     async def close(self) -> None:
-        """Streams end where they are."""
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):

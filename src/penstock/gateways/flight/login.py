@@ -8,6 +8,7 @@ from typing import Protocol
 
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.identity import Credentials, Identity
+from penstock.broker.auth.permissions import Permissions
 from penstock.core.errors import BadCredentials, NotAuthorised, PenstockError
 from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Question
 
@@ -18,10 +19,10 @@ async def answer(access: Access, question: Question, is_loopback: bool) -> Answe
     """Never raises what a caller can bring about."""
     try:
         identity = await login(access, question, is_loopback)
-        namespace = namespace_of(identity, question.namespace)
+        permissions = access.permissions(identity, identity.name)
+        namespace = namespace_of(identity, permissions, question.namespace)
     except PenstockError as error:
         return Answer(question.id, error=error.code.value, reason=str(error))
-    permissions = access.permissions(identity, identity.name)
     may_read = [permissions.may_browse(queue) for queue in question.queues]
     return Answer(question.id, identity.name, namespace, may_read)
 
@@ -36,11 +37,11 @@ class Caller(Protocol):
     def peer(self) -> str: ...
 
 
-def namespace_of(identity: Identity, wanted: str | None) -> str:
-    """NotAuthorised for another one than the caller's own, but for administrators."""
+def namespace_of(identity: Identity, permissions: Permissions, wanted: str | None) -> str:
+    """NotAuthorised for another one than the caller's own, but for administrators of the server."""
     if wanted is None or wanted == identity.namespace:
         return identity.namespace
-    if not identity.is_admin:
+    if not permissions.administers(wanted):
         raise NotAuthorised(f"{identity.name} belongs to the namespace {identity.namespace!r}, not to {wanted!r}")
     return wanted
 

@@ -15,7 +15,16 @@ from pyarrow import flight
 
 from penstock.core.errors import Closed, InvalidArgument, PenstockError, TooLarge
 from penstock.gateways.flight.asking import Refused
-from penstock.gateways.flight.carrying import BatchHead, PutBatches, PutBegin, PutEnd, PutStream, Reply, result_of
+from penstock.gateways.flight.carrying import (
+    BatchHead,
+    PutBatches,
+    PutBegin,
+    PutDone,
+    PutEnd,
+    PutStream,
+    Reply,
+    result_of,
+)
 from penstock.gateways.flight.commands import PutCommand
 from penstock.gateways.flight.sending import ServerIntake, answered
 from penstock.gateways.flight.spreading import Group, Partitions, appended_groups, cut, staged_groups
@@ -132,10 +141,13 @@ class Putting:
 
     def _said(self, sent: _Sent) -> bytes:
         places: list[msgspec.Raw] = []
+        created: dict[str, str] = {}
         for reply in sent.replies:
-            places += result_of(answered(reply), list[msgspec.Raw])
+            done = result_of(answered(reply), PutDone)
+            places += msgspec.json.decode(done.places, type=list[msgspec.Raw])
+            created |= {} if done.created is None else {"created_queue": done.created}
         name = "staged" if self._command.action == "stage" else "placed"
-        return msgspec.json.encode({"rows": sent.rows, name: places})
+        return msgspec.json.encode({"rows": sent.rows, name: places, **created})
 
     def _make_room(self, size: int) -> None:
         with self._room:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.permissions import Permissions
+from penstock.broker.staging.owners import Owner
 from penstock.core.errors import NotAuthorised
 from penstock.gateways.flight.carrying import Caller
 from penstock.gateways.flight.login import login, namespace_of
@@ -25,12 +26,17 @@ class Writer:
     async def of(cls, access: Access, caller: Caller, is_loopback: bool) -> Writer:
         """BadCredentials, NotAuthorised, TooManyAttempts."""
         identity = await login(access, caller, is_loopback)
-        namespace = namespace_of(identity, caller.namespace)
-        return cls(identity, access.permissions(identity, identity.name), namespace)
+        permissions = access.permissions(identity, identity.name)
+        return cls(identity, permissions, namespace_of(identity, permissions, caller.namespace))
+
+    @property
+    def owner(self) -> Owner:
+        """As whom it stages and commits."""
+        return Owner(self.identity.name, self.identity.namespace, self.permissions.administers)
 
     def require_publish(self, queue: str, namespace: str) -> None:
         """NotAuthorised, as rules are now."""
-        namespace_of(self.identity, namespace)
+        namespace_of(self.identity, self.permissions, namespace)
         address = queue if is_dead_letter_queue(queue) else QUEUE_PREFIX + queue
         if not self.permissions.may_publish(address.encode()):
             raise NotAuthorised(f"{self.identity.name} may not publish to {address!r}")

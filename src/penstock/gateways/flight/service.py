@@ -16,7 +16,7 @@ from pyarrow import flight
 
 from penstock.core.errors import ErrorCode, InvalidArgument, NotAuthorised, PenstockError
 from penstock.gateways.flight.asking import Refused, ServerLine, checked_authorization
-from penstock.gateways.flight.carrying import MAX_BODY_BYTES, Action, Caller, PutBegin
+from penstock.gateways.flight.carrying import MAX_BODY_BYTES, Action, BatchHead, Caller, CommitRows, PutBegin, Reply
 from penstock.gateways.flight.commands import (
     Command,
     PlaceMetadata,
@@ -33,8 +33,10 @@ from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Options, Une
 from penstock.gateways.flight.problems import problem_of
 from penstock.gateways.flight.putting import Putting, opened
 from penstock.gateways.flight.receiving import Receipts
-from penstock.gateways.flight.sending import ServerIntake
+from penstock.gateways.flight.rows_body import parse_rows_body
+from penstock.gateways.flight.sending import ServerIntake, answered
 from penstock.gateways.flight.streams import Budget, Readers, Streams
+from penstock.log.extents import Extent
 from penstock.queues.names import canonical_queue
 from penstock.tables.reading import Reading
 from penstock.tables.schema import projected
@@ -42,8 +44,10 @@ from penstock.tables.table import Partition, QueueTable
 
 ACTIONS = {
     "commit": "make staged rows messages, once for a query and epoch",
+    "commit-rows": "the same for rows that come with it, and for staged ones",
     "abandon": "let go of staged rows",
     "committed": "the epochs of a query that are known to be committed",
+    "release": "let another login go on with a query, and with a pipeline's name; for administrators",
 }
 
 # Of record batches that are laid out for the log at a time: each takes its size once more.
@@ -121,7 +125,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             whole = tables.get(queue, [])
             tickets = [_whole(queue, who.namespace, one) for one in whole]
             descriptor = flight.FlightDescriptor.for_path(queue)
-            yield _info(schema, descriptor, whole, tickets, [None] * len(whole))
+            yield _info(schema, descriptor, whole, tickets, [(None, None)] * len(whole))
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
@@ -134,8 +138,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
                 table = directory.table(command.queue, namespace)
                 partitions = _chosen(table, command)
                 tickets = [_ticket(table, one, command) for one in partitions]
-                sizes = [table.size_bytes(one) for one in partitions]
-            return _info(schema, descriptor, partitions, tickets, sizes)
+                facts = [(table.size_bytes(one), table.extents(one)) for one in partitions]
+            return _info(schema, descriptor, partitions, tickets, facts)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with translated(self._line):
@@ -170,6 +174,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
                 command.action == "stage",
                 command.writer,
                 command.partition,
+                command.create_queue,
             )
             with opened(self._intake, begin) as stream:
                 client = f"{stream.name} {_peer(context)}"
@@ -189,16 +194,29 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             body = action.body.to_pybytes()
             if not 0 < len(body) <= MAX_BODY_BYTES:
                 raise InvalidArgument(f"the body of an action has 1 to {MAX_BODY_BYTES} bytes, this one {len(body)}")
-            asked = Action(self._intake.next_id(), self._caller(context, None), action.type, len(body))
-            reply = self._intake.ask(asked, [body])
+            if action.type == "commit-rows":
+                reply = self._commit_rows(context, body)
+            else:
+                asked = Action(self._intake.next_id(), self._caller(context, None), action.type, len(body))
+                reply = self._intake.ask(asked, [body])
         yield flight.Result(pa.py_buffer(bytes(reply.result)))
+
+    def _commit_rows(self, context: flight.ServerCallContext, body: bytes) -> Reply:
+        with self._budget.taken(len(body)):
+            head, groups = parse_rows_body(body)
+            caller, commit = self._caller(context, head.namespace), bytes(head.commit)
+            batches = [BatchHead(group.size_bytes) for group in groups]
+            asked = CommitRows(self._intake.next_id(), caller, len(commit), head.queue, batches, head.create_queue)
+            reply = self._intake.send(asked, [commit, *(piece for group in groups for piece in group.pieces)])
+        return answered(reply)
 
     def _batches(self, wanted: Ticket, namespace: str, client: str) -> Iterator[_Rows]:
         with translated(self._line), self._streams.one(client), self._readers.one() as directory:
             table = directory.table(wanted.queue, namespace)
-            offsets = (wanted.partition, wanted.start, wanted.stop)
-            reading = table.read(*offsets, wanted.columns, skip_trimmed=wanted.skip_trimmed, log=wanted.log)
-            yield from _said_with(reading) if wanted.skip_trimmed else reading
+            for each in wanted.ranges:
+                offsets = (each.partition, each.start, each.stop)
+                reading = table.read(*offsets, wanted.columns, skip_trimmed=wanted.skip_trimmed, log=each.log)
+                yield from _said_with(reading) if wanted.skip_trimmed else reading
 
     def _caller(self, context: flight.ServerCallContext, namespace: str | None) -> Caller:
         said: Said = context.get_middleware(_AUTHORIZATION)
@@ -310,14 +328,18 @@ def _info(
     descriptor: flight.FlightDescriptor,
     partitions: list[Partition],
     tickets: list[Ticket],
-    sizes: Sequence[int | None],
+    facts: Sequence[tuple[int | None, tuple[Extent, ...] | None]],
 ) -> flight.FlightInfo:
     """An endpoint for each partition, at the server that was asked."""
-    endpoints = [_endpoint(*each) for each in zip(partitions, tickets, sizes, strict=True)]
+    endpoints = [_endpoint(one, ticket, *each) for one, ticket, each in zip(partitions, tickets, facts, strict=True)]
     rows = sum(one.rows for one in partitions) if _is_whole(partitions, tickets) else -1
     return flight.FlightInfo(schema, descriptor, endpoints, rows, -1)
 
 
-def _endpoint(partition: Partition, ticket: Ticket, size_bytes: int | None) -> flight.FlightEndpoint:
-    said = PlaceMetadata(partition.number, ticket.start, ticket.stop, partition.rows, partition.log, size_bytes)
+def _endpoint(
+    partition: Partition, ticket: Ticket, size_bytes: int | None, extents: tuple[Extent, ...] | None
+) -> flight.FlightEndpoint:
+    said = PlaceMetadata(
+        partition.number, ticket.start, ticket.stop, partition.rows, partition.log, size_bytes, extents
+    )
     return flight.FlightEndpoint(msgspec.json.encode(ticket), [], app_metadata=msgspec.json.encode(said))

@@ -8,24 +8,28 @@ import logging
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from penstock.broker.auth.access import Access
-from penstock.broker.batch_publishing import PlacedBatch
 from penstock.broker.broker import Broker
-from penstock.broker.publisher import Publisher
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.publish.request import PlacedBatch
 from penstock.broker.queue import Placed, Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.core.errors import Closed, NoSuchQueue, PenstockError
 from penstock.gateways.flight.carrying import (
     Action,
+    CommitRows,
     Head,
     PutBatches,
     PutBegin,
+    PutDone,
     PutEnd,
     PutStream,
     refusal_bytes,
     reply_bytes,
 )
-from penstock.gateways.flight.committing import ACTIONS
+from penstock.gateways.flight.committing import ACTIONS, CommitResult, commit
 from penstock.gateways.flight.intake import Intake
 from penstock.gateways.flight.rights import Writer
 from penstock.log.encoded import Encoded
@@ -43,6 +47,7 @@ class _Stream:
     wanted: PutBegin
     writer: Writer
     queue: Queue
+    """as Routes.wanted() says"""
     publisher: Publisher
     order: asyncio.Lock = field(default_factory=asyncio.Lock)
     """held until rows have their offsets, so that those of a stream keep their order"""
@@ -81,11 +86,15 @@ class FlightWrites:
         if error is not None:
             logger.error("the listener flight sent what cannot be read error=%s", error)
 
-    def _work(self, head: PutBegin | PutBatches | Action, bodies: Sequence[bytearray]) -> Coroutine[None, None, object]:
+    def _work(
+        self, head: PutBegin | PutBatches | Action | CommitRows, bodies: Sequence[bytearray]
+    ) -> Coroutine[None, None, object]:
         if isinstance(head, PutBegin):
             return self._begin(head)
         if isinstance(head, PutBatches):
             return self._put(head, bodies)
+        if isinstance(head, CommitRows):
+            return self._commit_rows(head, bytes(bodies[0]), bodies[1:])
         return self._act(head, bytes(bodies[0]))
 
     async def _answer(self, id: int, work: Coroutine[None, None, object], size_bytes: int) -> None:
@@ -102,10 +111,7 @@ class FlightWrites:
         self.intake.say(said)
 
     async def _begin(self, head: PutBegin) -> PutStream:
-        writer = await Writer.of(self._access, head.caller, self._is_loopback)
-        name = canonical_queue(head.queue)
-        writer.require_publish(name, writer.namespace)
-        queue = await self._queue(name, writer.namespace)
+        writer, queue = await self._target(head)
         if head.partition is not None:
             queue.existing(head.partition)
         number, publisher = next(self._numbers), self._broker.publisher()
@@ -116,16 +122,17 @@ class FlightWrites:
         room = limit - limit // 256 - _FRAME_BYTES - _ENTRY_BYTES * count
         return PutStream(number, writer.identity.name, count, unkeyed, max(room, limit // 2))
 
-    async def _queue(self, name: str, namespace: str) -> Queue:
-        """Made if it is not there and may be."""
-        try:
-            return self._broker.queue(name, namespace)
-        except NoSuchQueue:
-            if not self._broker.options.auto_create:
-                raise
-        return await self._broker.declaring.ensure(name, namespace)
+    async def _target(self, head: PutBegin | CommitRows) -> tuple[Writer, Queue]:
+        """Who writes, and the queue as Publishing.wanted() says."""
+        writer = await Writer.of(self._access, head.caller, self._is_loopback)
+        name = canonical_queue(head.queue)
+        writer.require_publish(name, writer.namespace)
+        queue = self._broker.publishing.routes.wanted(name, {"namespace": writer.namespace})
+        if queue.is_unmade and not head.makes_queue:
+            raise NoSuchQueue(name)
+        return writer, queue
 
-    async def _put(self, head: PutBatches, bodies: Sequence[bytearray]) -> Sequence[Placed | StagedRange]:
+    async def _put(self, head: PutBatches, bodies: Sequence[bytearray]) -> PutDone:
         stream = self._streams.get(head.stream)
         if stream is None:
             raise Closed("the stream has ended")
@@ -135,29 +142,46 @@ class FlightWrites:
                 PlacedBatch(Encoded.checked(body), each.partition, each.is_by_key)
                 for each, body in zip(head.batches, bodies, strict=True)
             ]
+            made: list[Queue] = []
+            places: Sequence[Placed | StagedRange]
             if stream.wanted.is_staged:
-                return await self._stage(stream, batches)
-            return await self._append(stream, batches, head.partitions)
+                places = await self._stage(stream, batches, made)
+            else:
+                places = await self._append(stream, batches, head.partitions, made)
+            return PutDone(msgspec.Raw(msgspec.json.encode(places)), made[0].name if made else None)
         except PenstockError as error:
             stream.refusal = stream.refusal or error
             raise
 
-    async def _append(self, stream: _Stream, batches: Sequence[PlacedBatch], partitions: int) -> list[Placed]:
-        publishing, wanted = self._broker.batch_publishing, stream.wanted.partition
+    async def _make(self, stream: _Stream, batches: Sequence[PlacedBatch], made: list[Queue]) -> None:
+        """The queue, for the first rows that it takes. While the stream's order is held."""
+        if stream.queue.is_unmade:
+            rows = [each.rows for each in batches]
+            stream.queue = await self._broker.publishing.routes.made(
+                stream.queue, rows, stream.wanted.partition, made=made
+            )
+
+    async def _append(
+        self, stream: _Stream, batches: Sequence[PlacedBatch], partitions: int, made: list[Queue]
+    ) -> list[Placed]:
+        publishing, wanted = self._broker.publishing, stream.wanted.partition
         if wanted is not None:
             batches = [each._replace(partition=wanted, is_by_key=False) for each in batches]
         async with stream.order:
             if stream.refusal is not None:
                 raise stream.refusal
-            staged = publishing.put_now(stream.queue, batches, partitions, stream.publisher)
+            await self._make(stream, batches, made)
+            staged = publishing.put_batches_now(stream.queue, batches, partitions, stream.publisher)
             if staged is None:
-                return await publishing.put(stream.queue, batches, partitions, stream.publisher)
+                return await publishing.put_batches(stream.queue, batches, partitions, stream.publisher)
         placed, committed = staged
         await committed
         return placed
 
-    async def _stage(self, stream: _Stream, batches: Sequence[PlacedBatch]) -> list[StagedRange]:
+    async def _stage(self, stream: _Stream, batches: Sequence[PlacedBatch], made: list[Queue]) -> list[StagedRange]:
         staging, wanted = self._broker.staging, stream.wanted
+        async with stream.order:
+            await self._make(stream, batches, made)
         return await asyncio.gather(
             *(
                 staging.stage(
@@ -165,10 +189,20 @@ class FlightWrites:
                     each.rows,
                     writer=wanted.writer,
                     partition=each.partition if wanted.partition is None else wanted.partition,
+                    by=stream.writer.owner,
                 )
                 for each in batches
             )
         )
+
+    async def _commit_rows(self, head: CommitRows, body: bytes, batches: Sequence[bytearray]) -> CommitResult:
+        writer, queue = await self._target(head)
+        rows = [Encoded.checked(each) for each in batches]
+        made: list[Queue] = []
+        if queue.is_unmade:
+            queue = await self._broker.publishing.routes.made(queue, rows, made=made)
+        done = await commit(self._broker.staging, writer, body, [(queue, each) for each in rows])
+        return msgspec.structs.replace(done, created_queue=made[0].name) if made else done
 
     async def _act(self, head: Action, body: bytes) -> object:
         writer = await Writer.of(self._access, head.caller, self._is_loopback)

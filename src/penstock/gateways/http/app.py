@@ -11,7 +11,6 @@ from penstock.core.errors import NotAuthorised, PenstockError
 from penstock.gateways.http.exchange import CONNECTION, Disconnected, Exchange, Query, Receive, Scope, Send
 from penstock.gateways.http.login import Caller, Logins
 from penstock.gateways.http.options import HttpOptions
-from penstock.gateways.http.origins import Strangers
 from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.problems import Refusal, problem_reply
 from penstock.gateways.http.reply import Reply
@@ -19,6 +18,7 @@ from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import RouteTable
 from penstock.gateways.http.sockets import WebSocketExchange
 from penstock.gateways.http.state import GatewayState
+from penstock.gateways.http.strangers import Strangers
 
 logger = logging.getLogger("penstock.http")
 
@@ -33,10 +33,11 @@ class App:
         self._ports, self._options, self._table = ports, options, table
         self._logins = Logins(ports.access, ports.broker.clock)
         self._strangers = Strangers(options)
-        self.state = GatewayState(ports.broker)
+        self.state = GatewayState(ports.broker, ports.clients, options)
 
     def apply(self, options: HttpOptions) -> None:
         self._options, self._strangers = options, Strangers(options)
+        self.state.memory.apply(options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = Exchange if scope["type"] == "http" else WebSocketExchange
@@ -53,6 +54,8 @@ class App:
             logger.exception("request failed method=%s path=%r id=%s", *facts)
             detail = f"a mistake of the server: look for {exchange.request_id} in its log"
             await self._refuse(exchange, Refusal(500, "internal", detail))
+        finally:
+            exchange.let_go()
 
     async def _answer(self, exchange: Exchange) -> None:
         exchange.extra_headers = self._strangers.check(exchange)
@@ -96,6 +99,10 @@ def _require(right: Right, caller: Caller) -> None:
         raise NotAuthorised("this needs a login: send a token, an API key, or a name and a password")
     if right is Right.READ and not permissions.may_read:
         raise NotAuthorised(f"{name} may not look at this: it needs the role read-only or admin")
+    if right is Right.NUMBERS and not (permissions.may_read or permissions.may_monitor):
+        raise NotAuthorised(f"{name} may not look at this: it needs the role monitor, read-only or admin")
+    if right is Right.SERVER and not permissions.is_server_admin:
+        raise NotAuthorised(f"{name} may not do this: it needs the role admin in the namespace 'default'")
     if right is Right.ADMIN and not permissions.is_admin:
         raise NotAuthorised(f"{name} may not do this: it needs the role admin")
 

@@ -9,35 +9,54 @@ from msgspec import UNSET, Raw, UnsetType
 
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.http.problems import Refusal
+from penstock.gateways.http.shapes import Base64, HeaderText, Json, Partition, TopicName, described, one_of
 from penstock.kernels.topics import check_topic
 from penstock.log.columns import Columns
-from penstock.queues.properties import Envelope, pack, unpack
+from penstock.queues.properties import NULL_VALUE, Envelope, pack, unpack
 
 _CHOICES = "text, json, base64 and value"
+VALUES = ("text", "json", "base64", "value")
+TWO_KEYS: Json = {
+    "required": ["key", "key_base64"],
+    "properties": {"key": {"type": "string"}, "key_base64": {"type": "string"}},
+}
+_BESIDE = ("key", "key_base64", "headers", "content_type", "reply_to", "correlation_id", "topic", "partition")
 
 
+def one_or_many() -> Json:
+    """What a body says that is one message, or has `messages` and nothing of one."""
+    nothing = {**dict.fromkeys(VALUES, False), **{name: {"type": "null"} for name in _BESIDE}}
+    many: Json = {"required": ["messages"], "properties": {"messages": {"minItems": 1}, **nothing}}
+    return {"oneOf": [*one_of(VALUES, ("messages",)), many], "not": TWO_KEYS}
+
+
+_NULL, _IS_NULL = Raw(b"null"), (NULL_VALUE, "1")
+
+
+@described({"oneOf": one_of(VALUES), "not": TWO_KEYS})
 class OutgoingMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One message to publish. Its value is one of `text`, `json`, `base64` and `value`, where a string is text and
-    anything else is JSON."""
+    """One message to publish. Its value is one of `text`, `json`, `base64` and `value`, where a string is text, null is
+    null (a tombstone) and anything else is JSON."""
 
     text: str | UnsetType = UNSET
     json: Raw | UnsetType = UNSET
-    base64: bytes | UnsetType = UNSET
+    base64: Base64 | UnsetType = UNSET
     value: Raw | UnsetType = UNSET
     key: str | None = None
     """messages of one key stay in order"""
-    key_base64: bytes | None = None
-    headers: dict[str, str] | list[tuple[str, str]] | None = None
-    content_type: str | None = None
-    reply_to: str | None = None
-    correlation_id: str | None = None
-    topic: str | None = None
-    partition: int | None = None
+    key_base64: Base64 | None = None
+    headers: dict[HeaderText, HeaderText] | list[tuple[HeaderText, HeaderText]] | None = None
+    content_type: HeaderText | None = None
+    reply_to: TopicName | None = None
+    correlation_id: HeaderText | None = None
+    topic: TopicName | None = None
+    partition: Partition | None = None
     """instead of the one that the key leads to; all messages of a request have the same"""
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A message as it is given out. `text` where the value is UTF-8, else `base64`; so for the key."""
+    """A message as it is given out. `text` where the value is UTF-8, else `base64`; so for the key. One that is null
+    has neither."""
 
     id: str
     queue: str
@@ -122,6 +141,7 @@ def _has_more(message: OutgoingMessage) -> bool:
         or message.content_type is not None
         or message.reply_to is not None
         or message.correlation_id is not None
+        or message.value == _NULL
     )
 
 
@@ -141,7 +161,7 @@ def _value(message: OutgoingMessage, field: str, number: int) -> bytes:
     raw = bytes(message.json if message.json is not UNSET else message.value)  # type: ignore[arg-type]  # one is there
     if message.value is not UNSET and raw.startswith(b'"'):
         return _utf8(msgspec.json.decode(raw, type=str), f"{field}[{number}].value")
-    return raw
+    return b"" if message.value == _NULL else raw
 
 
 def _key(message: OutgoingMessage, field: str, number: int) -> bytes:
@@ -165,11 +185,17 @@ def _topic(topic: str | None, field: str) -> bytes:
 
 
 def _properties(message: OutgoingMessage, field: str, number: int) -> bytes:
-    headers = message.headers
-    if not headers and message.content_type is None and message.reply_to is None and message.correlation_id is None:
+    headers, is_null = message.headers, message.value == _NULL
+    if (
+        not headers
+        and not is_null
+        and message.content_type is None
+        and message.reply_to is None
+        and message.correlation_id is None
+    ):
         return b""
     _topic(message.reply_to, f"{field}[{number}].reply_to")
-    pairs = headers.items() if isinstance(headers, dict) else headers or ()
+    pairs = [*(headers.items() if isinstance(headers, dict) else headers or ()), *([_IS_NULL] if is_null else [])]
     correlation = message.correlation_id
     try:
         return pack(

@@ -20,6 +20,7 @@ from penstock.gateways.http.reading import parse_start, place_of, read_part
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import Offsets, ReadingPlace, TopicFilter
 from penstock.log.batch import Row
 from penstock.queues.bindings import filter_mask
 from penstock.queues.names import check_filter, plain_filter
@@ -36,14 +37,14 @@ _PART_ROWS = 64
 class BrowseQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     partition: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """all of them without it, merged by their times"""
-    start: str = msgspec.field(name="from", default="earliest")
+    start: ReadingPlace = msgspec.field(name="from", default="earliest")
     """earliest, latest, offset:17, a time like 2026-01-31T12:00:00Z, or a duration like 2h: that long ago"""
-    until: str | None = None
+    until: ReadingPlace | None = None
     """messages before that time or offset"""
-    filter: str | None = None
+    filter: TopicFilter | None = None
     """over the routing key, as that of a group"""
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = DEFAULT
-    cursor: str | None = None
+    cursor: Offsets | None = None
     """`next` of the answer before; it goes before `from`"""
     encoding: Literal["auto", "base64"] = "auto"
 
@@ -159,10 +160,9 @@ def _units(queue: Queue, partition: int | None) -> list[Unit]:
 
 
 def _checked(topic_filter: str | None) -> str | None:
-    wanted = plain_filter(topic_filter)
-    if wanted is not None:
-        check_filter(wanted)
-    return wanted
+    if topic_filter is not None:
+        check_filter(topic_filter)
+    return plain_filter(topic_filter)
 
 
 ROUTES = (

@@ -6,25 +6,28 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from penstock.gateways.http.durations import Span, seconds_of
+from penstock.gateways.http.durations import LONGEST_LEASE_S, Lease, seconds_of
 from penstock.gateways.http.exchange import Exchange
-from penstock.gateways.http.receive import LONGEST_LEASE_S, Received, messages_of, step_of
+from penstock.gateways.http.receive import ConsumerName, Received, messages_of, step_of
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import GroupName
 from penstock.queues.names import parse_group_name
 
 _MOST = 1000
 
 
 class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    group: str = "default"
+    group: GroupName = "default"
     max: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 10
-    idle: Span = 30
+    idle: Lease = 30
     """so long ago at least they were handed out"""
-    visibility: Span | None = None
+    visibility: Lease | None = None
     """so long the messages are the caller's; without it the queue's delivery_timeout"""
     encoding: Literal["auto", "base64"] = "auto"
+    consumer: ConsumerName | None = None
+    """who asks, as in receive"""
 
 
 async def claim(exchange: Exchange) -> Reply:
@@ -36,8 +39,9 @@ async def claim(exchange: Exchange) -> Reply:
         lease_ms = round(1000 * seconds_of(body.visibility, "visibility", LONGEST_LEASE_S))
     broker, queue, receipts = exchange.ports.broker, exchange.queue(), exchange.state.receipts
     group = queue.group(parse_group_name(body.group))
-    found = await broker.claim(group, receipts.session, min(body.max, step_of(queue)), idle_ms, lease_ms)
-    suffix, is_base64 = receipts.suffix(group), body.encoding == "base64"
+    session = receipts.session(group, exchange.identity.name, body.consumer)
+    found = await broker.claim(group, session, min(body.max, step_of(queue)), idle_ms, lease_ms)
+    suffix, is_base64 = receipts.suffix(group, session), body.encoding == "base64"
     messages = [each for delivery in found for each in messages_of(queue, delivery, suffix, is_base64)]
     exchange.state.counters.sent += len(messages)
     return json_reply(Received(messages))
@@ -50,7 +54,7 @@ ROUTES = (
         claim,
         Right.LOGIN,
         "Messages",
-        "Take over messages that a consumer does not settle",
+        "Claim messages that another consumer does not settle",
         "Those that streams of the group were handed `idle` ago or earlier. They are the caller's for `visibility`, "
         "and what their holders say of them is stale. Of a key all that is in flight goes, or nothing. What was "
         "received over HTTP is left alone: it comes again by itself.",

@@ -165,7 +165,7 @@ ROUTES = (
         list_topics,
         Right.READ,
         "Topics",
-        "What is subscribed to",
+        "List subscribed topic filters",
         query=PageQuery,
         answers={200: Topics},
     ),
@@ -175,7 +175,7 @@ ROUTES = (
         describe_topic,
         Right.READ,
         "Topics",
-        "Who subscribes to a filter",
+        "List subscribers of a topic filter",
         answers={200: TopicDescription},
     ),
 )

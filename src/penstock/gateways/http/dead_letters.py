@@ -16,7 +16,7 @@ from penstock.broker.letters import (
 )
 from penstock.broker.queue import Queue
 from penstock.broker.redrive import RedriveOptions, Report, drop, redrive
-from penstock.core.errors import InvalidArgument, NotAuthorised
+from penstock.core.errors import NotAuthorised
 from penstock.gateways.http.bodies import Message
 from penstock.gateways.http.exchange import Exchange, Query
 from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of
@@ -24,7 +24,9 @@ from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import GroupName, QueueName
 from penstock.queues.deadletter import Reason
+from penstock.queues.names import parse_group_name
 
 _TAG = "Dead letters"
 _PATH = f"{API}/queues/{{queue}}/dlq"
@@ -33,9 +35,9 @@ _MOST = 1000
 
 class DeadLetterQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 100
-    group: str | None = None
+    group: GroupName | None = None
     """only those that this group gave up on"""
-    reason: str | None = None
+    reason: Reason | None = None
     source: str | None = None
     """only those of this queue"""
     id: str | None = None
@@ -76,8 +78,8 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Which ones, all that is said must hold; nothing said: all of them."""
 
     ids: list[str] = []
-    group: str | None = None
-    reason: str | None = None
+    group: GroupName | None = None
+    reason: Reason | None = None
     source: str | None = None
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
     dry_run: bool = False
@@ -85,7 +87,7 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Retry(Chosen, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    to: str | None = None
+    to: QueueName | None = None
     """another queue than the one they came from"""
     to_all_groups: bool = False
     """else only the group that gave up on a message gets it"""
@@ -118,10 +120,10 @@ async def list_letters(exchange: Exchange) -> Reply:
     if not exchange.permissions.may_browse(exchange.queue_name):
         raise NotAuthorised(f"{exchange.identity.name} may not look at messages of queue {exchange.queue_name!r}")
     query = exchange.query(DeadLetterQuery)
+    chosen = _selection([] if query.id is None else [query.id], query.group, query.reason, query.source)
     found = _letters_of(exchange)
     if found is None:
         return json_reply(DeadLetterList(None, 0, []))
-    chosen = _selection([] if query.id is None else [query.id], query.group, query.reason, query.source)
     items: list[DeadLetterMessage] = []
     size = 0
     async for letter in letters(exchange.ports.broker, found, chosen, query.limit):
@@ -148,11 +150,12 @@ async def retry_some(exchange: Exchange) -> Reply:
 
 async def drop_some(exchange: Exchange) -> Reply:
     wanted, found = await exchange.read(Chosen), _letters_of(exchange)
+    chosen = _chosen(wanted)
     if found is None:
         return json_reply(DropReport(0, list(wanted.ids), wanted.dry_run))
     if wanted.dry_run:
-        return json_reply(DropReport(*await _counted(exchange, found, wanted), True))
-    report = await drop(exchange.ports.broker, found, _chosen(wanted), wanted.limit)
+        return json_reply(DropReport(*await _counted(exchange, found, chosen, wanted.limit), True))
+    report = await drop(exchange.ports.broker, found, chosen, wanted.limit)
     return json_reply(DropReport(report.done, sorted(report.missing)))
 
 
@@ -166,14 +169,16 @@ async def drop_one(exchange: Exchange) -> Reply:
 
 async def _redriven(exchange: Exchange, wanted: Retry) -> RetryReport:
     broker, found = exchange.ports.broker, _letters_of(exchange)
+    chosen = _chosen(wanted)
+    target = None if wanted.to is None else broker.queue(wanted.to, exchange.namespace)
     if found is None:
         return RetryReport(0, {}, list(wanted.ids), wanted.dry_run)
     if wanted.dry_run:
-        count, missing = await _counted(exchange, found, wanted)
+        count, missing = await _counted(exchange, found, chosen, wanted.limit)
         return RetryReport(count, {}, missing, True)
     options = RedriveOptions(
-        selection=_chosen(wanted),
-        to=None if wanted.to is None else broker.queue(wanted.to, exchange.namespace),
+        selection=chosen,
+        to=target,
         is_to_all_groups=wanted.to_all_groups,
         rate=wanted.rate,
         limit=wanted.limit,
@@ -181,10 +186,10 @@ async def _redriven(exchange: Exchange, wanted: Retry) -> RetryReport:
     return _report(await redrive(broker, found, options))
 
 
-async def _counted(exchange: Exchange, queue: Queue, wanted: Chosen) -> tuple[int, list[str]]:
+async def _counted(exchange: Exchange, queue: Queue, chosen: Selection, limit: int | None) -> tuple[int, list[str]]:
     """How many wait of those that are meant, and the ids of which none does."""
-    count, missing = 0, set(wanted.ids)
-    async for letter in letters(exchange.ports.broker, queue, _chosen(wanted), wanted.limit):
+    count, missing = 0, set(chosen.ids)
+    async for letter in letters(exchange.ports.broker, queue, chosen, limit):
         count += 1
         missing -= letter.ids
     return count, sorted(missing)
@@ -199,13 +204,11 @@ def _chosen(wanted: Chosen) -> Selection:
 
 
 def _selection(
-    ids: list[str], group: str | None = None, reason: str | None = None, source: str | None = None
+    ids: list[str], group: str | None = None, reason: Reason | None = None, source: str | None = None
 ) -> Selection:
-    try:
-        reasons = frozenset(() if reason is None else (Reason(reason),))
-    except ValueError:
-        known = ", ".join(each.value for each in Reason)
-        raise InvalidArgument(f"{reason!r} is no reason of a dead letter: {known} are") from None
+    if group is not None:
+        parse_group_name(group)
+    reasons = frozenset[Reason](() if reason is None else (reason,))
     return Selection(frozenset(ids), _given(group), reasons, _given(source))
 
 
@@ -242,7 +245,7 @@ def _not_there(exchange: Exchange) -> Refusal:
 
 ROUTES = (
     Route(
-        "GET", f"{API}/dlq", list_queues, Right.READ, _TAG, "Queues of dead letters", answers={200: DeadLetterQueues}
+        "GET", f"{API}/dlq", list_queues, Right.READ, _TAG, "List dead-letter queues", answers={200: DeadLetterQueues}
     ),
     Route(
         "POST",
@@ -260,7 +263,7 @@ ROUTES = (
         list_letters,
         Right.LOGIN,
         _TAG,
-        "Dead letters of a queue",
+        "List dead letters of a queue",
         query=DeadLetterQuery,
         answers={200: DeadLetterList},
     ),
@@ -270,7 +273,7 @@ ROUTES = (
         retry_some,
         Right.ADMIN,
         _TAG,
-        "Send dead letters again",
+        "Redrive dead letters",
         body=Retry,
         answers={200: RetryReport},
     ),
@@ -280,7 +283,7 @@ ROUTES = (
         retry_one,
         Right.ADMIN,
         _TAG,
-        "Send one dead letter again",
+        "Redrive a dead letter",
         answers={200: RetryReport},
     ),
     Route("DELETE", f"{_PATH}/{{id}}", drop_one, Right.ADMIN, _TAG, "Drop a dead letter", answers={204: None}),

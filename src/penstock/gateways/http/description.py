@@ -44,23 +44,36 @@ async def postman(_: Exchange) -> Reply:
     return Reply(200, _postman(), JSON, [(b"content-disposition", b'attachment; filename="penstock.postman.json"')])
 
 
+async def root(_: Exchange) -> Reply:
+    """By a relative address, for who is behind a proxy that serves it below a path."""
+    return Reply(302, b"", HTML, [(b"location", b"docs")])
+
+
 async def docs(_: Exchange) -> Reply:
     headers = [(b"content-security-policy", _POLICY), (b"x-content-type-options", b"nosniff")]
     return Reply(200, _page(), HTML, headers)
 
 
 ROUTES = (
-    Route("GET", "/openapi.json", openapi, Right.PUBLIC, _TAG, "This description", answers={200: dict[str, object]}),
+    Route("GET", "/", root, Right.PUBLIC, _TAG, "Redirect to /docs", answers={302: None}, answer_types=("text/html",)),
+    Route("GET", "/openapi.json", openapi, Right.PUBLIC, _TAG, "OpenAPI description", answers={200: dict[str, object]}),
     Route(
         "GET",
         "/postman.json",
         postman,
         Right.PUBLIC,
         _TAG,
-        "The same as a Postman collection",
+        "Postman collection",
         answers={200: dict[str, object]},
     ),
     Route(
-        "GET", "/docs", docs, Right.PUBLIC, _TAG, "The same as a page", answers={200: None}, answer_types=("text/html",)
+        "GET",
+        "/docs",
+        docs,
+        Right.PUBLIC,
+        _TAG,
+        "API documentation page",
+        answers={200: None},
+        answer_types=("text/html",),
     ),
 )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from penstock.broker.auth.identity import Identity
+from penstock.broker.auth.keeping import UserKeeping
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.queue import Queue
 from penstock.core.errors import Closed, NotAuthorised
@@ -22,7 +24,9 @@ from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import Headers, Reply
 from penstock.gateways.http.routes import Route
+from penstock.gateways.http.shapes import Namespace
 from penstock.gateways.http.state import GatewayState
+from penstock.queues.names import check_namespace
 
 # As ASGI has them.
 Message = MutableMapping[str, Any]
@@ -49,7 +53,7 @@ OUTLET = "penstock.outlet"
 class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every query may have."""
 
-    namespace: str | None = None
+    namespace: Namespace | None = None
     """an admin may work in another than its own"""
 
 
@@ -62,6 +66,7 @@ class Exchange:
 
     __slots__ = (
         "_headers",
+        "_held_bytes",
         "_receive",
         "_send",
         "extra_headers",
@@ -93,6 +98,7 @@ class Exchange:
         self._receive, self._send = receive, send
         # Asked for some seven times a request. Of several with one name the first counts, which is put in last.
         self._headers: dict[bytes, bytes] = dict(scope["headers"][::-1])
+        self._held_bytes = 0
         self.is_started = False
         self.extra_headers: Headers = ()
         """for every answer, whatever it is"""
@@ -108,9 +114,11 @@ class Exchange:
         self.identity, self.permissions = caller.identity, caller.permissions
         self.namespace, self.is_anonymous = caller.identity.namespace, caller.is_anonymous
         if b"namespace=" in self.scope["query_string"]:
-            wanted = dict(parse_qsl(self.scope["query_string"].decode("latin-1"))).get("namespace", self.namespace)
-            if wanted != self.namespace and not self.permissions.is_admin:
+            said = dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
+            wanted = said.get("namespace", self.namespace)
+            if wanted != self.namespace and not self.permissions.administers(wanted):
                 raise NotAuthorised(f"{self.identity.name} works in namespace {self.namespace!r} only")
+            check_namespace(wanted)
             self.namespace = wanted
 
     # The request
@@ -153,12 +161,27 @@ class Exchange:
             return only if len(only) <= limit else self._too_large(limit)
         # One piece of memory, however small the parts in which it comes.
         whole = bytearray(message["body"])
+        self._refuse_crowd()
         while message.get("more_body"):
+            self.hold(len(whole))
             message = await self._next()
             if len(whole) + len(message["body"]) > limit:
                 self._too_large(limit)
             whole += message["body"]
         return bytes(whole)
+
+    def hold(self, size_bytes: int) -> None:
+        """So much of a body is kept, until let_go(). Refusal if it is more than all requests together may keep."""
+        memory = self.state.memory
+        if size_bytes - self._held_bytes > memory.incoming.room_bytes:
+            self._refuse_for_memory()
+        memory.incoming.take(size_bytes - self._held_bytes)
+        self._held_bytes = size_bytes
+
+    def let_go(self) -> None:
+        """The request is over."""
+        if self._held_bytes:
+            self.hold(0)
 
     async def chunk(self) -> bytes | None:
         """What of the body has come, for those who take it as it comes; None at its end. May be empty."""
@@ -202,6 +225,11 @@ class Exchange:
     @property
     def queue_name(self) -> str:
         return queue_name(self.parameters["queue"])
+
+    @property
+    def users(self) -> UserKeeping:
+        """Those that the caller administers."""
+        return UserKeeping(self.ports.access.users, self.namespace, self.permissions.administers)
 
     def require_publish(self, topic: str) -> None:
         if not self.permissions.may_publish(topic.encode()):
@@ -297,6 +325,17 @@ class Exchange:
             raise Disconnected
         return message
 
+    def _refuse_crowd(self) -> None:
+        """A body that is not there whole, and for which nothing is left, before more of it is read."""
+        said = self.header(b"content-length")
+        if said is not None and int(said) > self.state.memory.incoming.room_bytes:
+            self._refuse_for_memory()
+
+    def _refuse_for_memory(self) -> NoReturn:
+        self.state.memory.note_refusal()
+        detail = "the bodies of other requests take all memory there is for them: again soon, or see http.memory_size"
+        raise Refusal(503, "out-of-memory", detail, headers=((b"retry-after", b"1"),), closes=True)
+
     def _refuse_length(self, limit: int) -> None:
         said = self.header(b"content-length")
         if said is not None and int(said) > limit:
@@ -312,8 +351,20 @@ def decoded(body: bytes, kind: type[Struct]) -> Struct:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if "got `float`" in str(error):
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(_whole(msgspec.json.decode(body)), kind)
         detail, field = _explained(error)
         raise Refusal(400, "malformed-body", f"the body cannot be taken: {detail}", field) from None
+
+
+def _whole(value: object) -> object:
+    """With 1.0 as 1: JSON has one kind of number, and some programs write every one with a point."""
+    if isinstance(value, dict):
+        return {name: _whole(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_whole(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _refuse_null(query: msgspec.Struct, given: Mapping[str, str]) -> None:

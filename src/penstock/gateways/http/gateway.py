@@ -10,13 +10,15 @@ from uvicorn.server import ServerState
 
 from penstock.gateways.http.app import App
 from penstock.gateways.http.counters import HttpCounters
-from penstock.gateways.http.metrics.sources import MetricSources
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.protocol import HttpProtocol
 from penstock.gateways.http.routes import RouteTable
 from penstock.gateways.http.table import ROUTES
-from penstock.gateways.listener import ListenerFacts
+from penstock.gateways.port import InThisProcess
+from penstock.gateways.wire.listener import ListenerFacts
+from penstock.log.faults import Telling
+from penstock.telemetry.sources import MetricSources
 
 logger = logging.getLogger("penstock.http")
 
@@ -24,19 +26,23 @@ _MAX_WEBSOCKET_MESSAGE_BYTES = 1 << 20
 _DRAIN_S = 5.0
 
 
-class HttpGateway:
+class HttpGateway(InThisProcess):
     """Used from the loop. protocol() for each connection; in the end drain() and close()."""
 
     def __init__(self, ports: Ports, options: HttpOptions) -> None:
         self._ports, self._options = ports, options
         self.app = App(ports, options, RouteTable(ROUTES))
         self._state = ServerState()
+        self._telling = Telling(logger)
         self.metrics = self.app.state.metrics = _sources(ports, self.app.state.counters)
         self._config = _uvicorn(self.app, options)
 
     @property
     def connection_count(self) -> int:
         return len(self._state.connections)
+
+    async def start(self) -> None:
+        """It is there from the beginning."""
 
     def apply(self, options: HttpOptions) -> None:
         """For requests and connections to come."""
@@ -47,10 +53,12 @@ class HttpGateway:
     def protocol(self, listener: ListenerFacts) -> asyncio.Protocol:
         rates = self._ports.limits.client(listener.is_loopback)
         publisher, counters = self._ports.broker.publisher(), self.app.state.counters
-        return HttpProtocol(self._config, self._state, self._options, listener, rates, publisher, counters)
+        memory = self.app.state.memory
+        return HttpProtocol(self._config, self._state, self._options, listener, rates, publisher, counters, memory)
 
     def refused(self, peer: str, reason: str) -> None:
-        logger.info("connection refused peer=%s reason=%s", peer, reason)
+        """By a layer in front of HTTP: once a minute, with how often."""
+        self._telling.warn("refused", "connection refused peer=%s reason=%s", peer, reason)
 
     async def drain(self) -> None:
         """Requests under way are answered, streams end; connections are closed."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from penstock.broker.publisher import Publisher
-from penstock.broker.publishing import Publishing
+from penstock.broker.publish.placement import Steps, take_back, unkeyed
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.publish.publishing import Publishing
 from penstock.broker.queue import Placed, Queue
 from penstock.core.errors import PenstockError
 from penstock.log.columns import Columns
@@ -47,11 +48,16 @@ class Gathering:
     def _stage(self, queue: Queue) -> None:
         """A connection's messages go where they would go without others."""
         partitions: dict[int, list[_Waiting]] = {}
+        steps: Steps = []
         for each in self._waiting.pop(queue):
-            partitions.setdefault(queue.unkeyed_partition(each.publisher), []).append(each)
+            partitions.setdefault(unkeyed(queue, each.publisher, steps), []).append(each)
         rows = [each for several in partitions.values() for each in several]
+        counts = array("i", map(len, partitions.values()))
         try:
-            staged = self._staged(queue, rows, {number: len(several) for number, several in partitions.items()})
+            columns = Columns.of([each.value for each in rows])
+            # Asked first: each of them is counted as refused when it is put by itself.
+            has_room = queue.has_room(len(rows))
+            staged = self._publishing.put_placed_now(queue, columns, list(partitions), counts) if has_room else None
         except PenstockError:
             # Whom it is about is found out when each is put by itself.
             staged = None
@@ -60,18 +66,11 @@ class Gathering:
             _fail(rows, error)
             return
         if staged is None:
+            take_back(steps)
             _tell(rows, [None] * len(rows))
         else:
             placed, committed = staged
             committed.add_done_callback(partial(_committed, rows, placed))
-
-    def _staged(
-        self, queue: Queue, rows: Sequence[_Waiting], counts: Mapping[int, int]
-    ) -> tuple[list[Placed], asyncio.Future[None]] | None:
-        if not queue.has_room(len(rows)):
-            return None
-        columns = Columns.of([each.value for each in rows])
-        return self._publishing.put_placed_now(queue, columns, list(counts), array("i", counts.values()))
 
 
 def _committed(rows: Sequence[_Waiting], placed: Sequence[Placed], committed: asyncio.Future[None]) -> None:

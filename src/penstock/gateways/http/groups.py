@@ -16,6 +16,7 @@ from penstock.gateways.http.queues import DryRunQuery, require_look
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import GroupName, Partition, Place
 from penstock.queues.names import parse_group_name
 
 _TAG = "Groups"
@@ -25,16 +26,16 @@ _PLACES = "earliest, latest, an offset, a time (ISO 8601), or a duration back fr
 
 
 class NewGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
+    name: GroupName
     """`name|filter` gets only what the filter matches"""
-    start: str = "earliest"
+    start: Place = "earliest"
     """where it begins: earliest, latest, an offset, a time, or a duration back from now"""
 
 
 class Reset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    to: str
+    to: Place
     """earliest, latest, an offset, a time, or a duration back from now"""
-    partitions: list[int] | None = None
+    partitions: list[Partition] | None = None
     dry_run: bool = False
 
 
@@ -77,7 +78,7 @@ async def all_groups(exchange: Exchange) -> Reply:
 async def _listed(exchange: Exchange, groups: list[Group]) -> Reply:
     groups.sort(key=_name)
     part, following = page(groups, _name, exchange.query(PageQuery))
-    now = exchange.ports.broker.now()
+    now = exchange.ports.broker.wall()
     return json_reply(Groups([await describe_group(group, now) for group in part], following))
 
 
@@ -88,12 +89,12 @@ async def create_group(exchange: Exchange) -> Reply:
     if key in queue.groups:
         raise GroupExists(queue.name, body.name)
     group = await exchange.ports.broker.group(queue, key, Start.parse(body.start))
-    return json_reply(await describe_group(group, exchange.ports.broker.now()), 201)
+    return json_reply(await describe_group(group, exchange.ports.broker.wall()), 201)
 
 
 async def describe(exchange: Exchange) -> Reply:
     require_look(exchange, exchange.queue_name)
-    return json_reply(await describe_group(_group(exchange), exchange.ports.broker.now()))
+    return json_reply(await describe_group(_group(exchange), exchange.ports.broker.wall()))
 
 
 async def delete_group(exchange: Exchange) -> Reply:
@@ -112,7 +113,7 @@ async def reset(exchange: Exchange) -> Reply:
     start, moved = Start.parse(body.to), []
     for number, unit in sorted(group.queue.units.items()):
         if body.partitions is None or number in body.partitions:
-            after = await start.offset(broker.shard, unit.data, number, broker.now())
+            after = await start.offset(broker.shard, unit.data, number, broker.wall())
             moved.append(Moved(number, group.cursor(unit).window.floor, after))
     if not body.dry_run:
         await broker.declaring.seek(group, start, body.partitions)
@@ -158,18 +159,20 @@ ROUTES = (
         all_groups,
         Right.READ,
         _TAG,
-        "Groups of all queues",
+        "List groups of all queues",
         query=PageQuery,
         answers={200: Groups},
     ),
-    Route("GET", _GROUPS, list_groups, Right.LOGIN, _TAG, "Groups of a queue", query=PageQuery, answers={200: Groups}),
+    Route(
+        "GET", _GROUPS, list_groups, Right.LOGIN, _TAG, "List groups of a queue", query=PageQuery, answers={200: Groups}
+    ),
     Route(
         "POST",
         _GROUPS,
         create_group,
         Right.LOGIN,
         _TAG,
-        "Make a group",
+        "Create a group",
         body=NewGroup,
         answers={201: GroupDescription},
     ),
@@ -181,8 +184,8 @@ ROUTES = (
         reset,
         Right.ADMIN,
         _TAG,
-        "Begin anew at a place",
-        f"What it had settled, held or put off counts no more. Places: {_PLACES}.",
+        "Reset a group to a position",
+        f"Acknowledgements, deliveries in flight and retries of the group are discarded. Positions: {_PLACES}.",
         body=Reset,
         answers={200: ResetReport},
     ),
@@ -192,10 +195,10 @@ ROUTES = (
         commit,
         Right.LOGIN,
         _TAG,
-        "Settle everything below an offset",
+        "Acknowledge everything below an offset",
         body=Commit,
         answers={200: Committed},
     ),
-    Route("POST", f"{_PATH}/pause", pause, Right.ADMIN, _TAG, "Hand out no messages to it", answers={204: None}),
-    Route("POST", f"{_PATH}/resume", resume, Right.ADMIN, _TAG, "Go on", answers={204: None}),
+    Route("POST", f"{_PATH}/pause", pause, Right.ADMIN, _TAG, "Pause delivery to a group", answers={204: None}),
+    Route("POST", f"{_PATH}/resume", resume, Right.ADMIN, _TAG, "Resume delivery to a group", answers={204: None}),
 )

@@ -12,10 +12,10 @@ from penstock.broker.auth.access import Access
 from penstock.broker.auth.identity import ANONYMOUS, Certificate, Credentials, Identity
 from penstock.broker.auth.limits import ClientRates
 from penstock.broker.auth.permissions import Permissions
-from penstock.broker.publisher import Publisher
-from penstock.core.errors import BadCredentials, NotAuthorised
+from penstock.broker.publish.publisher import Publisher
+from penstock.core.errors import BadCredentials
 from penstock.core.ports import Clock
-from penstock.gateways.listener import ListenerFacts
+from penstock.gateways.wire.listener import ListenerFacts
 
 KEY_PREFIX = "psk_"
 # A login costs from some microseconds (a key) to 20 ms (a password). A change of users, keys or rules counts at once:
@@ -89,15 +89,14 @@ class Logins:
         username, password = (None, secret.encode()) if secret is not None else _basic(authorization)
         has_certificate = facts.certificate is not None and listener.certificate_identity
         if username is None and password is None and not has_certificate:
-            return await self._without_login(facts)
+            return self._without_login()
         identity = await self._access.login(_credentials(username, password, facts))
         return self._caller(identity, is_anonymous=False)
 
-    async def _without_login(self, facts: ConnectionFacts) -> Caller:
+    def _without_login(self) -> Caller:
         """Where nobody may come without one, public routes answer all the same."""
-        try:
-            identity = await self._access.login(_credentials(None, None, facts))
-        except NotAuthorised:
+        identity = self._access.without_login()
+        if identity is None:
             return self._caller(Identity(ANONYMOUS, how="anonymous"), is_anonymous=True, is_admitted=False)
         return self._caller(identity, is_anonymous=True)
 

@@ -42,9 +42,10 @@ async def _tell(exchange: WebSocketExchange, listening: asyncio.Future[None]) ->
     draining = asyncio.ensure_future(exchange.state.is_draining.wait())
     try:
         while not listening.done() and not draining.done():
-            if not exchange.permissions.may_read:
+            if not (exchange.permissions.may_read or exchange.permissions.may_monitor):
                 raise NotAuthorised(f"{exchange.identity.name} may not look at this any more")
-            await exchange.send_text(msgspec.json.encode(overview_of(exchange)).decode())
+            numbers = await exchange.state.glances.recent(exchange.namespace)
+            await exchange.send_text(msgspec.json.encode(overview_of(exchange, numbers)).decode())
             await asyncio.wait((listening, draining), timeout=_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         draining.cancel()
@@ -64,9 +65,9 @@ ROUTES = (
         WEBSOCKET,
         f"{API}/metrics/stream",
         metrics_stream,
-        Right.READ,
+        Right.NUMBERS,
         "Server",
-        "The server at a glance, once a second, over a WebSocket",
+        "Overview of the server once a second, over a WebSocket",
         query=Query,
         answers={101: Overview},
     ),

@@ -14,6 +14,7 @@ from penstock.gateways.http.exchange import Query
 from penstock.gateways.http.problems import Problem
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import WEBSOCKET, Route
+from penstock.gateways.http.shapes import PARAMETERS, RULES
 from penstock.version import VERSION
 
 Json = dict[str, object]
@@ -35,9 +36,11 @@ _LINES = "application/x-ndjson"
 _LINES_SAID = "Lines of JSON, each as `x-line-schema` has it"
 _SAID = {
     Right.PUBLIC: "Needs no login.",
-    Right.LOGIN: "Asks the rules about the queue or topic.",
+    Right.LOGIN: "Needs a right on the queue or topic.",
+    Right.NUMBERS: "Needs the role monitor, read-only or admin.",
     Right.READ: "Needs the role read-only or admin.",
     Right.ADMIN: "Needs the role admin.",
+    Right.SERVER: "Needs the role admin in the namespace `default`.",
 }
 
 
@@ -64,17 +67,28 @@ class _Schemas:
     def __init__(self, routes: Iterable[Route]) -> None:
         kinds: dict[object, None] = {Problem: None}
         for route in routes:
-            for kind in (route.body, *route.answers.values(), *route.line_answers.values()):
+            for kind in (route.body, *route.answers.values(), *route.line_answers.values(), *route.events.values()):
                 kinds.update(dict.fromkeys(_alternatives(kind)))
         schemas, components = msgspec.json.schema_components(
             list(kinds), schema_hook=_anything, ref_template="#/components/schemas/{name}"
         )
         self._by_kind = dict(zip(kinds, schemas, strict=True))
-        self.components: Json = dict(components)
+        self.components: Json = {name: _merged(each, RULES.get(name, {})) for name, each in components.items()}
 
     def of(self, kind: object) -> Json:
         schemas = [dict(self._by_kind[each]) for each in _alternatives(kind)]
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _merged(schema: Mapping[str, object], rules: Mapping[str, object]) -> Json:
+    """Of a struct, and what concerns several of its fields."""
+    if not rules:
+        return dict(schema)
+    fields, more = schema.get("properties"), rules.get("properties")
+    merged: Json = {**schema, **rules}
+    if isinstance(fields, dict) and isinstance(more, dict):
+        merged["properties"] = {**fields, **more}
+    return merged
 
 
 def _anything(kind: type) -> Json:
@@ -117,7 +131,7 @@ def _path_parameters(route: Route) -> list[Json]:
             "in": "path",
             "required": True,
             "description": _PARAMETERS.get(name, ""),
-            "schema": {"type": "string", "minLength": 1},
+            "schema": PARAMETERS.get(name, {"type": "string", "minLength": 1}),
         }
         for name in route.parameters
     ]
@@ -155,9 +169,11 @@ def _inlined(schema: object, components: Mapping[str, object]) -> object:
 
 
 def _request_body(route: Route, schemas: _Schemas) -> Json:
+    schema = schemas.of(route.body)
+    if route.body_schema is not None:
+        schema = dict(route.body_schema) if "$ref" not in schema else {"allOf": [schema, route.body_schema]}
     content = {
-        kind: {"schema": schemas.of(route.body) if kind == "application/json" else {"type": "string"}}
-        for kind in route.body_types
+        kind: {"schema": schema if kind == "application/json" else {"type": "string"}} for kind in route.body_types
     }
     return {"required": not _may_be_left_out(route), "content": content}
 
@@ -166,7 +182,10 @@ def _may_be_left_out(route: Route) -> bool:
     """No body is an empty object, which will do where nothing is needed."""
     kind = route.body
     fields = msgspec.structs.fields(kind) if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else ()
-    return route.body_types == ("application/json",) and not any(field.required for field in fields)
+    has_rules = isinstance(kind, type) and kind.__name__ in RULES
+    has_needs = not {"required", "minProperties"}.isdisjoint(route.body_schema or {})
+    is_needed = has_rules or has_needs or any(field.required for field in fields)
+    return route.body_types == ("application/json",) and not is_needed
 
 
 def _responses(route: Route, schemas: _Schemas) -> Json:
@@ -177,7 +196,7 @@ def _responses(route: Route, schemas: _Schemas) -> Json:
             content["application/json"] = {"schema": schemas.of(kind)}
         if status == 200:
             others = [each for each in route.answer_types if each != "application/json"]
-            content.update({each: {"schema": {"type": "string"}} for each in others})
+            content.update({each: {"schema": _stream(route, schemas) or {"type": "string"}} for each in others})
         if (line := route.line_answers.get(status)) is not None:
             content[_LINES] = {
                 "schema": {"type": "string", "description": _LINES_SAID},
@@ -187,6 +206,24 @@ def _responses(route: Route, schemas: _Schemas) -> Json:
     problem = {"application/problem+json": {"schema": schemas.of(Problem)}}
     responses["default"] = {"description": "What went wrong, and what to do", "content": problem}
     return responses
+
+
+def _stream(route: Route, schemas: _Schemas) -> Json | None:
+    """Of an event stream: its events in turn, as a parser of server-sent events gives them."""
+    events = [
+        {
+            "type": "object",
+            "properties": {
+                "event": {"const": name},
+                "id": {"type": "string", "description": "where to go on: send it back as Last-Event-ID"},
+                "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": schemas.of(kind)},
+            },
+            "required": ["data"] if name == "message" else ["event", "data"],
+        }
+        for name, kind in route.events.items()
+    ]
+    said = "Server-sent events without an end: each `data` is JSON. An event without a name is a message."
+    return {"type": "array", "items": {"oneOf": events}, "description": said} if events else None
 
 
 def _introduction(routes: Iterable[Route]) -> str:

@@ -6,13 +6,19 @@ from typing import Literal
 
 import msgspec
 
+from penstock.core.types import LogName
 from penstock.gateways.http.exchange import Exchange
+from penstock.gateways.http.glance import Numbers
 from penstock.gateways.http.ports import BackupReport, Change, ReloadReport
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import AbsolutePath
+from penstock.log.names import log_name
 
 _TAG = "Server"
+# Logs of no queue: sessions, retained messages, users.
+_OWN_LOGS = log_name("@")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -31,7 +37,7 @@ class Overview(msgspec.Struct, frozen=True):
     queues: int
     groups: int
     messages: int
-    """in all queues"""
+    """in all queues of the namespace"""
     published: int
     """since the start"""
     clients: int
@@ -40,7 +46,8 @@ class Overview(msgspec.Struct, frozen=True):
     subscriptions: int
     retained: int
     streams: int
-    """event streams and WebSockets over HTTP"""
+    """event streams and WebSockets over HTTP; this, the journal, problems and warnings are for logins of the namespace
+    `default`"""
     journal_syncs: int
     journal_bytes: int
 
@@ -58,7 +65,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    target: str
+    target: AbsolutePath
     """an absolute path on the server's machine, of a directory that is empty or absent"""
 
 
@@ -79,36 +86,50 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     mode: str
 
 
-def overview_of(exchange: Exchange) -> Overview:
-    ports = exchange.ports
+def overview_of(exchange: Exchange, numbers: Numbers) -> Overview:
+    """Of a namespace. What is the server's, its names and its journal, is for those of the server."""
+    ports, permissions = exchange.ports, exchange.permissions
     broker, operations = ports.broker, ports.operations
-    queues = [queue for queue in broker.queues if queue.namespace == exchange.namespace]
-    clients = [client for client in ports.clients.clients() if client.namespace == exchange.namespace]
-    problems, metrics = operations.problems(), broker.shard.metrics
+    problems, metrics, is_of_server = operations.problems(), broker.shard.metrics, permissions.is_of_server
+    space = ports.retained.spaces.get(exchange.namespace)
     return Overview(
         version=operations.version,
         started_ms=operations.started_ms,
         uptime_s=max(broker.now() - operations.started_ms, 0) / 1000,
         is_ready=not problems,
-        problems=problems,
-        warnings=operations.warnings(),
+        problems=problems if is_of_server else [],
+        warnings=_warnings(exchange) if is_of_server else [],
         listeners=_listeners(exchange),
-        queues=len(queues),
-        groups=sum([len(queue.groups) for queue in queues]),
-        messages=sum([unit.end - unit.start for queue in queues for unit in queue.units.values()]),
-        published=sum([queue.published for queue in queues]),
-        clients=len(clients),
-        connected=sum([client.is_connected for client in clients]),
-        subscriptions=sum([client.subscriptions for client in clients]),
-        retained=ports.retained.count,
-        streams=exchange.state.streams.count,
-        journal_syncs=metrics.journal_syncs,
-        journal_bytes=metrics.journal_bytes,
+        queues=numbers.queues,
+        groups=numbers.groups,
+        messages=numbers.messages,
+        published=numbers.published,
+        clients=numbers.clients,
+        connected=numbers.connected,
+        subscriptions=numbers.subscriptions,
+        retained=0 if space is None else space.count,
+        streams=exchange.state.streams.count if is_of_server else 0,
+        journal_syncs=metrics.journal_syncs if is_of_server else 0,
+        journal_bytes=metrics.journal_bytes if is_of_server else 0,
     )
 
 
+def _warnings(exchange: Exchange) -> list[str]:
+    """Without those that name a log of another namespace, unless the caller may know of all."""
+    found, shard = exchange.ports.operations.warnings(), exchange.ports.broker.shard
+    if exchange.permissions.may_monitor:
+        return found
+    others = {str(log.fault) for log in shard.logs if log.fault is not None and _is_of_another(exchange, log.name)}
+    return [warning for warning in found if warning not in others]
+
+
+def _is_of_another(exchange: Exchange, name: LogName) -> bool:
+    namespace = name.partition("/")[0]
+    return namespace != log_name(exchange.namespace) and not namespace.startswith(_OWN_LOGS)
+
+
 async def overview(exchange: Exchange) -> Reply:
-    return json_reply(overview_of(exchange))
+    return json_reply(overview_of(exchange, await exchange.state.glances.now(exchange.namespace)))
 
 
 async def config(exchange: Exchange) -> Reply:
@@ -151,31 +172,43 @@ def _listeners(exchange: Exchange) -> dict[str, Address]:
 
 
 ROUTES = (
-    Route("GET", f"{API}/overview", overview, Right.READ, _TAG, "The server at a glance", answers={200: Overview}),
+    Route("GET", f"{API}/overview", overview, Right.NUMBERS, _TAG, "Overview of the server", answers={200: Overview}),
     Route(
-        "GET", f"{API}/config", config, Right.READ, _TAG, "The configuration, without secrets", answers={200: Config}
+        "GET",
+        f"{API}/config",
+        config,
+        Right.SERVER,
+        _TAG,
+        "Get the configuration, without secrets",
+        answers={200: Config},
     ),
     Route(
-        "GET", f"{API}/config/diff", config_diff, Right.READ, _TAG, "What a reload would change", answers={200: Diff}
+        "GET",
+        f"{API}/config/diff",
+        config_diff,
+        Right.SERVER,
+        _TAG,
+        "Show what a reload would change",
+        answers={200: Diff},
     ),
     Route(
         "POST",
         f"{API}/config/reload",
         reload,
-        Right.ADMIN,
+        Right.SERVER,
         _TAG,
-        "Read the configuration again",
+        "Reload the configuration",
         "All of it is checked first; what needs a restart is named.",
         answers={200: ReloadReport},
     ),
-    Route("GET", f"{API}/log/level", log_level, Right.READ, _TAG, "Which log lines are written", answers={200: Level}),
+    Route("GET", f"{API}/log/level", log_level, Right.SERVER, _TAG, "Get the log level", answers={200: Level}),
     Route(
         "PUT",
         f"{API}/log/level",
         set_log_level,
-        Right.ADMIN,
+        Right.SERVER,
         _TAG,
-        "Change which log lines are written",
+        "Set the log level",
         body=Level,
         answers={200: Level},
     ),
@@ -183,20 +216,22 @@ ROUTES = (
         "POST",
         f"{API}/backup",
         backup,
-        Right.ADMIN,
+        Right.SERVER,
         _TAG,
-        "Copy the data while the server goes on",
+        "Back up the data directory",
         body=Backup,
         answers={201: BackupReport},
     ),
-    Route("GET", f"{API}/cluster/nodes", nodes, Right.READ, _TAG, "The nodes: this one", answers={200: Nodes}),
+    Route(
+        "GET", f"{API}/cluster/nodes", nodes, Right.READ, _TAG, "List the nodes of the cluster", answers={200: Nodes}
+    ),
     Route(
         "GET",
         f"{API}/cluster/status",
         cluster,
         Right.READ,
         _TAG,
-        "Whether they are well: one node",
+        "Status of the cluster",
         answers={200: ClusterStatus},
     ),
 )

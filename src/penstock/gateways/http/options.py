@@ -11,6 +11,8 @@ class HttpOptions:
     """of one request; longer ones are refused before they are read, but for streams of lines, where it is that of a
     line"""
     max_head_bytes: int = 64 << 10
+    memory_bytes: int | None = None
+    """of bodies that all clients together send, and of what they do not take; None: half of usual_budget_bytes()"""
     head_timeout_s: float = 10.0
     """for the request line and the headers"""
     stall_timeout_s: float = 30.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.gateways.http.bodies import Message, correlation_text, either, unpacked
 from penstock.log.batch import Row
-from penstock.queues.properties import Envelope
+from penstock.queues.properties import NULL_VALUE, Envelope
 
 _NO_ENVELOPE = Envelope()
 ANSWER_BYTES = 16 << 20
@@ -28,9 +28,10 @@ def message_of(
     deliveries: int | None = None,
 ) -> Message:
     """`prefix` is that of the ids of its partition."""
-    text, base64 = either(row.value, is_base64)
-    key, key_base64 = either(row.key, is_base64)
     envelope = _NO_ENVELOPE if row.properties is None else unpacked(row.properties)
+    is_null = not row.value and envelope.header(NULL_VALUE) is not None
+    text, base64 = either(None if is_null else row.value, is_base64)
+    key, key_base64 = either(row.key, is_base64)
     return Message(
         id=f"{prefix}{row.offset}",
         queue=queue,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
@@ -12,16 +12,18 @@ import msgspec
 
 from penstock.gateways.http.exchange import Query
 from penstock.gateways.http.problems import Refusal
+from penstock.gateways.http.shapes import BASE64_URL, Cursor
 
 Item = TypeVar("Item")
 
 MOST = 1000
 DEFAULT = 100
+_CURSOR = re.compile(BASE64_URL)
 
 
 class PageQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = DEFAULT
-    cursor: str | None = None
+    cursor: Cursor | None = None
     """`next` of the part before"""
 
 
@@ -41,8 +43,8 @@ def _encoded(name: str) -> str:
 
 
 def _decoded(cursor: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-    except (binascii.Error, ValueError):
+    """Whatever it names: items that come behind that."""
+    if _CURSOR.fullmatch(cursor) is None:
         detail = "the cursor is not one of ours: give back `next` as it came"
-        raise Refusal(400, "invalid-argument", detail, "cursor") from None
+        raise Refusal(400, "invalid-argument", detail, "cursor")
+    return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode(errors="replace")

@@ -11,14 +11,15 @@ import msgspec
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
 from penstock.broker.broker import Broker
-from penstock.broker.bus import TopicPublisher
 from penstock.broker.clients import ClientDirectory
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.sessions import Sessions
-from penstock.broker.taps import Taps
+from penstock.broker.topics.taps import Taps
 from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.core.metrics import ReloadMetrics
-from penstock.gateways.http.metrics.sources import ProtocolCounters
+from penstock.log.columns import Columns
+from penstock.telemetry.sources import ProtocolCounters
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -47,6 +48,21 @@ class BackupReport(msgspec.Struct, frozen=True):
     logs: int
 
 
+class TopicSender(Protocol):
+    """`broker.topics.Topics`, or what says why there is none. Used from the loop."""
+
+    async def send(
+        self,
+        columns: Columns,
+        *,
+        qos: int,
+        retain: bool,
+        publisher: Publisher,
+        namespace: str = "default",
+        made: dict[bytes, str] | None = None,
+    ) -> int: ...
+
+
 class Operations(Protocol):
     """What operators ask of the server as a whole. Used from the loop."""
 
@@ -64,7 +80,16 @@ class Operations(Protocol):
         ...
 
     def problems(self) -> list[str]:
-        """Why it is not ready, a sentence each; none if every listener accepts and every shard commits."""
+        """Why it is not ready, a sentence each; none if every listener accepts, every shard commits and every log is
+        whole."""
+        ...
+
+    def broken_logs(self) -> list[str]:
+        """Logs that opening could not bring back whole, a sentence each: a restart does not help."""
+        ...
+
+    def failure(self) -> str | None:
+        """Why nothing is acknowledged until the server is started again; None while it is."""
         ...
 
     def warnings(self) -> list[str]:
@@ -108,7 +133,7 @@ class Ports:
     retained: Retained
     sessions: Sessions | None
     """None where there is a directory and no server"""
-    topics: TopicPublisher
+    topics: TopicSender
     taps: Taps
     clients: ClientDirectory
     operations: Operations

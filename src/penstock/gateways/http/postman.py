@@ -72,9 +72,12 @@ def _example(document: Mapping[str, Any], schema: Json, depth: int) -> object:
         return _example(document, document["components"]["schemas"][schema["$ref"].rpartition("/")[2]], depth)
     if "enum" in schema:
         return schema["enum"][0]
+    if "allOf" in schema:
+        return _example(document, schema["allOf"][0], depth)
     if schema.get("type") == "object" and depth < 3:
         properties = schema.get("properties", {})
-        return {name: _example(document, properties[name], depth + 1) for name in schema.get("required", [])}
+        needed = [*schema.get("required", []), *schema.get("oneOf", [{}])[0].get("required", [])]
+        return {name: _example(document, properties[name], depth + 1) for name in needed}
     if schema.get("type") == "array":
         return [_example(document, schema.get("items", {}), depth + 1)]
     return {"string": "text", "integer": 0, "number": 0, "boolean": False}.get(schema.get("type", ""), {})

@@ -47,23 +47,25 @@ STATUS = {
 """Whatever is not here is the server's own trouble: 503."""
 
 TITLES = {
-    400: "The request cannot be understood",
-    401: "Who is asking?",
-    403: "Not allowed",
+    400: "Bad request",
+    401: "Authentication required",
+    403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
     406: "Not acceptable",
-    408: "The request took too long",
-    409: "In conflict with the state of things",
-    412: "Changed meanwhile",
+    408: "Request timeout",
+    409: "Conflict",
+    412: "Changed since it was read",
     413: "Too large",
     415: "Unsupported media type",
-    421: "Not the host of this server",
-    429: "Too many, for now",
+    421: "Unknown host",
+    429: "Too many requests",
     431: "Request headers too large",
-    500: "The server made a mistake",
-    503: "The server cannot do it now",
-    507: "The disk is nearly full",
+    500: "Internal server error",
+    501: "Not implemented",
+    503: "Service unavailable",
+    505: "HTTP version not supported",
+    507: "Disk almost full",
 }
 
 
@@ -114,7 +116,7 @@ def _problem(
 ) -> Problem:
     return Problem(
         type=f"urn:penstock:error:{code}",
-        title=TITLES.get(status, "It did not work"),
+        title=TITLES.get(status, "Request failed"),
         status=status,
         detail=detail,
         code=code,

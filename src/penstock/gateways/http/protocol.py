@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
+import sys
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from penstock.broker.auth.limits import ClientRates
-from penstock.broker.publisher import Publisher
+from penstock.broker.publish.publisher import Publisher
 from penstock.gateways.http.answering import AnswerTransport
 from penstock.gateways.http.counters import HttpCounters
 from penstock.gateways.http.exchange import ANSWERS, CONNECTION, OUTLET, TRANSPORT
+from penstock.gateways.http.heads import SPOKEN, check_head
 from penstock.gateways.http.login import ConnectionFacts
+from penstock.gateways.http.memory import HttpMemory
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.outlet import Outlet
 from penstock.gateways.http.problems import Refusal, problem_reply
-from penstock.gateways.listener import ListenerFacts
+from penstock.gateways.wire.listener import ListenerFacts
+
+# What the parser says of a request line that is right but for its version.
+_OTHER_VERSION = ("Invalid HTTP version", "Pause on PRI/Upgrade")
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -34,11 +40,12 @@ class HttpProtocol(HttpToolsProtocol):
         rates: ClientRates,
         publisher: Publisher,
         counters: HttpCounters,
+        memory: HttpMemory,
     ) -> None:
         super().__init__(config, state, {}, asyncio.get_running_loop())
         self.access_log = False
         self._options, self._listener, self._rates, self._publisher = options, listener, rates, publisher
-        self._counters = counters
+        self._counters, self._memory = counters, memory
         self._head_bytes = self._chunk_bytes = 0
         self._is_in_head = True
         self._timer: asyncio.TimerHandle | None = None
@@ -66,9 +73,19 @@ class HttpProtocol(HttpToolsProtocol):
             self._timer.cancel()
         self._counters.connections -= 1
         super().connection_lost(exc)
+        self._memory.take(self)
         self._outlet.lose()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._memory.leave(self, self.transport.get_write_buffer_size())
+
+    def sacrifice(self) -> None:
+        """The client would not read a word of why either."""
+        self.transport.abort()
+
     def resume_writing(self) -> None:
+        self._memory.take(self)
         super().resume_writing()
         self._outlet.make_room()
 
@@ -92,6 +109,11 @@ class HttpProtocol(HttpToolsProtocol):
         if self._head_bytes > self._options.max_head_bytes and self._head_size() > self._options.max_head_bytes:
             self._refuse_head()
             raise ValueError("the head is too large")
+        try:
+            self.url = check_head(self.parser.get_http_version(), self.url, self.headers)
+        except Refusal as refusal:
+            self._refuse(refusal.status, refusal.code, refusal.detail)
+            raise
         self._is_in_head, self._head_bytes = False, 0
         self._expect(self._options.stall_timeout_s)
         super().on_headers_complete()
@@ -114,7 +136,10 @@ class HttpProtocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "malformed-request", "these bytes are no HTTP request")
+        if str(sys.exception()) in _OTHER_VERSION:
+            self._refuse(505, "http-version", SPOKEN)
+        else:
+            self._refuse(400, "malformed-request", "these bytes are no HTTP request")
 
     def _expect(self, within_s: float | None) -> None:
         """The client has so long for what comes next. This is said several times a request: a timer that runs already
@@ -151,17 +176,25 @@ class HttpProtocol(HttpToolsProtocol):
         self._refuse(431, "headers-too-large", f"over {self._options.max_head_bytes} bytes of headers")
 
     def _refuse(self, status: int, code: str, detail: str) -> None:
-        """Without an application: there is no request to speak of. While one before it is not answered, nothing is
-        said, as that would be taken for its answer."""
+        """Without an application: there is no request to speak of, or its body is broken. While one before it is not
+        answered, nothing is said, as that would be taken for its answer."""
         if self.transport.is_closing():
             return
         self._counters.errors[code] += 1
-        if self.cycle is None or self.cycle.response_complete:
+        if self.cycle is None or self.cycle.response_complete or self._is_in_first_body:
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
             reply = problem_reply(Refusal(status, code, detail, closes=True), "")
             lines = [STATUS_LINE[status], b"content-length: %d\r\n" % len(reply.body)]
             lines += [b"content-type: ", reply.content_type, b"\r\nconnection: close\r\n\r\n", reply.body]
             self.transport.write(b"".join(lines))
         self.transport.close()
+
+    @property
+    def _is_in_first_body(self) -> bool:
+        """The body of the only request that is not answered is still coming, and nothing was said to it."""
+        return not (self._is_in_head or self.pipeline or self.cycle.response_started) and self.cycle.more_body
 
     def _live_transport(self) -> asyncio.Transport | None:
         return None if self.transport.is_closing() else self.transport

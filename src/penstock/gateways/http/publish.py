@@ -6,15 +6,21 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.broker.publishing import ProducerCall, Published
+from penstock.broker.publish.request import ProducerCall, Published
 from penstock.broker.queue import Placed, Queue
-from penstock.core.errors import NoSuchQueue
-from penstock.gateways.http.bodies import OutgoingMessage, columns_of, plain_texts, plain_value, refuse_both
+from penstock.gateways.http.bodies import (
+    OutgoingMessage,
+    columns_of,
+    one_or_many,
+    plain_texts,
+    plain_value,
+    refuse_both,
+)
 from penstock.gateways.http.exchange import Exchange, Query, decoded
 from penstock.gateways.http.gathering import MOST_BYTES
 from penstock.gateways.http.problems import Refusal
@@ -25,10 +31,13 @@ from penstock.gateways.http.published import PublishedMessage, message_of, resul
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import described
 from penstock.log.columns import Columns
+from penstock.log.faults import Telling
 from penstock.queues.names import is_dead_letter_queue
 
 logger = logging.getLogger("penstock.http")
+_telling = Telling(logger)
 
 _MAX_IDEMPOTENCY_KEY_BYTES = 200
 
@@ -36,12 +45,13 @@ _MAX_IDEMPOTENCY_KEY_BYTES = 200
 class Producer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who numbers its messages, so that sending some twice stores them once."""
 
-    id: str
-    sequence: int
+    id: Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]
+    sequence: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]
     """of the first message; the others follow"""
-    epoch: int = 0
+    epoch: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})] = 0
 
 
+@described(one_or_many())
 class PublishBody(OutgoingMessage, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One message, or `messages`: all of them are taken, or none."""
 
@@ -58,12 +68,14 @@ class PublishReport(msgspec.Struct, frozen=True):
     accepted: int
     duplicates: int
     results: list[PublishedMessage]
+    created: bool | UnsetType = UNSET
+    """true: the queue did not exist, and was created for these messages"""
 
 
 async def publish(exchange: Exchange) -> Reply | None:
     name = exchange.queue_name
     exchange.require_publish(name if is_dead_letter_queue(name) else f"$queue/{name}")
-    queue = await _queue(exchange, name)
+    queue = exchange.ports.broker.publishing.routes.wanted(name, {"namespace": exchange.namespace})
     acks = exchange.query(PublishQuery).acks if exchange.scope["query_string"] else "all"
     messages: Sequence[OutgoingMessage]
     kind = exchange.content_type
@@ -82,7 +94,10 @@ async def publish(exchange: Exchange) -> Reply | None:
     if is_single and (plain := plain_value(messages)) is not None and len(plain) <= MOST_BYTES:
         exchange.take_rate(1)
         exchange.state.counters.received += 1
-        return json_reply(await _put_plain(exchange, queue, plain))
+        made: list[Queue] = []
+        if queue.is_unmade:
+            queue = await exchange.ports.broker.publishing.routes.made(queue, [Columns.of([plain])], made=made)
+        return json_reply(_noted(await _put_plain(exchange, queue, plain), made))
     return await _publish_columns(exchange, queue, columns_of(messages), _partition(messages), said, acks)
 
 
@@ -92,9 +107,15 @@ async def _publish_columns(
     exchange.take_rate(columns.count)
     exchange.state.counters.received += columns.count
     producer = _producer(exchange, said)
+    made: list[Queue] = []
+    queue = await exchange.ports.broker.publishing.routes.made(queue, [columns], partition, producer, made)
     if acks == "none" and producer is None:
-        return await _publish_unwaited(exchange, queue, columns, partition)
-    return json_reply(await put(exchange, queue, columns, partition, producer))
+        return json_reply(_noted(await _put_unwaited(exchange, queue, columns, partition), made), 202)
+    return json_reply(_noted(await put(exchange, queue, columns, partition, producer), made))
+
+
+def _noted(report: PublishReport, made: list[Queue]) -> PublishReport:
+    return msgspec.structs.replace(report, created=True) if made else report
 
 
 async def _put_plain(exchange: Exchange, queue: Queue, value: bytes) -> PublishReport:
@@ -119,31 +140,20 @@ async def put(
     return _report(published, columns, publisher.partition(queue))
 
 
-async def _publish_unwaited(exchange: Exchange, queue: Queue, columns: Columns, partition: int | None) -> Reply:
+async def _put_unwaited(exchange: Exchange, queue: Queue, columns: Columns, partition: int | None) -> PublishReport:
     publisher = exchange.connection.publisher
     staged = exchange.ports.broker.publishing.put_now(queue, columns, publisher, partition)
     if staged is None:
-        return json_reply(await put(exchange, queue, columns, partition), 202)
+        return await put(exchange, queue, columns, partition)
     placed, committed = staged
     committed.add_done_callback(_note_loss)
     results = results_of(queue, columns, placed, publisher.partition(queue))
-    return json_reply(PublishReport(columns.count, 0, results), 202)
+    return PublishReport(columns.count, 0, results)
 
 
 def _note_loss(committed: asyncio.Future[None]) -> None:
     if not committed.cancelled() and (error := committed.exception()) is not None:
-        logger.warning("messages lost that nobody waited for error=%s", error)
-
-
-async def _queue(exchange: Exchange, name: str) -> Queue:
-    """Made if it is not there and may be."""
-    broker = exchange.ports.broker
-    try:
-        return broker.queue(name, exchange.namespace)
-    except NoSuchQueue:
-        if not broker.options.auto_create:
-            raise
-    return await broker.declaring.ensure(name, exchange.namespace)
+        _telling.warn("lost", "messages lost that nobody waited for error=%s", error)
 
 
 def _messages(body: PublishBody) -> Sequence[OutgoingMessage]:
@@ -166,7 +176,9 @@ def _partition(messages: Sequence[OutgoingMessage]) -> int | None:
 def _producer(exchange: Exchange, said: Producer | None) -> ProducerCall | None:
     key = exchange.header(b"idempotency-key")
     if key is None:
-        return None if said is None else ProducerCall(said.id.encode(), said.epoch, said.sequence)
+        if said is None:
+            return None
+        return ProducerCall.owned(exchange.identity.mark, said.id, said.epoch, said.sequence)
     if said is not None:
         raise Refusal(400, "invalid-argument", "give a producer or an Idempotency-Key, not both", "producer")
     if not 0 < len(key) <= _MAX_IDEMPOTENCY_KEY_BYTES:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.broker.publishing import Published
+from penstock.broker.publish.request import Published
 from penstock.broker.queue import Queue
 from penstock.core.errors import PenstockError
 from penstock.gateways.http.exchange import Disconnected, Exchange
@@ -27,6 +27,8 @@ class LineResult(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str | None = None
     partition: int | None = None
     offset: int | None = None
+    created: bool = False
+    """the queue did not exist, and was created for this message and those behind it"""
     error: Problem | None = None
 
 
@@ -45,10 +47,10 @@ class _Answered(Lines):
     def _took(self, messages: Sequence[Numbered], columns: Columns, published: Published) -> None:
         unkeyed = self.exchange.connection.publisher.partition(self.queue)
         placed = results_of(self.queue, columns, published.placed, unkeyed)
-        self.results += [
-            LineResult(line, each.id, each.partition, each.offset)
-            for (line, _), each in zip(messages, placed, strict=True)
-        ]
+        is_created = bool(self.made) and not self.accepted
+        for (line, _), each in zip(messages, placed, strict=True):
+            self.results.append(LineResult(line, each.id, each.partition, each.offset, is_created))
+            is_created = False
 
     def _fail(self, messages: Sequence[Numbered], error: PenstockError | Refusal) -> None:
         for line, _ in messages:

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from penstock.broker.publishing import Published
+from penstock.broker.publish.request import Published
 from penstock.broker.queue import Queue
 from penstock.core.errors import PenstockError
 from penstock.gateways.http.bodies import OutgoingMessage, columns_of
@@ -43,16 +44,21 @@ class LinesReport(msgspec.Struct, frozen=True):
     """the first hundred"""
     stopped: Problem | None = None
     """why the rest of the stream was not read, and why lines failed that are not among the errors"""
+    created: bool | UnsetType = UNSET
+    """true: the queue did not exist, and was created for these messages"""
 
 
 @dataclass(slots=True)
 class Lines:
     exchange: Exchange
     queue: Queue
+    """as Routes.wanted() says: made for the first lines that it takes"""
     read: int = 0
     accepted: int = 0
     failed: int = 0
     errors: list[LineError] = field(default_factory=list)
+    made: list[Queue] = field(default_factory=list)
+    """the queue, if it was made for the stream"""
 
     async def take(self, lines: Sequence[bytes]) -> None:
         """Those that can be read, in one commit for each partition that they name."""
@@ -79,6 +85,7 @@ class Lines:
         self.exchange.take_rate(len(messages))
         broker, publisher = self.exchange.ports.broker, self.exchange.connection.publisher
         columns = columns_of([message for _, message in messages])
+        self.queue = await broker.publishing.routes.made(self.queue, [columns], partition, made=self.made)
         self._took(messages, columns, await broker.publishing.put(self.queue, columns, publisher, partition))
         self.accepted += len(messages)
         self.exchange.state.counters.received += len(messages)
@@ -99,7 +106,7 @@ class Lines:
         return message
 
     def report(self, stopped: Problem | None = None) -> LinesReport:
-        return LinesReport(self.read, self.accepted, self.failed, self.errors, stopped)
+        return LinesReport(self.read, self.accepted, self.failed, self.errors, stopped, True if self.made else UNSET)
 
     def refuse(self, line: int, error: PenstockError | Refusal) -> None:
         if len(self.errors) < _ERRORS_TOLD:
@@ -145,6 +152,7 @@ async def read_lines(exchange: Exchange, lines: Lines) -> AsyncIterator[list[byt
                 yield whole[at : at + _BATCH_LINES]
         if len(rest) > limit:
             raise Refusal(413, "body-too-large", f"line {lines.read + 1} is over {limit} bytes", closes=True)
+        exchange.hold(len(rest))
     if rest:
         yield [bytes(rest)]
 

@@ -7,21 +7,23 @@ from typing import Literal
 import msgspec
 
 from penstock.broker.queue import Queue
+from penstock.gateways.http.bodies import Message
 from penstock.gateways.http.cursors import Vector
-from penstock.gateways.http.events import EVENT_STREAM, event
+from penstock.gateways.http.events import EVENT_STREAM, Ended, event
 from penstock.gateways.http.exchange import Exchange, Query
 from penstock.gateways.http.feed import Follower
 from penstock.gateways.http.reading import parse_start, place_of
 from penstock.gateways.http.reply import Reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import Offsets, ReadingPlace
 from penstock.gateways.http.slices import Gap
 
 
 class EventsQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    start: str = msgspec.field(name="from", default="latest")
+    start: ReadingPlace = msgspec.field(name="from", default="latest")
     """earliest, latest, offset:17, a time like 2026-01-31T12:00:00Z, or a duration like 2h: that long ago"""
-    last_event_id: str | None = None
+    last_event_id: Offsets | None = None
     """as the header Last-Event-ID, which goes before it; it goes before `from`"""
     encoding: Literal["auto", "base64"] = "auto"
 
@@ -77,5 +79,6 @@ ROUTES = (
         query=EventsQuery,
         answers={200: None},
         answer_types=(EVENT_STREAM,),
+        events={"message": Message, "gap": Gap, "end": Ended},
     ),
 )

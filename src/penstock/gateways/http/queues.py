@@ -12,6 +12,7 @@ from penstock.broker.describing import (
     QueueDescription,
     describe_group,
     describe_queue,
+    shown_settings,
 )
 from penstock.broker.queue import Queue
 from penstock.core.errors import NotAuthorised
@@ -21,6 +22,7 @@ from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import NO_CONTENT, Headers, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import settings_schema
 from penstock.queues.settings import queue_json
 
 _TAG = "Queues"
@@ -91,7 +93,7 @@ class DryRunQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class DeclareQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     if_absent: bool = False
-    """be content with a queue that is there, whatever its settings"""
+    """succeed if the queue exists, whatever its settings"""
 
 
 class Purged(msgspec.Struct, frozen=True):
@@ -124,16 +126,18 @@ async def list_queues(exchange: Exchange) -> Reply:
 async def create_queue(exchange: Exchange) -> Reply:
     settings = await exchange.read(Settings)
     wanted = settings.get("namespace", exchange.namespace)
+    if not exchange.permissions.administers(str(wanted)):
+        raise NotAuthorised(f"{exchange.identity.name} makes queues in namespace {exchange.namespace!r} only")
     if_absent = exchange.query(DeclareQuery).if_absent
     queue = await exchange.ports.broker.declare({**settings, "namespace": wanted}, if_absent=if_absent)
-    described = await describe_queue(queue, exchange.ports.broker.now())
+    described = await describe_queue(queue, exchange.ports.broker.wall())
     return json_reply(described, 201, [_etag(queue)])
 
 
 async def describe(exchange: Exchange) -> Reply:
     require_look(exchange, exchange.queue_name)
     queue = exchange.queue()
-    return json_reply(await describe_queue(queue, exchange.ports.broker.now()), headers=[_etag(queue)])
+    return json_reply(await describe_queue(queue, exchange.ports.broker.wall()), headers=[_etag(queue)])
 
 
 async def delete_queue(exchange: Exchange) -> Reply:
@@ -147,7 +151,7 @@ async def delete_queue(exchange: Exchange) -> Reply:
 async def show_config(exchange: Exchange) -> Reply:
     require_look(exchange, exchange.queue_name)
     queue = exchange.queue()
-    return json_reply(queue_json(queue.settings), headers=[_etag(queue)])
+    return json_reply(shown_settings(queue), headers=[_etag(queue)])
 
 
 async def change_config(exchange: Exchange) -> Reply:
@@ -156,25 +160,25 @@ async def change_config(exchange: Exchange) -> Reply:
     queue = exchange.queue()
     require_match(exchange, queue)
     await exchange.ports.broker.declaring.change(queue, changes)
-    return json_reply(queue_json(queue.settings), headers=[_etag(queue)])
+    return json_reply(shown_settings(queue), headers=[_etag(queue)])
 
 
 async def stats(exchange: Exchange) -> Reply:
     require_look(exchange, exchange.queue_name)
-    told = await describe_queue(exchange.queue(), exchange.ports.broker.now())
+    told = await describe_queue(exchange.queue(), exchange.ports.broker.wall())
     return json_reply(_stats(told))
 
 
 async def consumers(exchange: Exchange) -> Reply:
     require_look(exchange, exchange.queue_name)
-    queue, now = exchange.queue(), exchange.ports.broker.now()
+    queue, now = exchange.queue(), exchange.ports.broker.wall()
     told = [await describe_group(group, now) for group in list(queue.groups.values())]
     return json_reply(Consumers([GroupConsumers(group.name, group.members) for group in told]))
 
 
 async def partitions(exchange: Exchange) -> Reply:
     require_look(exchange, exchange.queue_name)
-    told = await describe_queue(exchange.queue(), exchange.ports.broker.now())
+    told = await describe_queue(exchange.queue(), exchange.ports.broker.wall())
     return json_reply(Partitions(told.partitions))
 
 
@@ -264,39 +268,56 @@ ROUTES = (
         create_queue,
         Right.ADMIN,
         _TAG,
-        "Declare a queue",
-        "Takes the settings as people write them, of which only the name is needed.",
+        "Create a queue",
+        "Takes the settings as people write them, of which only the name is needed. What no schema can compare must go "
+        "together: initial_backoff is at most max_backoff, and the dead letters of a queue go to another one.",
         body=Settings,
+        body_schema=settings_schema(is_new=True),
         query=DeclareQuery,
         answers={201: QueueDescription},
     ),
     Route("GET", _PATH, describe, Right.LOGIN, _TAG, "Describe a queue", answers={200: QueueDescription}),
     Route("DELETE", _PATH, delete_queue, Right.ADMIN, _TAG, "Delete a queue", query=DryRunQuery, answers={204: None}),
-    Route("GET", f"{_PATH}/config", show_config, Right.LOGIN, _TAG, "A queue's settings", answers={200: Settings}),
+    Route(
+        "GET", f"{_PATH}/config", show_config, Right.LOGIN, _TAG, "Get the settings of a queue", answers={200: Settings}
+    ),
     Route(
         "PUT",
         f"{_PATH}/config",
         change_config,
         Right.ADMIN,
         _TAG,
-        "Change a queue's settings",
-        "What is not named stays as it is. If-Match with the ETag of a GET refuses to change what has changed since.",
+        "Change the settings of a queue",
+        "What is not named stays as it is, and must go together with what changes; partitions are only added, and "
+        "ordering does not become strict or cease to be. If-Match with the ETag of a GET refuses to change "
+        "what has changed since.",
         body=Settings,
+        body_schema=settings_schema(is_new=False),
         answers={200: Settings},
     ),
-    Route("GET", f"{_PATH}/stats", stats, Right.LOGIN, _TAG, "A queue in numbers", answers={200: QueueStats}),
-    Route("GET", f"{_PATH}/consumers", consumers, Right.LOGIN, _TAG, "Who consumes it", answers={200: Consumers}),
-    Route("GET", f"{_PATH}/partitions", partitions, Right.LOGIN, _TAG, "Its partitions", answers={200: Partitions}),
+    Route("GET", f"{_PATH}/stats", stats, Right.LOGIN, _TAG, "Statistics of a queue", answers={200: QueueStats}),
+    Route(
+        "GET", f"{_PATH}/consumers", consumers, Right.LOGIN, _TAG, "List consumers of a queue", answers={200: Consumers}
+    ),
+    Route(
+        "GET",
+        f"{_PATH}/partitions",
+        partitions,
+        Right.LOGIN,
+        _TAG,
+        "List partitions of a queue",
+        answers={200: Partitions},
+    ),
     Route(
         "POST",
         f"{_PATH}/purge",
         purge,
         Right.ADMIN,
         _TAG,
-        "Remove all messages",
+        "Delete all messages of a queue",
         query=DryRunQuery,
         answers={200: Purged},
     ),
-    Route("POST", f"{_PATH}/pause", pause, Right.ADMIN, _TAG, "Hand out no messages", answers={204: None}),
-    Route("POST", f"{_PATH}/resume", resume, Right.ADMIN, _TAG, "Go on handing out messages", answers={204: None}),
+    Route("POST", f"{_PATH}/pause", pause, Right.ADMIN, _TAG, "Pause a queue", answers={204: None}),
+    Route("POST", f"{_PATH}/resume", resume, Right.ADMIN, _TAG, "Resume a queue", answers={204: None}),
 )

@@ -55,6 +55,6 @@ async def place_of(start: Start, queue: Queue, broker: Broker) -> Vector:
     """Where that is in each partition, as far as may be read."""
     found: dict[int, int] = {}
     for partition, unit in list(queue.units.items()):
-        offset = await start.offset(broker.shard, unit.data, partition, broker.now())
+        offset = await start.offset(broker.shard, unit.data, partition, broker.wall())
         found[partition] = min(offset, unit.end)
     return Vector(found)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from penstock.broker.broker import Broker
+from penstock.broker.broker import FIRST_SESSION, Broker
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
@@ -25,6 +25,7 @@ ADVICE = {
 }
 """by what is wrong with receipts: why, and what to do"""
 _NUMBER_DIGITS = 18  # int() itself refuses thousands of them
+_MOST_NAMED = 10_000
 
 
 class Place(NamedTuple):
@@ -45,18 +46,30 @@ class Named:
 
 
 class Receipts:
-    """Of one gateway. All who pull over HTTP are one session of the broker: a receipt tells deliveries apart by their
-    count, and by a word that changes with every start, as a crash may forget that a message was handed out. A member
-    of a group is named in its receipts."""
+    """Of one gateway. A receipt names the consumer that it was given to, tells deliveries apart by their count, and by
+    a word that changes with every start, as a crash may forget that a message was handed out."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.session = broker.session()
         self._word = secrets.token_hex(4)
+        self._named: dict[tuple[int, str, str], int] = {}
 
-    def suffix(self, group: Group, member: int | None = None) -> str:
-        """What follows the count of deliveries, to one who pulls or to a member."""
-        return f"~{self._word}-{group.number}" if member is None else f"~{self._word}-{group.number}-{member}"
+    def session(self, group: Group, user: str, name: str | None) -> int:
+        """The number of one who pulls: a key in flight at one is given to no other. Each request is a consumer of its
+        own, unless it names one of its user's. A name that was not used for long is forgotten: who comes with it again
+        waits for what it held before, as anybody would."""
+        if name is None:
+            return self._broker.session()
+        known = group.number, user, name
+        number = self._named.pop(known, None)
+        self._named[known] = number = self._broker.session() if number is None else number
+        if len(self._named) > _MOST_NAMED:
+            del self._named[next(iter(self._named))]
+        return number
+
+    def suffix(self, group: Group, consumer: int) -> str:
+        """What follows the count of deliveries."""
+        return f"~{self._word}-{group.number}-{consumer}"
 
     def find(
         self, receipts: Iterable[str], namespace: str, only: Queue | None = None
@@ -84,8 +97,8 @@ class Receipts:
     def _place(self, receipt: str) -> tuple[Place, int, int]:
         handle = parse_receipt_handle(receipt)
         word, *numbers = handle.nonce.split("-")
-        if not 1 <= len(numbers) <= 2 or not all(_is_number(number) for number in numbers):
-            raise InvalidArgument("no number of a group")
+        if len(numbers) != 2 or not all(_is_number(number) for number in numbers):
+            raise InvalidArgument("no numbers of a group and a consumer")
         queue = self._broker.declaring.by_incarnation.get(handle.message.incarnation)
         if queue is None or queue.name != handle.message.queue:
             raise LookupError("gone")
@@ -95,16 +108,17 @@ class Receipts:
             raise LookupError("gone")
         if word != self._word:
             raise LookupError("restarted")
-        return Place(group, unit, self._consumer(group, numbers[1:])), handle.message.offset, handle.delivery_count
+        return Place(group, unit, _consumer(group, numbers[1])), handle.message.offset, handle.delivery_count
 
-    def _consumer(self, group: Group, member: list[str]) -> int:
-        """A member that has left holds nothing."""
-        if not member:
-            return self.session
-        found = next((number for number in group.consumers if str(number) == member[0]), None)
-        if found is None:
-            raise LookupError("stale")
-        return found
+
+def _consumer(group: Group, number: str) -> int:
+    """One who pulls, or a member: one that has left holds nothing."""
+    if int(number) >= FIRST_SESSION:
+        return int(number)
+    found = next((member for member in group.consumers if str(member) == number), None)
+    if found is None:
+        raise LookupError("stale")
+    return found
 
 
 def _is_number(text: str) -> bool:

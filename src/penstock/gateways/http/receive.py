@@ -11,34 +11,37 @@ from penstock.broker.delivery import Delivery
 from penstock.broker.queue import Queue
 from penstock.broker.start import EARLIEST, Start
 from penstock.gateways.http.bodies import Message
-from penstock.gateways.http.durations import Span, seconds_of
+from penstock.gateways.http.durations import LONGEST_LEASE_S, LONGEST_WAIT_S, Lease, Wait, seconds_of
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of, size_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import GroupName, Place
 
 _MOST = 1000
 # Large messages are what memory is about: a thousand of 1 MiB would be one answer of 1.4 GiB.
 _STEP_BYTES = 64 << 20
-_LONGEST_WAIT_S = 30.0
-LONGEST_LEASE_S = 12 * 3600.0
 _OCTETS = b"application/octet-stream"
+ConsumerName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class ReceiveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    group: str = "default"
+    group: GroupName = "default"
     """made if it is not there"""
     max: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 10
-    wait: Span = 0
+    wait: Wait = 0
     """for the first message, up to 30s"""
-    visibility: Span | None = None
+    visibility: Lease | None = None
     """so long the messages are the caller's; without it the queue's delivery_timeout"""
     encoding: Literal["auto", "base64"] = "auto"
-    start: str = "earliest"
+    start: Place = "earliest"
     """where a group begins that is made now: earliest, latest, a time, or a duration: so long ago"""
+    consumer: ConsumerName | None = None
+    """who asks. A key whose messages are in flight at one consumer is given to no other: without a name each request is
+    a consumer of its own"""
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -48,7 +51,7 @@ class Received(msgspec.Struct, frozen=True):
 async def receive(exchange: Exchange) -> Reply:
     exchange.require_consume(exchange.queue_name)
     body = await exchange.read(ReceiveBody)
-    wait_s = seconds_of(body.wait, "wait", _LONGEST_WAIT_S)
+    wait_s = seconds_of(body.wait, "wait", LONGEST_WAIT_S)
     is_raw = _OCTETS in (exchange.header(b"accept") or b"")
     if is_raw and body.max != 1:
         raise Refusal(400, "invalid-argument", "one message at a time as application/octet-stream: max is 1", "max")
@@ -58,14 +61,15 @@ async def receive(exchange: Exchange) -> Reply:
     broker, queue = exchange.ports.broker, exchange.queue()
     start = EARLIEST if body.start == "earliest" else Start.parse(body.start)
     group = await broker.group(queue, body.group, start)
-    session, step = exchange.state.receipts.session, step_of(queue)
+    receipts, step = exchange.state.receipts, step_of(queue)
+    session = receipts.session(group, exchange.identity.name, body.consumer)
+    suffix, is_base64 = receipts.suffix(group, session), body.encoding == "base64"
     asked = min(body.max, step)
     pulling = broker.pull(group, session, asked, wait_s, lease_ms)
     found = await (pulling if not wait_s else exchange.while_connected(pulling, group.take_back))
     if is_raw:
         exchange.state.counters.sent += len(found)
-        return _raw(exchange, queue, found)
-    suffix, is_base64 = exchange.state.receipts.suffix(group), body.encoding == "base64"
+        return _raw(queue, found, suffix)
     messages: list[Message] = []
     while found:
         some = [each for delivery in found for each in messages_of(queue, delivery, suffix, is_base64)]
@@ -86,7 +90,7 @@ def step_of(queue: Queue) -> int:
 
 
 def messages_of(queue: Queue, delivery: Delivery, suffix: str, is_base64: bool) -> list[Message]:
-    """`suffix` is that of the group's receipts."""
+    """`suffix` is that of the consumer's receipts."""
     partition = delivery.unit.partition
     prefix, name = queue.message_id_prefix(partition), queue.name
     rows = delivery.stored.messages(delivery.rows)
@@ -96,12 +100,12 @@ def messages_of(queue: Queue, delivery: Delivery, suffix: str, is_base64: bool) 
     ]
 
 
-def _raw(exchange: Exchange, queue: Queue, found: list[Delivery]) -> Reply:
+def _raw(queue: Queue, found: list[Delivery], suffix: str) -> Reply:
     """The value as it is, the rest in headers; 204 if there is none."""
     if not found:
         return Reply(204)
     [delivery] = found
-    [message] = messages_of(queue, delivery, exchange.state.receipts.suffix(delivery.group), False)
+    [message] = messages_of(queue, delivery, suffix, False)
     said: list[tuple[str, str | None]] = [
         ("penstock-id", message.id),
         ("penstock-receipt", message.receipt),

@@ -40,9 +40,13 @@ class Route:
     """a struct: what may stand behind the question mark"""
     body: type | None = None
     body_types: tuple[str, ...] = ("application/json",)
+    body_schema: Mapping[str, object] | None = None
+    """what the body's type does not say of it"""
     answers: Mapping[int, object] = field(default_factory=lambda: {200: None})
     """the kind of JSON by status; None: no JSON"""
     answer_types: tuple[str, ...] = ("application/json",)
+    events: Mapping[str, object] = field(default_factory=dict)
+    """of an event stream: the kind of JSON that each event has, by the event's name"""
     line_answers: Mapping[int, object] = field(default_factory=dict)
     """the kind of JSON of each line, by status, where lines may be asked for"""
 

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.broker.queue import Queue
 from penstock.broker.settling import Settled
-from penstock.gateways.http.durations import Span, seconds_of
+from penstock.gateways.http.durations import LONGEST_LEASE_S, Lease, seconds_of
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.receipts import ADVICE, Named, Place
 from penstock.gateways.http.reply import Reply, json_reply
@@ -20,7 +20,6 @@ from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Handler, Route
 
 _MOST = 10_000
-_LONGEST_S = 12 * 3600.0
 
 Settle = Callable[[Place, "array[int]", "array[int]"], Awaitable[Settled]]
 """offsets, and which delivery of each is meant"""
@@ -31,7 +30,7 @@ class AckBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class NackBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    delay: Span | None = None
+    delay: Lease | None = None
     """until they come again; without it the queue's backoff"""
     reason: str = ""
 
@@ -42,7 +41,7 @@ class RejectBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class ExtendBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    visibility: Span = 30
+    visibility: Lease = 30
     """from now on"""
 
 
@@ -73,7 +72,7 @@ async def acked(exchange: Exchange, body: AckBody) -> SettleReport:
 
 async def nacked(exchange: Exchange, body: NackBody) -> SettleReport:
     settling = exchange.ports.broker.settling
-    delay_ms = None if body.delay is None else round(1000 * seconds_of(body.delay, "delay", _LONGEST_S))
+    delay_ms = None if body.delay is None else round(1000 * seconds_of(body.delay, "delay", LONGEST_LEASE_S))
 
     async def failed(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
         group, unit, consumer = place
@@ -93,7 +92,7 @@ async def rejected(exchange: Exchange, body: RejectBody) -> SettleReport:
 
 async def extended(exchange: Exchange, body: ExtendBody) -> SettleReport:
     broker = exchange.ports.broker
-    until_ms = broker.now() + round(1000 * seconds_of(body.visibility, "visibility", _LONGEST_S))
+    until_ms = broker.now() + round(1000 * seconds_of(body.visibility, "visibility", LONGEST_LEASE_S))
 
     async def kept(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
         return await broker.settling.extend(place.group, place.unit, offsets, deliveries, place.consumer, until_ms)
@@ -184,9 +183,9 @@ def _routes(verb: str, handler: Handler, body: type, summary: str) -> tuple[Rout
 
 
 ROUTES = (
-    *_routes("ack", ack, AckBody, "Done with"),
-    *_routes("nack", nack, NackBody, "Not done: come again later"),
-    *_routes("reject", reject, RejectBody, "Never to be done: to the dead letters"),
-    *_routes("extend", extend, ExtendBody, "More time"),
-    *_routes("release", release, AckBody, "Not looked at: to whoever asks next, and it does not count as a failure"),
+    *_routes("ack", ack, AckBody, "Acknowledge messages"),
+    *_routes("nack", nack, NackBody, "Negative acknowledge: deliver again later"),
+    *_routes("reject", reject, RejectBody, "Reject messages: move them to the dead-letter queue"),
+    *_routes("extend", extend, ExtendBody, "Extend the visibility timeout"),
+    *_routes("release", release, AckBody, "Return messages without counting a failure"),
 )

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 
 from penstock.broker.broker import Broker
+from penstock.broker.clients import ClientDirectory
 from penstock.gateways.http.counters import HttpCounters
 from penstock.gateways.http.events import Streams
 from penstock.gateways.http.feed import Feeds
 from penstock.gateways.http.gathering import Gathering
-from penstock.gateways.http.metrics.sources import MetricSources
+from penstock.gateways.http.glance import Glances
+from penstock.gateways.http.memory import HttpMemory
+from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.receipts import Receipts
 from penstock.gateways.http.topic_feed import TopicFeeds
+from penstock.telemetry.sources import MetricSources
 
 
 class GatewayState:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, clients: ClientDirectory, options: HttpOptions) -> None:
+        self.glances = Glances(broker, clients)
         self.receipts = Receipts(broker)
         self.is_draining = asyncio.Event()
         """set when the server ends: streams do too"""
@@ -23,6 +28,7 @@ class GatewayState:
         """where the numbers of the whole server come from"""
         self.streams = Streams(self.is_draining)
         self.counters = HttpCounters(lambda: self.streams.count)
+        self.memory = HttpMemory(options, self.counters)
         self.feeds = Feeds()
         self.gathering = Gathering(broker.publishing)
         self.topic_feeds = TopicFeeds(broker.taps, broker.clock)

@@ -12,7 +12,7 @@ from penstock.broker.consumer import Consumer
 from penstock.broker.start import EARLIEST
 from penstock.core.errors import Closed, NotAuthorised, PenstockError
 from penstock.gateways.http.bodies import Message
-from penstock.gateways.http.durations import Span
+from penstock.gateways.http.durations import Lease
 from penstock.gateways.http.exchange import Disconnected, Exchange, Query, decoded
 from penstock.gateways.http.problems import Problem, Refusal, problem_of
 from penstock.gateways.http.reading import parse_start
@@ -61,9 +61,9 @@ class SettleFrame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     nack: Receipts | None = None
     reject: Receipts | None = None
     extend: Receipts | None = None
-    delay: Span | None = None
+    delay: Lease | None = None
     reason: str = ""
-    visibility: Span = 30
+    visibility: Lease = 30
 
 
 class ErrorFrame(msgspec.Struct, frozen=True):

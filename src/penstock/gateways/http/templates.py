@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from penstock.broker.webhooks.events import without_secrets
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import settings_schema
 
 _TAG = "Queues"
 _PATH = f"{API}/templates/{{pattern}}"
@@ -26,7 +30,7 @@ class Templates(msgspec.Struct, frozen=True):
 
 async def list_templates(exchange: Exchange) -> Reply:
     templates = exchange.ports.broker.declaring.templates.items()
-    return json_reply(Templates([TemplateDescription(match, dict(found.settings)) for match, found in templates]))
+    return json_reply(Templates([_described(match, found.settings) for match, found in templates]))
 
 
 async def put_template(exchange: Exchange) -> Reply:
@@ -35,7 +39,13 @@ async def put_template(exchange: Exchange) -> Reply:
         raise InvalidArgument('a template without settings does nothing: give some, like {"partitions": 2}')
     declaring = exchange.ports.broker.declaring
     await declaring.put_template(match, settings)
-    return json_reply(TemplateDescription(match, dict(declaring.templates[match].settings)))
+    return json_reply(_described(match, declaring.templates[match].settings))
+
+
+def _described(match: str, settings: Mapping[str, object]) -> TemplateDescription:
+    shown = without_secrets(settings)
+    assert isinstance(shown, dict)
+    return TemplateDescription(match, shown)
 
 
 async def drop_template(exchange: Exchange) -> Reply:
@@ -51,21 +61,30 @@ ROUTES = (
         "GET",
         f"{API}/templates",
         list_templates,
-        Right.READ,
+        Right.SERVER,
         _TAG,
-        "List templates, in the order in which they apply",
+        "List templates in the order they apply",
         answers={200: Templates},
     ),
     Route(
         "PUT",
         _PATH,
         put_template,
-        Right.ADMIN,
+        Right.SERVER,
         _TAG,
-        "Add a template, or replace that of the pattern",
-        "They count when a queue is declared. `*` stands for any text, `?` for one character.",
+        "Add or replace a template",
+        "Templates apply when a queue is created. `*` stands for any text, `?` for one character.",
         body=dict[str, object],
+        body_schema={**settings_schema(is_new=False), "minProperties": 1},
         answers={200: TemplateDescription},
     ),
-    Route("DELETE", _PATH, drop_template, Right.ADMIN, _TAG, "Drop a template; queues stay", answers={204: None}),
+    Route(
+        "DELETE",
+        _PATH,
+        drop_template,
+        Right.SERVER,
+        _TAG,
+        "Delete a template; existing queues do not change",
+        answers={204: None},
+    ),
 )

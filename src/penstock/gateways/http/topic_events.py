@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from penstock.core.errors import InvalidArgument
-from penstock.gateways.http.events import EVENT_STREAM
+from penstock.gateways.http.events import EVENT_STREAM, Ended
 from penstock.gateways.http.exchange import Exchange, Query
 from penstock.gateways.http.reply import Reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.topic_feed import TopicFollower
+from penstock.gateways.http.topic_feed import Lost, TopicEvent, TopicFollower
 from penstock.queues.names import check_filter, queue_address
 
 
@@ -51,5 +51,6 @@ ROUTES = (
         query=TopicEventsQuery,
         answers={200: None},
         answer_types=(EVENT_STREAM,),
+        events={"message": TopicEvent, "lost": Lost, "end": Ended},
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.broker.auth.permissions import Permissions
-from penstock.broker.taps import Tap, Taps
+from penstock.broker.topics.taps import Tap, Taps
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Clock
 from penstock.gateways.http.bodies import correlation_text, either, unpacked
@@ -23,7 +23,7 @@ _IN_A_TURN = 100
 _encode = msgspec.json.Encoder().encode
 
 
-class TopicMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class TopicEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """`text` where the value is UTF-8, else `base64`."""
 
     topic: str
@@ -130,10 +130,10 @@ class TopicFeed:
         self._pace.pause()
         self._come.set()
 
-    def _message(self, columns: Columns, row: int, topic: bytes, now_ms: int) -> TopicMessage:
+    def _message(self, columns: Columns, row: int, topic: bytes, now_ms: int) -> TopicEvent:
         text, base64 = either(_field(columns, columns.value, row), self._is_base64)
         envelope = unpacked(_field(columns, columns.properties, row))
-        return TopicMessage(
+        return TopicEvent(
             topic=topic.decode(errors="replace"),
             timestamp_ms=now_ms,
             text=text,

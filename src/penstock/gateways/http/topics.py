@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from penstock.broker.stored import StoredBatch
-from penstock.gateways.http.bodies import Message, OutgoingMessage, columns_of, refuse_both
+from penstock.gateways.http.bodies import (
+    TWO_KEYS,
+    VALUES,
+    Message,
+    OutgoingMessage,
+    columns_of,
+    one_or_many,
+    refuse_both,
+)
 from penstock.gateways.http.exchange import Exchange, Query, decoded
 from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of, size_of
 from penstock.gateways.http.problems import Refusal
@@ -17,18 +26,22 @@ from penstock.gateways.http.publish_raw import raw_message
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
+from penstock.gateways.http.shapes import TopicFilter, described, one_of
 from penstock.log.columns import Columns
+from penstock.queues.names import check_filter
 
 _TAG = "Topics"
 _MOST_RETAINED = 1000
 
 
+@described({"oneOf": one_of(VALUES), "not": TWO_KEYS, "properties": {"partition": {"type": "null"}}})
 class TopicMessage(OutgoingMessage, frozen=True, forbid_unknown_fields=True, kw_only=True):
     qos: Annotated[int, msgspec.Meta(ge=0, le=2)] = 1
     retain: bool = False
     """later subscribers get it too; an empty one removes what is retained"""
 
 
+@described({**one_or_many(), "properties": {"partition": {"type": "null"}}})
 class TopicPublish(TopicMessage, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One message, or `messages`, each with its topic."""
 
@@ -39,10 +52,12 @@ class TopicReport(msgspec.Struct, frozen=True):
     accepted: int
     matched: int
     """messages that reached a subscriber or a queue"""
+    created: list[str] | UnsetType = UNSET
+    """queues that did not exist, and were created because a topic names them"""
 
 
 class RetainedQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    filter: str = "#"
+    filter: TopicFilter = "#"
     limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_RETAINED)] = 100
 
 
@@ -61,6 +76,8 @@ async def publish_to_topic(exchange: Exchange) -> Reply:
     else:
         raw = raw_message(exchange, await exchange.body())
         messages = [TopicMessage(**{name: getattr(raw, name) for name in OutgoingMessage.__struct_fields__})]
+    if any(message.topic is not None for message in messages):
+        raise Refusal(400, "malformed-body", "topic: it is in the path, leave it out of the message", "topic")
     return await _publish(exchange, [msgspec.structs.replace(each, topic=topic) for each in messages])
 
 
@@ -78,17 +95,18 @@ async def _publish(exchange: Exchange, messages: Sequence[TopicMessage]) -> Repl
     for topic in {message.topic or "" for message in messages}:
         exchange.require_publish(topic)
     exchange.take_rate(len(messages))
-    matched = 0
+    matched, made = 0, dict[bytes, str]()
     for (qos, retain), some in _alike(messages):
-        matched += await exchange.ports.topics.publish(
+        matched += await exchange.ports.topics.send(
             columns_of(some),
             qos=qos,
             retain=retain,
             publisher=exchange.connection.publisher,
             namespace=exchange.namespace,
+            made=made,
         )
     exchange.state.counters.received += len(messages)
-    return json_reply(TopicReport(len(messages), matched))
+    return json_reply(TopicReport(len(messages), matched, sorted(made.values()) or UNSET))
 
 
 def _messages(body: TopicPublish) -> Sequence[TopicMessage]:
@@ -104,14 +122,13 @@ def _messages(body: TopicPublish) -> Sequence[TopicMessage]:
 
 
 def _alike(messages: Sequence[TopicMessage]) -> list[tuple[tuple[int, bool], list[TopicMessage]]]:
-    found: dict[tuple[int, bool], list[TopicMessage]] = {}
-    for message in messages:
-        found.setdefault((message.qos, message.retain), []).append(message)
-    return list(found.items())
+    """Those that follow each other: they stay in their order."""
+    return [(how, list(some)) for how, some in groupby(messages, lambda message: (message.qos, message.retain))]
 
 
 async def list_retained(exchange: Exchange) -> Reply:
     query = exchange.query(RetainedQuery)
+    check_filter(query.filter)
     space = exchange.ports.retained.spaces.get(exchange.namespace)
     if space is None:
         return json_reply(RetainedMessages(0, []))
@@ -138,9 +155,13 @@ async def remove_retained(exchange: Exchange) -> Reply:
         raise Refusal(404, "not-found", f"nothing is retained under {topic!r}")
     columns = Columns.of([b""], topics=[topic.encode()])
     publisher = exchange.connection.publisher
-    await exchange.ports.topics.publish(columns, qos=1, retain=True, publisher=publisher, namespace=exchange.namespace)
+    await exchange.ports.topics.send(columns, qos=1, retain=True, publisher=publisher, namespace=exchange.namespace)
     return NO_CONTENT
 
+
+_UNNAMED = {"topic": {"type": "null"}}
+_NAMED = {"topic": {"type": "string"}}
+_ALL_NAMED = {"items": {"required": ["topic"], "properties": _NAMED}}
 
 ROUTES = (
     Route(
@@ -152,6 +173,7 @@ ROUTES = (
         "Publish to a topic",
         "To subscribers of every protocol, to bound queues, and with retain to those who come later.",
         body=TopicPublish,
+        body_schema={"properties": {**_UNNAMED, "messages": {"items": {"properties": _UNNAMED}}}},
         body_types=("application/json", "application/octet-stream"),
         answers={200: TopicReport},
     ),
@@ -163,6 +185,12 @@ ROUTES = (
         _TAG,
         "Publish to topics",
         body=TopicPublish,
+        body_schema={
+            "anyOf": [
+                {"required": ["topic"], "properties": _NAMED},
+                {"required": ["messages"], "properties": {"messages": _ALL_NAMED}},
+            ]
+        },
         answers={200: TopicReport},
     ),
     Route(
@@ -171,7 +199,7 @@ ROUTES = (
         list_retained,
         Right.READ,
         _TAG,
-        "Retained messages",
+        "List retained messages",
         query=RetainedQuery,
         answers={200: RetainedMessages},
     ),

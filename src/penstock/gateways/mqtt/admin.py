@@ -13,8 +13,8 @@ from penstock.broker.broker import Broker
 from penstock.broker.describing import describe_queue
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import ErrorCode, NotAuthorised, PenstockError
+from penstock.gateways.mqtt.answers import Refused
 from penstock.gateways.mqtt.arrival import Arrived
-from penstock.gateways.mqtt.fanout import rows_of_topics
 from penstock.gateways.mqtt.user_admin import PREFIXES, UserAdmin
 
 if TYPE_CHECKING:
@@ -38,29 +38,29 @@ class Admin:
     def __init__(self, broker: Broker, access: Access) -> None:
         self._broker, self._users = broker, UserAdmin(access)
 
-    async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> dict[int, ReasonCode]:
+    async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> dict[int, Refused]:
         """All requests of one topic, one after the other: the rows that are refused."""
-        columns, refused = arrived.columns, dict[int, ReasonCode]()
-        rows = rows_of_topics(columns, [number])
+        columns, refused = arrived.columns, dict[int, Refused]()
+        rows = columns.rows_of_topics([number])
         if not connection.permissions.may_publish(topic):
-            return dict.fromkeys(rows, ReasonCode.NOT_AUTHORIZED)
+            detail = f"{connection.identity.name} may not administer anything by publishing to {topic.decode()!r}"
+            return dict.fromkeys(rows, Refused(ReasonCode.NOT_AUTHORIZED, detail))
         for row in rows:
             payload = bytes(columns.source[columns.value.starts[row] : columns.value.ends[row]])
             try:
                 await self._do(topic.decode(), payload, connection)
             except (PenstockError, ValueError, RecursionError) as error:
                 connection.gateway.tell_refusal(connection, "admin request", error)
-                refused[row] = _reason(error)
+                refused[row] = Refused(_reason(error), str(error))
         return refused
 
     async def _do(self, topic: str, payload: bytes, connection: Connection) -> None:
-        namespace, said = connection.session.namespace, json.loads(payload)
-        if not isinstance(said, dict):
-            raise ValueError("the payload is a JSON object")
+        namespace, said = connection.session.namespace, _decoded(payload)
         if topic.startswith(PREFIXES):
             await self._users.do(topic, said, connection.identity.name)
         elif topic == _CREATE:
-            if said.get("namespace", namespace) != namespace and not connection.identity.is_admin:
+            wanted = said.get("namespace", namespace)
+            if wanted != namespace and not connection.permissions.administers(str(wanted)):
                 raise NotAuthorised(f"{connection.identity.name} makes queues in namespace {namespace!r} only")
             await self._broker.declare({"namespace": namespace} | said)
         elif topic.startswith(_QUEUE) and topic.endswith(_CONFIG):
@@ -73,10 +73,20 @@ class Admin:
         """Namespace, topic and payload of what `$admin/queue/<name>/stats` says now, of each queue."""
         said = []
         for queue in self._broker.queues:
-            told = await describe_queue(queue, self._broker.now())
+            told = await describe_queue(queue, self._broker.wall())
             topic = f"{_QUEUE}{queue.name}/stats"
             said.append((queue.namespace, topic.encode(), msgspec.json.encode(told)))
         return said
+
+
+def _decoded(payload: bytes) -> dict[str, object]:
+    try:
+        said = json.loads(payload)
+    except ValueError as error:
+        raise ValueError(f"the payload is no JSON: {error}") from None
+    if not isinstance(said, dict):
+        raise ValueError("the payload is JSON, but no object: write it like {}")
+    return said
 
 
 def _reason(error: Exception) -> ReasonCode:

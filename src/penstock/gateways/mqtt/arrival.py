@@ -7,14 +7,17 @@ import secrets
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.sessions.targets import RETAIN
+from penstock.broker.topics.publication import Publication
+from penstock.broker.topics.subscriptions import Subscriber
 from penstock.codecs.mqtt.errors import ProtocolError
-from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.ports import Buffer
+from penstock.gateways.mqtt.topic_aliases import HeardAliases
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_rows, rows
-from penstock.kernels.mqtt_scan import Scanner
 from penstock.log.columns import Columns, Spans
 
 _KEY = b"partition-key"
@@ -31,12 +34,28 @@ _ALWAYS = (
 _OF_PROPERTIES = (names.PROPERTIES_START, names.PROPERTIES_END, names.EXPIRY_AT, names.ALIAS_AT)
 
 
+# Of the first byte of a packet: QoS and RETAIN, as the broker has them.
+FLAGS = bytes([head >> 1 & 3 | (RETAIN if head & 1 else 0) for head in range(256)])
+
+
+class Scanned(Protocol):
+    """What a scan found: a Scanner, or a part of it."""
+
+    @property
+    def rows(self) -> int: ...
+
+    def column(self, number: int) -> array[int]: ...
+
+    def pick(self, numbers: Sequence[int]) -> list[array[int]]: ...
+
+
 class Verbatim(NamedTuple):
     """Packets that say nothing that is between a client and its server only, one behind the other from the beginning
     of the receive buffer."""
 
     version: int
     ends: array[int]
+    heads: bytes
     id_positions: array[int]
     """of all of them; says nothing without QoS"""
 
@@ -54,6 +73,10 @@ class Arrived:
     has_user_properties: bool
     verbatim: Verbatim | None = None
     """the packets as they came, if they can go out like that"""
+
+    def publication(self, publisher: Publisher, namespace: str, source: Subscriber | None) -> Publication:
+        flags = self.heads.translate(FLAGS)
+        return Publication(self.columns, self.topics, flags, publisher, namespace, source, as_it_came=self.verbatim)
 
     def narrowed(self, wanted: array[int]) -> Arrived:
         """Some of the rows, over the same buffer, with no topic that none of them has."""
@@ -82,13 +105,13 @@ class Arrivals:
     def take(
         self,
         data: bytearray | memoryview,
-        scanner: Scanner,
+        scanner: Scanned,
         wanted: array[int] | None,
-        aliases: dict[int, bytes],
+        aliases: HeardAliases,
         alias_maximum: int,
         now_ms: int,
         version: int,
-        is_first: bool,
+        is_first: bool = True,
     ) -> Arrived:
         """The PUBLISH rows of the last scan: all, or those with the `wanted` numbers. `aliases` are the connection's,
         and are brought up to date. ProtocolError for one that was never told. `is_first`: the rows begin where the data
@@ -118,8 +141,10 @@ class Arrivals:
             has_user_properties = self._any(present, names.HAS_USER_PROPERTIES)
             if has_user_properties:
                 self._take_key(columns, properties)
-        verbatim = Verbatim(version, value_ends, ends) if wanted is None and is_first and not is_changed else None
-        return Arrived(columns, topics, heads.tobytes()[::4], packet_ids, has_user_properties, verbatim)
+        first_bytes = heads.tobytes()[::4]
+        is_whole = wanted is None and is_first and not is_changed
+        verbatim = Verbatim(version, value_ends, first_bytes, ends) if is_whole else None
+        return Arrived(columns, topics, first_bytes, packet_ids, has_user_properties, verbatim)
 
     def _any(self, present: array[int], bits: int) -> bool:
         if len(present) == 1:
@@ -132,7 +157,7 @@ class Arrivals:
         starts: array[int],
         ends: array[int],
         row_aliases: array[int],
-        aliases: dict[int, bytes],
+        aliases: HeardAliases,
         alias_maximum: int,
         index: array[int],
     ) -> tuple[Buffer, list[bytes], Spans]:
@@ -143,13 +168,13 @@ class Arrivals:
         )
         topics: list[bytes] = []
         for row in self._firsts[:distinct]:
-            topic = bytes(data[starts[row] : ends[row]]) or aliases.get(row_aliases[row])
+            topic = bytes(data[starts[row] : ends[row]]) or aliases.topic(row_aliases[row])
             if topic is None:
-                raise ProtocolError(f"topic alias {row_aliases[row]} was never told", ReasonCode.TOPIC_ALIAS_INVALID)
+                raise ProtocolError(f"topic alias {row_aliases[row]} was never told")
             topics.append(topic)
         for alias, number in enumerate(numbers):
             if number >= 0:
-                aliases[alias] = topics[number]
+                aliases.hear(alias, topics[number])
         source, places, at = b"".join([data, *topics]), array("i"), len(data)
         for topic in topics:
             places.append(at)
@@ -172,9 +197,10 @@ class Arrivals:
             mqtt_rows.expiry_times(columns.source, present, expiry_at, now_ms, columns.expiry)
         if not self._any(present, names.HOP_BY_HOP):
             return False
-        if isinstance(columns.source, bytes):
-            columns.source = bytearray(columns.source)
-        mqtt_rows.drop_hop_by_hop(columns.source, present, expiry_at, alias_at, properties.starts)
+        source = columns.source
+        if isinstance(source, bytes) or memoryview(source).readonly:
+            source = columns.source = bytearray(source)
+        mqtt_rows.drop_hop_by_hop(source, present, expiry_at, alias_at, properties.starts)
         return True
 
     def _take_key(self, columns: Columns, properties: Spans) -> None:
@@ -185,7 +211,7 @@ class Arrivals:
             columns.key = keys
 
 
-def _columns(scanner: Scanner, wanted: array[int] | None, numbers: Sequence[int]) -> list[array[int]]:
+def _columns(scanner: Scanned, wanted: array[int] | None, numbers: Sequence[int]) -> list[array[int]]:
     whole = scanner.pick(numbers)
     if wanted is None:
         return whole

@@ -6,14 +6,15 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Coroutine
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.permissions import Permissions
-from penstock.codecs.mqtt.encode import encode, encode_refusal
+from penstock.codecs.mqtt.encode import encode_refusal, encode_within
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
-from penstock.codecs.mqtt.kinds import PacketType, Version
+from penstock.codecs.mqtt.kinds import MAX_PACKET_BYTES, PacketType, Version
 from penstock.codecs.mqtt.kinds import Sender as Side
 from penstock.codecs.mqtt.packets import (
     Auth,
@@ -29,18 +30,19 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.state import Connection as Order
 from penstock.codecs.mqtt.state import State
 from penstock.core.errors import PenstockError
-from penstock.gateways.listener import ListenerFacts
 from penstock.gateways.mqtt.answers import Answers
+from penstock.gateways.mqtt.arrival import Scanned
 from penstock.gateways.mqtt.backlog import Backlog
 from penstock.gateways.mqtt.deliveries import Deliveries
-from penstock.gateways.mqtt.joint_publishes import A_FEW
 from penstock.gateways.mqtt.login import Login
-from penstock.gateways.mqtt.outbox import Outbox, Transport
+from penstock.gateways.mqtt.outbox import Outbox
 from penstock.gateways.mqtt.publishes import Publishes
 from penstock.gateways.mqtt.sender import Sender
 from penstock.gateways.mqtt.session import Session
 from penstock.gateways.mqtt.subscribing import end_dismissed, subscribe, unsubscribe
-from penstock.gateways.mqtt.topic_aliases import TopicAliases
+from penstock.gateways.mqtt.topic_aliases import HeardAliases, OutOfNames, TopicAliases
+from penstock.gateways.wire.listener import ListenerFacts
+from penstock.gateways.wire.slot import SlotTransport
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_rows, rows
 
@@ -55,8 +57,6 @@ _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, Pa
 _KINDS = {kind.value: kind for kind in _ACKNOWLEDGEMENTS}
 _NOT_ASKED_AGAIN = 31
 _PING_RESPONSE = b"\xd0\x00"
-_DISCONNECT_BYTES = 16
-"""of a packet without its reason string, at the most"""
 
 
 class Connection:
@@ -70,31 +70,33 @@ class Connection:
     deliveries: Deliveries
     publishes: Publishes
 
-    def __init__(self, gateway: MqttGateway, transport: Transport, facts: ListenerFacts) -> None:
+    def __init__(self, gateway: MqttGateway, transport: SlotTransport, facts: ListenerFacts) -> None:
         self.gateway, self.facts = gateway, facts
-        self.outbox = Outbox(transport, gateway.flusher, gateway.options.max_outbound_bytes)
+        self.outbox = Outbox(transport, gateway.flusher, gateway.options.max_outbound_bytes, gateway.budget)
         self.order = Order()
         self.is_open = self.is_ended = False
         """let in and not gone; gone, or about to be"""
         self.login = Login(self)
+        self.max_packet_bytes, self.tells_problems = MAX_PACKET_BYTES, True
+        """what the client takes, and whether it wants to be told more than a reason: from CONNECT on"""
+        self.makes_queues = True
+        """by publishing and subscribing to those that are not there; from CONNECT on"""
         self.alias_maximum = 0
         self.topic_aliases: TopicAliases | None = None
         """those to the client; the others are in `_aliases`"""
         self.keep_alive_s = 0.0
-        self.heard_s = self.opened_s = monotonic()
+        self.opened_s = monotonic()
         self.received = 0
         """messages that the client published"""
         self.said_goodbye = False
         """a DISCONNECT that wants no will came"""
         self.rates = gateway.limits.client(facts.is_loopback)
-        self._transport = transport
-        self._aliases: dict[int, bytes] = {}
+        self.transport = transport
+        self._aliases = HeardAliases(gateway.names)
         self._is_lost = False
         self._room = asyncio.Event()
         self._unasked = 0
         """so many single messages take the long way without asking whether there is a short one"""
-        self._unjoined = 0
-        """so many receives, too"""
 
     # What it is
 
@@ -105,12 +107,12 @@ class Connection:
     @property
     def peer(self) -> str:
         """Its address."""
-        found = self._transport.get_extra_info("peername")
+        found = self.transport.get_extra_info("peername")
         return str(found[0]) if isinstance(found, tuple) else str(found or "local")
 
     @property
     def certificate(self) -> dict[str, object] | None:
-        found = self._transport.get_extra_info("peercert")
+        found = self.transport.get_extra_info("peercert")
         return found if isinstance(found, dict) and found else None
 
     @property
@@ -127,11 +129,17 @@ class Connection:
         """The client is let in."""
         options = self.gateway.options
         self.session, self.identity, self.permissions = session, identity, permissions
-        backlog = Backlog(options.max_queued_messages, options.max_queued_bytes, options.queued_policy)
+        backlog = Backlog(
+            options.max_queued_messages, options.max_queued_bytes, options.queued_policy, self.gateway.budget
+        )
         self.sender = Sender(
             self.outbox, session.outgoing, backlog, session.version, self.gateway.broker.now, self.overflown
         )
-        self.answers = Answers(self.outbox, session.version)
+        # Not a method of this one: it would go in a circle.
+        encode = partial(
+            _encoded, version=session.version, max_bytes=self.max_packet_bytes, tells_problems=self.tells_problems
+        )
+        self.answers = Answers(self.outbox, session.version, encode)
         self.deliveries = Deliveries(self)
         self.publishes = Publishes(self)
 
@@ -141,7 +149,6 @@ class Connection:
         """What has to be awaited before the next packet is looked at, if anything has to be."""
         self.order.take(Side.CLIENT, packet)
         self._follow_order()
-        self.gateway.broker.publishing.joint.flush()
         match packet:
             case Connect() | Auth():
                 return self.login.take(packet)
@@ -157,51 +164,47 @@ class Connection:
                 raise ProtocolError(f"a client sent {packet.type.name}", version=self.version)
         return None
 
-    def take_rows(self, data: memoryview, start: int) -> Coroutine[None, None, None] | None:
-        """The packets of the last scan, which began at `start`."""
-        heads = self.gateway.scanner.column(names.HEAD)
+    def take_rows(
+        self, scanned: Scanned, data: memoryview, are_publishes_taken: bool
+    ) -> Coroutine[None, None, None] | None:
+        """Packets that a scan found in the data, all but publishes if these are taken."""
+        heads = scanned.column(names.HEAD)
         kind = heads[0] >> 4
-        if heads.count(heads[0]) == len(heads):
+        if heads.count(heads[0]) == len(heads) and not are_publishes_taken:
             # What is nearly always so.
             if kind == names.PUBLISH:
-                return self._take_publishes(data, None, start)
-            return self._take_kind(_KINDS[kind], None)
+                return self._take_publishes(scanned, data, None)
+            return self._take_kind(scanned, _KINDS[kind], None)
         found = array("i", bytes(4 * len(heads)))
         work = None
         for kind in _ACKNOWLEDGEMENTS:
             count = mqtt_rows.pick_rows(heads, _KIND, kind << 4, found)
             if count:
-                work = _both(work, self._take_kind(kind, found[:count]))
-        count = mqtt_rows.pick_rows(heads, _KIND, names.PUBLISH << 4, found)
+                work = _both(work, self._take_kind(scanned, kind, found[:count]))
+        count = 0 if are_publishes_taken else mqtt_rows.pick_rows(heads, _KIND, names.PUBLISH << 4, found)
         if count:
-            work = _both(work, self._take_publishes(data, None if count == len(heads) else found[:count], start))
+            work = _both(work, self._take_publishes(scanned, data, None if count == len(heads) else found[:count]))
         return work
 
     def _take_publishes(
-        self, data: memoryview, wanted: array[int] | None, start: int
+        self, scanned: Scanned, data: memoryview, wanted: array[int] | None
     ) -> Coroutine[None, None, None] | None:
         gateway = self.gateway
-        if gateway.scanner.rows == 1 and self._is_relayed(data, start):
-            return self._spend(1)
-        if wanted is None and self._is_joined(data):
-            self.received += gateway.scanner.rows
-            return self._spend(gateway.scanner.rows)
-        gateway.broker.publishing.joint.flush()
+        if scanned.rows == 1 and self._is_relayed(scanned, data):
+            return self.spend(1)
         arrived = gateway.arrivals.take(
-            data,
-            gateway.scanner,
-            wanted,
-            self._aliases,
-            self.alias_maximum,
-            gateway.broker.now(),
-            self.session.version,
-            start == 0,
+            data, scanned, wanted, self._aliases, self.alias_maximum, gateway.broker.wall(), self.session.version
         )
         self.received += arrived.columns.count
-        pause = self._spend(arrived.columns.count)
+        pause = self.spend(arrived.columns.count)
         return _both(self.publishes.take(arrived), pause)
 
-    def _spend(self, messages: int) -> Coroutine[None, None, None] | None:
+    @property
+    def is_limited(self) -> bool:
+        """Whether its rate has to be asked."""
+        return self.rates.messages.is_limited
+
+    def spend(self, messages: int) -> Coroutine[None, None, None] | None:
         """The pause that the client's rate asks for, if any."""
         wait_s = self.rates.messages.spend(messages)
         if not wait_s:
@@ -209,32 +212,21 @@ class Connection:
         self.gateway.counters.throttled["message-rate"] += 1
         return asyncio.sleep(wait_s)
 
-    def _is_joined(self, data: memoryview) -> bool:
-        """Whether a few messages go together with those of others, which is not asked again at once either."""
-        if self._unjoined:
-            self._unjoined -= 1
-            return False
-        if self.gateway.scanner.rows > A_FEW:
-            return False  # nothing is wrong with them: there are so many because the loop was held up
-        if self.gateway.joint.take(self, data):
-            return True
-        self._unjoined = _NOT_ASKED_AGAIN
-        return False
-
-    def _is_relayed(self, data: memoryview, start: int) -> bool:
+    def _is_relayed(self, scanned: Scanned, data: memoryview) -> bool:
         """Whether a single message went the short way. A client of which one did not mostly has more of the kind."""
         if self._unasked:
             self._unasked -= 1
             return False
-        if self.gateway.relay.take(self, data, start):
+        if self.gateway.relay.take(self, scanned, data):
             return True
         self._unasked = _NOT_ASKED_AGAIN
         return False
 
-    def _take_kind(self, kind: PacketType, wanted: array[int] | None) -> Coroutine[None, None, None] | None:
+    def _take_kind(
+        self, scanned: Scanned, kind: PacketType, wanted: array[int] | None
+    ) -> Coroutine[None, None, None] | None:
         """Acknowledgements of one kind."""
-        scanner = self.gateway.scanner
-        ids, reasons = scanner.pick((names.PACKET_ID, names.REASON))
+        ids, reasons = scanned.pick((names.PACKET_ID, names.REASON))
         if wanted is not None:
             mine, why = array("i", bytes(4 * len(wanted))), array("i", bytes(4 * len(wanted)))
             rows.take_int32(ids, wanted, mine)
@@ -255,10 +247,19 @@ class Connection:
     # Sending and ending
 
     def send(self, packet: Packet) -> None:
-        assert self.version is not None
+        """ProtocolError, which ends the connection, if the client does not take a packet of its size."""
+        data = self._encoded(packet)
         self.order.take(Side.SERVER, packet)
         self._follow_order()
-        self.outbox.write(encode(packet, self.version))
+        self.outbox.write(data)
+
+    def refuse_unless_fitting(self, packet: Packet) -> None:
+        """ProtocolError if it could not be sent: before anything is done that it would be the answer to."""
+        self._encoded(packet)
+
+    def _encoded(self, packet: Packet) -> bytes:
+        assert self.version is not None
+        return _encoded(packet, self.version, self.max_packet_bytes, self.tells_problems)
 
     def pump(self) -> None:
         """The client takes more."""
@@ -296,23 +297,23 @@ class Connection:
     def stop_listening(self) -> None:
         """What the client sends from now on is not taken."""
         if not self.is_ended:
-            self._transport.pause_reading()
+            self.transport.pause_reading()
 
     def disconnect(self, reason: ReasonCode, detail: str = "") -> None:
         """Tell the client why, as far as its version can, and close."""
         if self.is_open and self.version is Version.V5:
-            is_fitting = len(detail.encode()) + _DISCONNECT_BYTES <= self.session.max_packet_bytes
-            self.send(Disconnect(reason, Properties(reason_string=detail if detail and is_fitting else None)))
+            self.send(Disconnect(reason, Properties(reason_string=detail or None)))
         self.close()
 
     def fail(self, error: PacketError) -> None:
         """The client has broken the protocol, or cannot be served."""
         if self.is_ended:
             return
+        if isinstance(error, OutOfNames):
+            self.gateway.tell_names_spent(self.name)
         self.gateway.count_failure(self, error)
         error.version = error.version or self.version
-        limit = self.session.max_packet_bytes if self.is_open else 1 << 16
-        if data := encode_refusal(error, self.is_open, limit):
+        if data := encode_refusal(error, self.is_open, self.max_packet_bytes):
             self.outbox.write(data)
         self.close()
 
@@ -333,14 +334,25 @@ class Connection:
         self.order.close()
         self._follow_order()
         self.outbox.flush()
-        self._transport.close()
+        self.transport.close()
 
     def abort(self) -> None:
-        self._transport.abort()
+        self.transport.abort()
+
+    def sacrifice(self) -> None:
+        """Cut off without a word, which would not be read either: what waits for it is the memory of others."""
+        self.outbox.give_back()
+        if hasattr(self, "sender"):
+            self.sender.backlog.take_all()
+        self.abort()
 
     def lost(self) -> None:
         """The transport is closed."""
         self._is_lost = True
+        self.outbox.give_back()
+        self._aliases.give_back()
+        if self.topic_aliases is not None:
+            self.topic_aliases.give_back()
         self._room.set()
         self.order.close()
         self._follow_order()
@@ -348,6 +360,17 @@ class Connection:
         if self.is_known:
             self.deliveries.close()
             self.gateway.registry.disconnected(self)
+        else:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Of what refers back to it, once nobody asks for it any more: what goes in a circle is found by the garbage
+        collector only, which looks rarely, and 40,000 connections that came and went were 100 MB until then."""
+        del self.login
+        if self.is_known:
+            del self.publishes
+            self.deliveries.let_go()
+            self.sender.let_go()
 
     @property
     def is_known(self) -> bool:
@@ -374,3 +397,12 @@ async def _in_turn(first: Coroutine[None, None, None], second: Coroutine[None, N
         second.close()
         raise
     await second
+
+
+def _encoded(packet: Packet, version: Version, max_bytes: int, tells_problems: bool) -> bytes:
+    """ProtocolError if the client does not take a packet of its size."""
+    data = encode_within(packet, version, max_bytes, tells_problems)
+    if data is None:
+        detail = f"{packet.type.name} is larger than the {max_bytes} bytes that the client takes"
+        raise ProtocolError(detail, ReasonCode.PACKET_TOO_LARGE, version)
+    return data

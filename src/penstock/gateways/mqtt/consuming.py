@@ -44,6 +44,7 @@ class QueueConsumer:
         self._settles_by_answer, self._ends_group = settles_by_answer, ends_group
         broker = connection.gateway.broker
         self.member = broker.join(group, prefetch)
+        self.member.name = connection.name
         self._settling = broker.settling
         self._packets = DeliveryPackets(group, connection.session.version, connection.session.max_packet_bytes)
         self._under_way: dict[int, int] = {}
@@ -145,7 +146,8 @@ class QueueConsumer:
 
     def _send(self, delivery: Delivery) -> None:
         """There must be room."""
-        now = self._connection.gateway.broker.now()
+        timeline = self._connection.gateway.broker.timeline
+        now = timeline.now_at(delivery.stored.batch.header.base_timestamp)
         if self.qos and self._packets.fit(delivery):
             ids = self._connection.sender.identified(len(delivery), self.qos)
             data = self._packets.encode_with_ids(delivery, self.qos, now, ids)
@@ -241,7 +243,8 @@ class QueueConsumer:
         self._connection.session.outgoing.abandon(list(self._under_way))
         self._under_way.clear()
         self._group.leave(self.member)
-        if self._ends_group and not self._group.is_active:
+        self.member.told = _nobody_listens
+        if self._ends_group and not self._group.is_wanted:
             self._connection.gateway.spawn(self._end_group())
 
     def _stop(self) -> None:
@@ -261,7 +264,8 @@ class QueueConsumer:
             self._connection.dismissed(self)
             return
         if isinstance(error, PenstockError):
-            logger.warning("consumer stopped queue=%s group=%s error=%s", self.queue.name, self._group.name, error)
+            text = "consumer stopped queue=%s group=%s error=%s"
+            self._connection.gateway.telling.warn("consumer", text, self.queue.name, self._group.name, error)
         self._connection.broke(error)
 
 
@@ -271,3 +275,7 @@ def _named(delivery: Delivery, places: Sequence[int]) -> tuple[array[int], array
     if len(places) == len(offsets):
         return offsets, counts
     return array("q", [offsets[place] for place in places]), array("i", [counts[place] for place in places])
+
+
+def _nobody_listens() -> None:
+    """The client is gone: a member that is told of more would keep it in memory."""

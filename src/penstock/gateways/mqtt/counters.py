@@ -20,7 +20,6 @@ class MqttCounters:
 
     def __init__(self, gateway: MqttGateway) -> None:
         self._gateway = gateway
-        self.received_bytes = 0
         self.refused_rows: Counter[ReasonCode] = Counter()
         self.throttled: Counter[str] = Counter()
         """times that a client had to wait, or was refused, for a limit of that name"""
@@ -39,7 +38,11 @@ class MqttCounters:
     @property
     def received(self) -> int:
         """Messages that were taken."""
-        return self._gateway.intake.received
+        return self._gateway.topics.received
+
+    @property
+    def received_bytes(self) -> int:
+        return self._gateway.turns.received_bytes
 
     @property
     def sent(self) -> int:

@@ -95,3 +95,8 @@ class Deliveries:
         for consumer in list(self.consumers.values()):
             consumer.close()
         self.consumers.clear()
+
+    def let_go(self) -> None:
+        """Of the connection, after close()."""
+        self.feed = None
+        del self._connection

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from array import array
 
-from penstock.broker.publishing import ProducerCall
+from penstock.broker.publish.request import ProducerCall
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.mqtt.arrival import Arrived
 from penstock.kernels.mqtt_rows import find_user_property
 from penstock.log.columns import Columns
 from penstock.queues.properties import PublishProperty, decode_user_properties
 
-_DIRECTIONS = (PublishProperty.PARTITION, PublishProperty.PRODUCER_ID)
+_OF_PRODUCERS = (PublishProperty.SEQUENCE, PublishProperty.PRODUCER_EPOCH)
+_DIRECTIONS = (PublishProperty.PARTITION, PublishProperty.PRODUCER_ID, *_OF_PRODUCERS)
 _LATER = (
     PublishProperty.DELAY,
     PublishProperty.DELIVER_AT,
@@ -34,9 +35,9 @@ def has_directions(arrived: Arrived) -> bool:
     return any(find_user_property(source, properties.starts, properties.ends, name, starts, ends) for name in _ALL)
 
 
-def directions(columns: Columns) -> tuple[int | None, ProducerCall | None]:
-    """The partition and the place in a producer's sequence of a single message. InvalidArgument for what cannot be
-    read, or is not there yet: it must not pass for an ordinary message."""
+def directions(columns: Columns, login: str) -> tuple[int | None, ProducerCall | None]:
+    """The partition and the place in a producer's sequence of a single message of that login. InvalidArgument for what
+    cannot be read, or is not there yet: it must not pass for an ordinary message."""
     spans = columns.properties
     if spans is None:
         return None, None
@@ -47,9 +48,13 @@ def directions(columns: Columns) -> tuple[int | None, ProducerCall | None]:
     partition = _number(said, PublishProperty.PARTITION) if PublishProperty.PARTITION.value in said else None
     producer = said.get(PublishProperty.PRODUCER_ID.value)
     if producer is None:
+        for name in _OF_PRODUCERS:
+            if name.value in said:
+                wanted = PublishProperty.PRODUCER_ID.value
+                raise InvalidArgument(f"{name.value} without {wanted}: name the producer too, or publish without both")
         return partition, None
     epoch = _number(said, PublishProperty.PRODUCER_EPOCH, 0)
-    return partition, ProducerCall(producer.encode(), epoch, _number(said, PublishProperty.SEQUENCE))
+    return partition, ProducerCall.owned(login, producer, epoch, _number(said, PublishProperty.SEQUENCE))
 
 
 def _number(said: dict[str, str], name: PublishProperty, default: int | None = None) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from penstock.broker.clients import ClientDescription, SubscriptionDescription
+from penstock.broker.clients import ClientDescription, ClientTally, SubscriptionDescription
 from penstock.broker.sessions.records import Subscription as StoredSubscription
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.reasons import ReasonCode
@@ -37,6 +37,9 @@ class MqttDirectory:
 
     def clients(self) -> Iterator[ClientDescription]:
         return map(self._described, self._gateway.registry)
+
+    def tallies(self) -> Iterator[ClientTally]:
+        return map(_tally, self._gateway.registry)
 
     def client(self, namespace: str, client_id: str) -> ClientDescription | None:
         session = self._gateway.registry.find(namespace, client_id)
@@ -87,7 +90,7 @@ class MqttDirectory:
             listener=connection.facts.name,
             peer=connection.peer,
             is_connected=True,
-            connected_ms=self._gateway.broker.now() - round(1000 * opened_s),
+            connected_ms=self._gateway.broker.wall() - round(1000 * opened_s),
             keep_alive_s=round(connection.keep_alive_s / KEEP_ALIVE_GRACE),
             session_expiry_s=session.expiry_s,
             subscriptions=len(session.subscriptions) + len(connection.deliveries.consumers),
@@ -120,6 +123,13 @@ class MqttDirectory:
             queue=None if address is None else declaring.queue_of(address, session.namespace),
             group=share or terms.group or default_group(session.client_id),
         )
+
+
+def _tally(session: Session) -> ClientTally:
+    connection, stored = session.connection, session.stored
+    if connection is None:
+        return ClientTally(session.namespace, False, 0 if stored is None else len(stored.subscriptions))
+    return ClientTally(session.namespace, True, len(session.subscriptions) + len(connection.deliveries.consumers))
 
 
 def _topics(session: Session) -> Iterator[SubscriptionDescription]:

@@ -1,174 +1,195 @@
-"""Messages to those who are connected: encoded once for all who get the same bytes."""
+"""Messages to clients that are connected: encoded once for all who get the same bytes."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, cast
 
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.topics.publication import QOS, Publication
+from penstock.broker.topics.shares import Share
+from penstock.broker.topics.subscriptions import Manner, Some, Subscriber
 from penstock.codecs.mqtt.packets import Publish
+from penstock.codecs.mqtt.wire import varint_bytes
 from penstock.core.ports import Buffer
-from penstock.gateways.mqtt.arrival import Arrived
-from penstock.gateways.mqtt.options import SharedStrategy
+from penstock.core.timeline import Timeline
+from penstock.gateways.mqtt.arrival import FLAGS, Verbatim
 from penstock.gateways.mqtt.packed import packed
-from penstock.gateways.mqtt.packets import Packets, oversized_places, without
-from penstock.gateways.mqtt.router import Manner, Route, receiver_of
-from penstock.gateways.mqtt.session import Session
-from penstock.gateways.mqtt.shared import Share
-from penstock.gateways.mqtt.storing import Stored, store
-from penstock.kernels import rows as kernel
+from penstock.gateways.mqtt.packets import Packets, in_order, oversized_places, without
 from penstock.kernels.mqtt_encode import SPAN_WORDS, column_spans, mark_aliases
 from penstock.kernels.mqtt_publish import PublishEncoder
 from penstock.log.columns import Columns
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
+    from penstock.gateways.mqtt.session import Session
 
-_MAX_ENCODERS = 256
+_MAX_AUDIENCES = 256
 _PUBLISH = 0x30
+_SUBSCRIPTION_IDENTIFIER = b"\x0b"
 
 
 def _head_table(qos: int, keeps_retain: bool) -> bytes:
-    """What the first byte of a packet becomes on its way to a receiver."""
-    return bytes([_PUBLISH | min(head >> 1 & 3, qos) << 1 | (head & 1 if keeps_retain else 0) for head in range(256)])
+    """What the flags of a message make of the first byte of its packet."""
+    return bytes([_PUBLISH | min(flag & QOS, qos) << 1 | (flag >> 2 & 1 if keeps_retain else 0) for flag in range(256)])
 
 
 _HEADS = {(qos, keeps): _head_table(qos, keeps) for qos in range(3) for keeps in (False, True)}
 
-Sent: TypeAlias = "tuple[Manner, array[int], Sequence[Session]]"
-
-
-@dataclass(slots=True)
-class Plan:
-    """Who gets which rows: `live` at once, `stored` after they are committed for the session."""
-
-    live: list[Sent]
-    shared: list[tuple[Share, Manner, array[int], Session]] = field(default_factory=list)
-    """one member of each share, who is connected"""
-    stored: list[Stored] = field(default_factory=list)
-    """more than one only where a session gets a message more than once"""
-
 
 class FanOut:
-    def __init__(self, strategy: SharedStrategy, now_ms: Callable[[], int]) -> None:
-        self._strategy, self._now_ms = strategy, now_ms
-        self._encoders: dict[tuple[int, int], PublishEncoder] = {}
+    """All audiences of a gateway."""
 
-    def plan(self, arrived: Arrived, routes: Sequence[Route], publisher: Session | None) -> Plan:
-        if len(routes) == 1:
-            plan = Plan(_single(routes[0], arrived.columns.count, publisher))
-        else:
-            plan = Plan(_several(arrived.columns, routes, publisher))
-        for number, route in enumerate(routes):
-            if route.shares or route.stored:
-                rows = rows_of_topics(arrived.columns, [number])
-                for receiver in route.stored:
-                    if not (receiver.no_local and receiver.session is publisher):
-                        store(arrived.heads, receiver, rows, plan.stored)
-                for share in route.shares:
-                    self.plan_share(arrived, share, rows, plan)
-        return plan
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self._audiences: dict[tuple[int, int], MqttAudience] = {}
+        self._encoders: dict[MqttAudience, PublishEncoder] = {}
 
-    def plan_share(self, arrived: Arrived, share: Share, rows: Sequence[int], plan: Plan) -> None:
-        for member, mine in share.deal(self._strategy, arrived.columns, rows):
-            receiver = receiver_of(member.session, [member])
-            if member.session.is_stored:
-                store(arrived.heads, receiver, mine, plan.stored)
-            if member.session.connection is not None:
-                plan.shared.append((share, receiver.manner(), mine, member.session))
+    def audience(self, version: int, max_packet_bytes: int) -> MqttAudience:
+        key = version, max_packet_bytes
+        found = self._audiences.get(key)
+        if found is None:
+            if len(self._audiences) >= _MAX_AUDIENCES:
+                # Those who have one keep it.
+                self._audiences.clear()
+            found = self._audiences[key] = MqttAudience(self, version, max_packet_bytes)
+        return found
 
-    def push(self, arrived: Arrived, plan: Plan) -> None:
-        """To all who are connected. Sessions that messages are stored for get only those without QoS from here."""
-        for manner, rows, sessions in plan.live:
-            packets: Packets | None = None
-            for session in sessions:
-                if session.is_stored and manner.qos:
-                    self._push_unstored(arrived, manner, rows, session)
-                    continue
-                connection = session.connection
-                if connection is None or self._push_aliased(arrived, manner, rows, connection):
-                    continue
-                if packets is None:
-                    packets = self.encode(arrived, manner, rows)
-                session.push(packets)
+    def encoder(self, audience: MqttAudience) -> PublishEncoder:
+        """They are large: who asks for sizes that nobody else does is no reason to keep more of them."""
+        found = self._encoders.get(audience)
+        if found is None:
+            if len(self._encoders) >= _MAX_AUDIENCES:
+                self._encoders.clear()
+            found = self._encoders[audience] = PublishEncoder(audience.version, audience.max_packet_bytes)
+        return found
 
-        for share, manner, rows, session in plan.shared:
-            if session.is_stored and manner.qos:
-                self._push_unstored(arrived, manner, rows, session)
-            else:
-                packets = self.encode(arrived, manner, rows)
+
+class MqttAudience:
+    """Clients of one version that take packets of the same size."""
+
+    __slots__ = ("_fanout", "max_packet_bytes", "version")
+
+    def __init__(self, fanout: FanOut, version: int, max_packet_bytes: int) -> None:
+        self._fanout, self.version, self.max_packet_bytes = fanout, version, max_packet_bytes
+
+    def deliver(
+        self,
+        publication: Publication,
+        manner: Manner,
+        rows: array[int],
+        subscribers: Sequence[Subscriber],
+        share: Share | None = None,
+    ) -> None:
+        packets: Packets | None = None
+        for session in cast("Sequence[Session]", subscribers):
+            connection = session.connection
+            if connection is None or (share is None and self._push_aliased(publication, manner, rows, connection)):
+                continue
+            if packets is None:
+                packets = self._encode(publication, manner, rows)[0]
                 packets.share = share
-                session.push(packets)
+            session.push(packets)
 
-    def _push_unstored(self, arrived: Arrived, manner: Manner, rows: array[int], session: Session) -> None:
-        unstored = array("i", [row for row in rows if not arrived.heads[row] & 6])
-        if unstored:
-            session.push(self.encode(arrived, manner, unstored))
+    def deliver_mixed(self, publication: Publication, subscriber: Subscriber, parts: Sequence[Some]) -> None:
+        """What follows each other in the same manner goes out together; without aliases, for few clients mix."""
+        encoded: list[tuple[Packets, array[int]]] = []
+        for manner, rows, share in parts:
+            packets, gone = self._encode(publication, manner, rows)
+            left_out = set(gone)
+            packets.share = share
+            encoded.append((packets, array("i", [row for place, row in enumerate(rows) if place not in left_out])))
+        for packets in in_order(encoded):
+            cast("Session", subscriber).push(packets)
 
-    def _push_aliased(self, arrived: Arrived, manner: Manner, rows: array[int], connection: Connection) -> bool:
+    def _push_aliased(self, publication: Publication, manner: Manner, rows: array[int], connection: Connection) -> bool:
         """With topic aliases, if the client takes any and all of it can go out now."""
-        aliases, index = connection.topic_aliases, arrived.columns.topic_index
+        aliases, index = connection.topic_aliases, publication.columns.topic_index
         if aliases is None or index is None or connection.sender.room < len(rows):
             return False
-        numbers = aliases.of(arrived.topics)
+        numbers = aliases.of(publication.topics)
         marks = array("i", bytes(4 * len(rows)))
         mark_aliases(index, rows, numbers, marks)
-        packets = self.encode(arrived, manner, rows, marks)
+        packets = self._encode(publication, manner, rows, marks)[0]
         if len(packets) < len(rows):
             return False
         connection.sender.send_now(packets)
-        aliases.told(arrived.topics, numbers)
+        aliases.told(publication.topics, numbers)
         return True
 
-    def encode(self, arrived: Arrived, manner: Manner, rows: array[int], aliases: array[int] | None = None) -> Packets:
-        if aliases is None and len(rows) == len(arrived.heads) and (same := _verbatim(arrived, manner)) is not None:
-            return same
-        spans = spans_of(arrived.columns, rows)
-        heads = arrived.heads if len(rows) == len(arrived.heads) else bytes([arrived.heads[row] for row in rows])
-        return self.encode_spans(arrived.columns.source, spans, heads, manner, aliases)
+    def _encode(
+        self, publication: Publication, manner: Manner, rows: array[int], aliases: array[int] | None = None
+    ) -> tuple[Packets, list[int]]:
+        """And the places of those that are too large for the receiver, which are left out."""
+        flags, is_all = publication.flags, len(rows) == len(publication.flags)
+        if aliases is None and is_all and (same := self._verbatim(publication, manner)) is not None:
+            return same, []
+        spans = spans_of(publication.columns, rows)
+        mine = flags if is_all else bytes([flags[row] for row in rows])
+        return self.encode(publication.columns.source, spans, mine, manner, aliases)
 
-    def encode_spans(
-        self, source: Buffer, spans: array[int], heads: bytes, manner: Manner, aliases: array[int] | None = None
-    ) -> Packets:
-        """`heads` as they came; what the manner makes of them goes out."""
-        heads = heads.translate(_HEADS[manner.qos, manner.retain_as_published])
-        encoder = self._encoder(manner)
-        data = encoder.encode(source, spans, heads, self._now_ms(), aliases=aliases, prefixes=manner.identifiers)
-        packets = Packets(data, encoder.ends(), heads, encoder.id_positions(), _expiries(spans))
+    def encode(
+        self,
+        source: Buffer,
+        spans: array[int],
+        flags: bytes,
+        manner: Manner,
+        aliases: array[int] | None = None,
+        stamp: int | None = None,
+    ) -> tuple[Packets, list[int]]:
+        """And the places of those that are left out, because they are too large for the receiver. `stamp`: of messages
+        that were stored; others expire by the wall clock of now."""
+        heads = flags.translate(_HEADS[manner.qos, manner.retain_as_published])
+        encoder, timeline = self._fanout.encoder(self), self._fanout.timeline
+        now = timeline.wall() if stamp is None else timeline.now_at(stamp)
+        prefixes = identifiers_of(manner.identifiers)
+        data = encoder.encode(source, spans, heads, now, aliases=aliases, prefixes=prefixes)
+        packets = Packets(data, encoder.ends(), heads, encoder.id_positions(), _expiries(spans, now - timeline.now()))
         oversized = oversized_places(packets.ends)
-        return without(packets, oversized) if oversized else packets
+        return (without(packets, oversized) if oversized else packets), oversized
 
     def encode_stored(
-        self, source: Buffer, spans: array[int], heads: bytes, manner: Manner, identifiers: list[bytes] | None
+        self, source: Buffer, spans: array[int], heads: bytes, identifiers: Sequence[tuple[int, ...]] | None, stamp: int
     ) -> tuple[Packets, list[int]]:
-        """Packets of stored messages, with what each row has as subscription identifiers, without those that are too
-        large for the receiver, whose places are given as well. `heads` go out as they are."""
-        encoder, now = self._encoder(manner), self._now_ms()
-        if identifiers is None or manner.version == 4:
+        """Packets of messages that were stored then, with what each row has as subscription identifiers, without those
+        that are too large for the receiver, whose places are given as well. `heads` go out as they are."""
+        encoder, now = self._fanout.encoder(self), self._fanout.timeline.now_at(stamp)
+        if identifiers is None or self.version == 4:
             data = encoder.encode(source, spans, heads, now)
         else:
-            ends = array("i", accumulate(map(len, identifiers)))
-            of = array("i", range(len(identifiers)))
+            prefixes = [identifiers_of(each) for each in identifiers]
+            ends = array("i", accumulate(map(len, prefixes)))
+            of = array("i", range(len(prefixes)))
             data = encoder.encode(
-                source, spans, heads, now, prefixes=b"".join(identifiers), prefix_ends=ends, prefix_of=of
+                source, spans, heads, now, prefixes=b"".join(prefixes), prefix_ends=ends, prefix_of=of
             )
         packets = Packets(data, encoder.ends(), heads, encoder.id_positions())
         oversized = oversized_places(packets.ends)
         return (without(packets, oversized) if oversized else packets), oversized
 
-    def _encoder(self, manner: Manner) -> PublishEncoder:
-        key = manner.version, manner.max_packet_bytes
-        found = self._encoders.get(key)
-        if found is None:
-            if len(self._encoders) >= _MAX_ENCODERS:
-                self._encoders.clear()
-            found = self._encoders[key] = PublishEncoder(*key)
-        return found
+    def _verbatim(self, publication: Publication, manner: Manner) -> Packets | None:
+        """The packets as they came, if that is what the receivers get."""
+        same = publication.as_it_came
+        if not isinstance(same, Verbatim) or same.version != self.version or manner.identifiers:
+            return None
+        size, heads = same.ends[-1], same.heads
+        table = _HEADS[manner.qos, manner.retain_as_published]
+        if size > self.max_packet_bytes or publication.flags.translate(table) != heads:
+            return None
+        positions = same.id_positions
+        if not heads[0] & 6 or heads.count(heads[0]) < len(heads):
+            positions = array("i", [place for place, head in zip(positions, heads, strict=True) if head & 6])
+        return Packets(bytes(publication.columns.source[:size]), same.ends, heads, positions)
 
 
-def arrived_again(packets: Sequence[Publish], now_ms: int) -> Arrived:
+def identifiers_of(numbers: tuple[int, ...]) -> bytes:
+    """Of subscriptions, as properties."""
+    return b"".join([_SUBSCRIPTION_IDENTIFIER + varint_bytes(number) for number in numbers])
+
+
+def publication_again(packets: Sequence[Publish], now_ms: int, publisher: Publisher, namespace: str) -> Publication:
     """Packets that were encoded for somebody else."""
     left_s = [packet.properties.message_expiry_interval_s for packet in packets]
     columns = Columns.of(
@@ -181,7 +202,7 @@ def arrived_again(packets: Sequence[Publish], now_ms: int) -> Arrived:
     assert topics is not None
     names = [bytes(source[start:end]) for start, end in zip(topics.starts, topics.ends, strict=True)]
     heads = bytes([_PUBLISH | packet.qos << 1 | packet.retain for packet in packets])
-    return Arrived(columns, names, heads, array("i", bytes(4 * len(packets))), True)
+    return Publication(columns, names, heads.translate(FLAGS), publisher, namespace)
 
 
 def spans_of(columns: Columns, rows: array[int]) -> array[int]:
@@ -202,60 +223,7 @@ def spans_of(columns: Columns, rows: array[int]) -> array[int]:
     return spans
 
 
-def _verbatim(arrived: Arrived, manner: Manner) -> Packets | None:
-    """The packets as they came, if that is what the receivers get."""
-    same = arrived.verbatim
-    if same is None or same.version != manner.version or manner.identifiers:
-        return None
-    size = same.ends[-1]
-    heads = arrived.heads
-    if size > manner.max_packet_bytes or heads.translate(_HEADS[manner.qos, manner.retain_as_published]) != heads:
-        return None
-    positions = same.id_positions
-    if not heads[0] & 6 or heads.count(heads[0]) < len(heads):
-        positions = array("i", [place for place, head in zip(positions, heads, strict=True) if head & 6])
-    return Packets(bytes(arrived.columns.source[:size]), same.ends, heads, positions)
-
-
-def _expiries(spans: array[int]) -> array[int] | None:
+def _expiries(spans: array[int], shift: int) -> array[int] | None:
+    """In running time, which is so much less than the clock that they are by."""
     found = spans[SPAN_WORDS - 1 :: SPAN_WORDS]
-    return found if any(found) else None
-
-
-def rows_of_topics(columns: Columns, numbers: Sequence[int]) -> array[int]:
-    assert columns.topics is not None and columns.topic_index is not None
-    if len(numbers) == len(columns.topics.starts):
-        return array("i", range(columns.count))
-    marks = bytearray(len(columns.topics.starts))
-    for number in numbers:
-        marks[number] = 1
-    chosen = bytearray(columns.count)
-    kernel.mark_by_number(memoryview(columns.topic_index), marks, chosen)
-    return array("i", [row for row, mark in enumerate(chosen) if mark])
-
-
-def _single(route: Route, count: int, publisher: Session | None) -> list[Sent]:
-    if not (route.live or route.not_local):
-        return []
-    rows = array("i", range(count))
-    sent: list[Sent] = [(manner, rows, sessions) for manner, sessions in route.live.items()]
-    for manner, sessions in route.not_local.items():
-        sent.append((manner, rows, [session for session in sessions if session is not publisher]))
-    return sent
-
-
-def _several(columns: Columns, routes: Sequence[Route], publisher: Session | None) -> list[Sent]:
-    """Rows of several topics that go to a session in the same manner stay in their order."""
-    topics: dict[tuple[Manner, Session], list[int]] = {}
-    for number, route in enumerate(routes):
-        for manner, sessions in route.live.items():
-            for session in sessions:
-                topics.setdefault((manner, session), []).append(number)
-        for manner, sessions in route.not_local.items():
-            for session in sessions:
-                if session is not publisher:
-                    topics.setdefault((manner, session), []).append(number)
-    together: dict[tuple[Manner, tuple[int, ...]], list[Session]] = {}
-    for (manner, session), numbers in topics.items():
-        together.setdefault((manner, tuple(numbers)), []).append(session)
-    return [(manner, rows_of_topics(columns, numbers), sessions) for (manner, numbers), sessions in together.items()]
+    return array("q", [max(time - shift, 1) if time else 0 for time in found]) if any(found) else None

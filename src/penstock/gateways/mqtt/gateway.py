@@ -4,57 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
 from penstock.broker.broker import Broker
-from penstock.broker.retained.retained import Retained
-from penstock.broker.sessions.sessions import Sessions
+from penstock.broker.topics.topics import Topics
 from penstock.broker.webhooks.events import Event
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.gateways.listener import ListenerFacts
+from penstock.core.errors import ErrorCode, PenstockError
 from penstock.gateways.mqtt.admin import Admin
 from penstock.gateways.mqtt.arrival import Arrivals
-from penstock.gateways.mqtt.bus import MqttBus
 from penstock.gateways.mqtt.complaints import Complaints, Recently
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.counters import MqttCounters
 from penstock.gateways.mqtt.directory import PROTOCOLS, MqttDirectory
 from penstock.gateways.mqtt.fanout import FanOut
 from penstock.gateways.mqtt.feeder import Feeder
-from penstock.gateways.mqtt.intake import Intake
-from penstock.gateways.mqtt.joint_publishes import JointPublishes
 from penstock.gateways.mqtt.options import MqttOptions
 from penstock.gateways.mqtt.outbox import Flusher
 from penstock.gateways.mqtt.protocol import MqttProtocol
 from penstock.gateways.mqtt.registry import Registry
 from penstock.gateways.mqtt.relay import Relay
 from penstock.gateways.mqtt.retaining import RetainedMessages
-from penstock.gateways.mqtt.router import Router
 from penstock.gateways.mqtt.settlements import Settlements
 from penstock.gateways.mqtt.subscribing import drop_forbidden
 from penstock.gateways.mqtt.system import SystemTopics
-from penstock.gateways.pace import Pace
-from penstock.kernels.mqtt_scan import Scanner
+from penstock.gateways.mqtt.turns import TURN_ROWS, Turns
+from penstock.gateways.port import InThisProcess
+from penstock.gateways.wire.budget import Budget, usual_budget_bytes
+from penstock.gateways.wire.listener import ListenerFacts
+from penstock.log.faults import Telling
 
 logger = logging.getLogger("penstock.mqtt")
 
 Periodic = Callable[[], Awaitable[None]]
 
 _RECEIVE_BYTES = 256 << 10
-# Packets of a scan; the smallest take 4 bytes.
-_SCAN_ROWS = 8192
 _LOOK_AROUND_S = 1.0
 _LOOKED_AT_ONCE = 1000
-_KEEP_UP_S = 5.0
+# What storage refuses for is no client's doing, and every one of them meets it.
+_OF_EVERYBODY = frozenset(
+    {
+        ErrorCode.DISK_LOW,
+        ErrorCode.JOURNAL_FAILED,
+        ErrorCode.JOURNAL_DAMAGED,
+        ErrorCode.LOG_POISONED,
+        ErrorCode.LOG_STOPPED,
+        ErrorCode.LOG_DAMAGED,
+        ErrorCode.OUTCOME_UNKNOWN,
+        ErrorCode.CLOSED,
+    }
+)
 _CLOSING_TURNS, _CLOSING_TURN_S = 50, 0.02
 
 
-class MqttGateway:
+class MqttGateway(InThisProcess):
     """Made and used on one event loop. `start()` it before the first connection, `drain()` and `close()` it in the
     end."""
 
@@ -62,39 +71,39 @@ class MqttGateway:
         self,
         broker: Broker,
         access: Access,
-        sessions: Sessions,
-        retained: Retained,
+        topics: Topics,
         limits: RateLimits,
         options: MqttOptions,
-        pace: Pace | None = None,
     ) -> None:
-        """`pace` is that of the loop, which is told what receives bring."""
-        self.pace = pace or Pace()
         self.loop = asyncio.get_running_loop()
-        self.broker, self.access, self.sessions = broker, access, sessions
+        self.broker, self.access, self.topics = broker, access, topics
         self.limits, self.options = limits, options
-        self.retained = retained
+        self.sessions, self.retained = topics.sessions, topics.retained
         self.flusher = Flusher()
+        memory_bytes = options.memory_bytes or usual_budget_bytes()
+        self.budget = Budget(memory_bytes // 2, self._make_room)
+        """of what clients have not taken"""
+        self.incoming_bytes = max(memory_bytes // 4, 3 * options.max_packet_bytes)
+        """at most, of packets that are not there whole: who sends is not refused for those who do not read"""
+        self.names = Budget(memory_bytes // 4, _nothing)
+        """of topic filters and topic aliases"""
         self.feeder = Feeder()
-        self.scanner = Scanner(_SCAN_ROWS)
-        self.arrivals = Arrivals(_SCAN_ROWS)
+        self.arrivals = Arrivals(TURN_ROWS)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        self.fanout = FanOut(options.shared_strategy, broker.now)
-        self._routers: dict[str, Router] = {"default": Router()}
+        self.fanout = FanOut(broker.timeline)
         self.counters = MqttCounters(self)
-        self.intake = Intake(broker, self.router, self.fanout, sessions, retained)
-        self.bus = MqttBus(self.intake, options)
-        self.relay = Relay(self.scanner, broker, self.router, self.intake)
-        self.joint = JointPublishes(self.scanner, broker, self.router, self.intake)
+        self.relay = Relay(broker, topics)
+        self.turns = Turns(self)
         self.settlements = Settlements(broker)
         self.admin = Admin(broker, access)
         self.publisher = broker.publisher()
         self.registry = Registry(self)
         self.directory = MqttDirectory(self)
         self.system = SystemTopics(self)
-        self.retained_messages = RetainedMessages(retained)
+        self.retained_messages = RetainedMessages(self.retained)
         self._complaints = Complaints(self.loop.time)
         self._refusals = Recently(self.loop.time)
+        self.telling = Telling(logger)
         self._connections: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.Task[None]] = []
@@ -103,13 +112,12 @@ class MqttGateway:
         self._dropped = self._sent = 0
         """by connections that are closed"""
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Sessions of before collect again; clocks begin to run."""
         self.registry.restore()
         self.access.watch(self._look_at_permissions)
         self._timers = [
             self.loop.create_task(self._every(_LOOK_AROUND_S, self._look_around)),
-            self.loop.create_task(self._every(_KEEP_UP_S, self._keep_up)),
         ]
         if self.options.sys_interval_s > 0:
             self._timers.append(self.loop.create_task(self._every(self.options.sys_interval_s, self.system.publish)))
@@ -118,15 +126,9 @@ class MqttGateway:
         """For one connection."""
         return MqttProtocol(self, listener)
 
-    def router(self, namespace: str) -> Router:
-        found = self._routers.get(namespace)
-        if found is None:
-            found = self._routers[namespace] = Router()
-        return found
-
-    @property
-    def routers(self) -> list[Router]:
-        return list(self._routers.values())
+    def adopt(self, connection: socket.socket, peer: object, listener: ListenerFacts) -> None:
+        """Serve a connection without a transport of asyncio."""
+        self.turns.adopt(connection, listener, peer)
 
     # Connections
 
@@ -140,7 +142,7 @@ class MqttGateway:
 
     @property
     def subscription_count(self) -> int:
-        return sum([len(router) for router in self._routers.values()])
+        return sum([len(router) for router in self.topics.routers])
 
     def opened(self, connection: Connection) -> None:
         self._connections[connection] = None
@@ -193,9 +195,33 @@ class MqttGateway:
 
     def tell_refusal(self, connection: Connection, what: str, error: Exception, level: int = logging.INFO) -> None:
         """The client is told each time, as far as its version can; the log once a minute for each client and kind of
-        request."""
-        if self._refusals.is_new(f"{what} {connection.name}"):
+        request, and for all clients together where storage refuses everybody."""
+        if isinstance(error, PenstockError) and error.code in _OF_EVERYBODY:
+            self.telling.warn(
+                f"{what} {error.code.value}", f"{what} refused client=%s error=%s", connection.name, error
+            )
+        elif self._refusals.is_new(f"{what} {connection.name}"):
             logger.log(level, "%s refused client=%s error=%s", what, connection.name, error)
+
+    def _make_room(self) -> None:
+        """More waits for peers than all of them may leave lying: whoever leaves the most is cut off."""
+        worst = max(self._connections, key=lambda each: each.outbox.counted_bytes, default=None)
+        if worst is None or not worst.outbox.counted_bytes:
+            return
+        waiting = worst.outbox.counted_bytes
+        self.counters.throttled["memory"] += 1
+        text = "memory for connections is spent, those that take nothing are cut off client=%s waiting=%d budget=%d"
+        self.telling.warn("memory", text, worst.name, waiting, self.budget.limit_bytes)
+        worst.sacrifice()
+
+    def tell_names_spent(self, client: str) -> None:
+        self.counters.throttled["memory"] += 1
+        text = "memory for topic filters and aliases is spent client=%s used=%d budget=%d"
+        self.telling.warn("names", text, client, self.names.used_bytes, self.names.limit_bytes)
+
+    def tell_lost_will(self, client_id: str, reason: str) -> None:
+        """Once a minute: with a full disk every client that goes has one."""
+        self.telling.warn("will", "will not published client=%s error=%s", client_id, reason)
 
     @property
     def failures(self) -> dict[ReasonCode, int]:
@@ -209,6 +235,9 @@ class MqttGateway:
         async def run() -> None:
             try:
                 await work
+            except PenstockError as error:
+                # What storage refuses it refuses to everybody, and says why itself.
+                self.telling.warn("work", "work beside connections failed error=%s", error)
             except Exception:
                 logger.exception("work beside connections failed")
 
@@ -221,11 +250,14 @@ class MqttGateway:
             await asyncio.sleep(seconds)
             try:
                 await work()
+            except PenstockError as error:
+                self.telling.warn("periodic", "periodic work failed error=%s", error)
             except Exception:
                 logger.exception("periodic work failed")
 
     async def _look_around(self) -> None:
         """Clients that are silent for too long, or never said who they are; what is due."""
+        self.turns.turn()
         for number, connection in enumerate(self.connections):
             if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -233,9 +265,9 @@ class MqttGateway:
             if not connection.is_open:
                 if now - connection.opened_s > self.options.connect_timeout_s:
                     connection.abort()
-            elif (expires := connection.identity.expires_ms) is not None and expires <= self.broker.now():
+            elif (expires := connection.identity.expires_ms) is not None and expires <= self.broker.wall():
                 connection.disconnect(ReasonCode.NOT_AUTHORIZED, "the login has expired")
-            elif connection.keep_alive_s and now - connection.heard_s > connection.keep_alive_s:
+            elif connection.keep_alive_s and now - self.turns.heard_s(connection) > connection.keep_alive_s:
                 connection.disconnect(ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing was heard for 1.5 times the keep alive")
         await self.registry.look_at_due()
 
@@ -244,11 +276,6 @@ class MqttGateway:
         for connection in self.connections:
             if connection.is_open:
                 self.spawn(drop_forbidden(connection))
-
-    async def _keep_up(self) -> None:
-        now = self.broker.now()
-        await self.sessions.keep_up(now)
-        await self.retained.keep_up(now)
 
     # The end
 
@@ -281,7 +308,7 @@ class MqttGateway:
         await asyncio.sleep(0)
         while self._tasks:
             await asyncio.wait(list(self._tasks))
-        await self.sessions.close()
+        self.turns.close()
 
 
 def _facts(connection: Connection) -> dict[str, object]:
@@ -295,3 +322,7 @@ def _facts(connection: Connection) -> dict[str, object]:
         "listener": connection.facts.name,
         "peer": connection.peer,
     }
+
+
+def _nothing() -> None:
+    """Whoever takes from it asks first."""

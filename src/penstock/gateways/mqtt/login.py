@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.broker.auth.access import ScramLogin
 from penstock.broker.auth.identity import Credentials, Identity
 from penstock.broker.auth.permissions import Permissions
+from penstock.broker.topics.publication import is_reserved
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.inflight import DEFAULT_RECEIVE_MAXIMUM
 from penstock.codecs.mqtt.kinds import MAX_PACKET_BYTES, Version
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
 
 SCRAM = "SCRAM-SHA-256"
+CREATE_QUEUES = "create-queues"
 NEVER_S = 0xFFFFFFFF
 _MAX_CLIENT_ID_BYTES = 1024
 KEEP_ALIVE_GRACE = 1.5
@@ -30,6 +32,14 @@ _REFUSALS = {
     ErrorCode.NOT_AUTHORISED: ReasonCode.NOT_AUTHORIZED,
     ErrorCode.TOO_MANY_ATTEMPTS: ReasonCode.CONNECTION_RATE_EXCEEDED,
 }
+
+
+def _makes_queues(packet: Connect) -> bool:
+    said = dict(packet.properties.user_properties).get(CREATE_QUEUES, "true")
+    if said not in ("true", "false"):
+        detail = f"{CREATE_QUEUES} is {said[:40]!r}: give true or false"
+        raise ProtocolError(detail, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, packet.version)
+    return said == "true"
 
 
 class Login:
@@ -49,8 +59,11 @@ class Login:
 
     async def _take_connect(self, packet: Connect) -> None:
         self._connect = packet
+        self._connection.max_packet_bytes = packet.properties.maximum_packet_bytes or MAX_PACKET_BYTES
+        self._connection.tells_problems = packet.properties.request_problem_information is not False
         gateway = self._connection.gateway
         gateway.refuse_if_closing(packet.version)
+        self._connection.makes_queues = _makes_queues(packet)
         method = packet.properties.authentication_method
         if method is None:
             await self._let_in(await self._identify(packet))
@@ -150,23 +163,26 @@ class Login:
         properties = packet.properties
         self.receive_maximum = properties.receive_maximum or DEFAULT_RECEIVE_MAXIMUM
         registry = connection.gateway.registry
+        self._keep_alive(packet)
+        agreed = self._agreed(packet, client_id, registry.asked_expiry(packet), said)
+        connection.refuse_unless_fitting(ConnAck(False, ReasonCode.SUCCESS, agreed))
         session, is_present = await registry.connect(connection, packet, client_id, identity)
         if connection.is_ended:
             registry.abandoned(session)
             return
         session.version = packet.version
-        session.max_packet_bytes = properties.maximum_packet_bytes or MAX_PACKET_BYTES
+        session.max_packet_bytes = connection.max_packet_bytes
+        session.audience = connection.gateway.fanout.audience(packet.version, connection.max_packet_bytes)
         connection.alias_maximum = connection.gateway.options.topic_alias_maximum if packet.version == 5 else 0
         if properties.topic_alias_maximum:
             connection.topic_aliases = TopicAliases(
-                min(properties.topic_alias_maximum, connection.gateway.options.topic_alias_maximum)
+                min(properties.topic_alias_maximum, connection.gateway.options.topic_alias_maximum),
+                connection.gateway.names,
             )
         connection.begin(session, identity, permissions)
+        connection.gateway.turns.let_in(connection)
         registry.attach(session, connection)
-        self._keep_alive(packet)
-        connection.send(
-            ConnAck(is_present, ReasonCode.SUCCESS, self._agreed(packet, client_id, session.expiry_s, said))
-        )
+        connection.send(ConnAck(is_present, ReasonCode.SUCCESS, agreed))
         connection.gateway.logged_in(connection)
         await registry.resume(session, connection)
 
@@ -179,6 +195,12 @@ class Login:
             raise ProtocolError("the will has a QoS that is not served", ReasonCode.QOS_NOT_SUPPORTED, packet.version)
         if will.retain and not options.retain_available:
             raise ProtocolError("nothing is retained here", ReasonCode.RETAIN_NOT_SUPPORTED, packet.version)
+        if is_reserved(will.topic.encode()):
+            raise ProtocolError(
+                "a will is a message for others: it can neither settle one, nor ask $admin, nor be the broker's own",
+                ReasonCode.TOPIC_NAME_INVALID,
+                packet.version,
+            )
         if not permissions.may_publish(will.topic.encode()):
             raise ProtocolError("the will's topic is not allowed", ReasonCode.NOT_AUTHORIZED, packet.version)
 

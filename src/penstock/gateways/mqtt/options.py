@@ -14,15 +14,6 @@ class QueuedPolicy(enum.StrEnum):
     DISCONNECT = "disconnect"
 
 
-class SharedStrategy(enum.StrEnum):
-    """Which member of a shared subscription gets a message."""
-
-    ROUND_ROBIN = "round-robin"
-    RANDOM = "random"
-    STICKY = "sticky"
-    """the same one for every message of a topic, as long as members stay"""
-
-
 @dataclass(frozen=True, slots=True)
 class MqttOptions:
     max_packet_bytes: int = 8 << 20
@@ -41,8 +32,11 @@ class MqttOptions:
     queued_policy: QueuedPolicy = QueuedPolicy.DROP_NEWEST
     max_outbound_bytes: int = 4 << 20
     """encoded and not taken by the peer: above it messages of QoS 0 are dropped, others wait"""
+    memory_bytes: int | None = None
+    """of what all peers together have not taken, or not sent whole; None: usual_budget_bytes()"""
     max_subscriptions: int = 10_000
+    max_subscription_bytes: int = 2 << 20
+    """of the filters of one session together"""
     sys_interval_s: float = 10.0
-    shared_strategy: SharedStrategy = SharedStrategy.ROUND_ROBIN
     durable_shares: tuple[str, ...] = ()
     """topic filters: a shared subscription that lies within them is a group of a queue unless it says otherwise"""

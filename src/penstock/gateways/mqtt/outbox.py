@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from time import monotonic
+from collections.abc import Callable
 from typing import Protocol
 
 from penstock.core.ports import Buffer
-
-# A peer that answers what it was just sent needs longer than that; the next of several that were ready does not.
-_CROWDED_S = 25e-6
+from penstock.gateways.wire.budget import Budget
 
 
 class Transport(Protocol):
@@ -23,28 +21,20 @@ class Transport(Protocol):
 
     def is_closing(self) -> bool: ...
 
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def get_extra_info(self, name: str, default: object = None) -> object: ...
-
     def get_write_buffer_size(self) -> int: ...
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
 
 class Flusher:
-    """Writes out what outboxes gathered: at the end of a receive, or, while one receive comes upon the other, at the
-    end of the turn of the loop, so that what several of them brought for a peer goes out in one piece."""
+    """Writes out what outboxes gathered: at the end of a turn, so that what it brought for a peer goes out in one
+    piece."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._filled: list[Outbox] = []
         self._is_called = self._is_gathering = False
-        self._ended_s = 0.0
-        self._is_crowded = False
         self.sent_bytes = 0
+        self.then: Callable[[], None] = _nothing
+        """called when all is written"""
 
     def add(self, outbox: Outbox) -> None:
         self._filled.append(outbox)
@@ -52,33 +42,49 @@ class Flusher:
             self._is_called = True
             self._loop.call_soon(self._flush)
 
-    def gather(self, now_s: float) -> None:
-        """A receive begins."""
-        self._is_gathering, self._is_crowded = True, now_s - self._ended_s < _CROWDED_S
+    def gather(self) -> None:
+        """A turn begins."""
+        self._is_gathering = True
 
     def release(self) -> None:
         """It ends."""
-        self._is_gathering, self._ended_s = False, monotonic()
-        if not self._filled or self._is_called:
-            return
-        if self._is_crowded:
-            self._is_called = True
-            self._loop.call_soon(self._flush)
-        else:
-            self._flush()
+        self._is_gathering = False
+        for outbox in self._taken():
+            outbox.flush()
 
     def _flush(self) -> None:
-        filled, self._filled = self._filled, []
         self._is_called = False
-        for outbox in filled:
+        for outbox in self._taken():
             outbox.flush()
+        self.then()
+
+    def _taken(self) -> list[Outbox]:
+        filled, self._filled = self._filled, []
+        return filled
+
+
+def _nothing() -> None:
+    """Nobody has to be told."""
 
 
 class Outbox:
-    __slots__ = ("_chunks", "_flusher", "_gathered_bytes", "_transport", "is_paused", "limit_bytes")
+    """What a peer that takes nothing leaves lying is taken from the budget of all."""
 
-    def __init__(self, transport: Transport, flusher: Flusher, limit_bytes: int) -> None:
-        self._transport, self._flusher, self.limit_bytes = transport, flusher, limit_bytes
+    __slots__ = (
+        "_budget",
+        "_chunks",
+        "_flusher",
+        "_gathered_bytes",
+        "_transport",
+        "counted_bytes",
+        "is_paused",
+        "limit_bytes",
+    )
+
+    def __init__(self, transport: Transport, flusher: Flusher, limit_bytes: int, budget: Budget) -> None:
+        self._transport, self._flusher, self.limit_bytes, self._budget = transport, flusher, limit_bytes, budget
+        self.counted_bytes = 0
+        """of the budget"""
         self._chunks: list[Buffer] = []
         self._gathered_bytes = 0
         self.is_paused = False
@@ -90,8 +96,28 @@ class Outbox:
 
     @property
     def is_clogged(self) -> bool:
-        """More waits than the peer may leave lying: what can be dropped is, what can wait does."""
-        return self.is_paused and self.waiting_bytes > self.limit_bytes
+        """More waits than the peer may leave lying, by itself or as the others do: what can be dropped is, what can
+        wait does."""
+        return self.is_paused and self.waiting_bytes > min(self.limit_bytes, self._budget.room_bytes)
+
+    def pause(self) -> None:
+        """The peer takes nothing."""
+        self.is_paused = True
+        self._count()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self._count()
+
+    def give_back(self) -> None:
+        """The peer is gone, and what waits for it."""
+        self._chunks, self._gathered_bytes, self.is_paused = [], 0, False
+        self._count()
+
+    def _count(self) -> None:
+        waiting = self._transport.get_write_buffer_size() if self.is_paused else 0
+        more, self.counted_bytes = waiting - self.counted_bytes, waiting
+        self._budget.take(more)
 
     def write(self, data: Buffer) -> None:
         """Nothing may change the data afterwards."""
@@ -109,3 +135,5 @@ class Outbox:
             data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             self._flusher.sent_bytes += len(data)
             self._transport.write(data)
+            if self.is_paused:
+                self._count()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 
+from penstock.broker.topics.shares import Share
 from penstock.core.ports import Buffer
-from penstock.gateways.mqtt.shared import Share
 from penstock.kernels.mqtt_encode import patch_packet_ids
 
-_QOS_SHIFT, _QOS_MASK = 1, 3
+_QOS_SHIFT, _QOS_MASK, _QOS_BITS = 1, 3, 6
 
 
 @dataclass(slots=True)
@@ -22,7 +26,7 @@ class Packets:
     heads: bytes
     id_positions: array[int] = field(default_factory=lambda: array("i"))
     expires: array[int] | None = None
-    """of each packet in ms, 0 for never; None if none does"""
+    """of each packet in ms of running time, 0 for never; None if none does"""
     share: Share | None = None
     """the shared subscription that they are for"""
 
@@ -84,3 +88,35 @@ def without(packets: Packets, places: list[int]) -> Packets:
         None if packets.expires is None else array("q", [packets.expires[place] for place in there]),
         packets.share,
     )
+
+
+def in_order(encoded: Sequence[tuple[Packets, array[int]]]) -> Iterator[Packets]:
+    """Packets of several encodings by the numbers that theirs have, each of which rises; those that follow each other
+    in one encoding stay together."""
+    numbered = [[(number, which) for number in numbers] for which, (_, numbers) in enumerate(encoded)]
+    taken = [_Cut(packets) for packets, _ in encoded]
+    for which, some in groupby(merge(*numbered), key=itemgetter(1)):
+        yield taken[which].next(len(list(some)))
+
+
+class _Cut:
+    """Packets in parts, one behind the other."""
+
+    def __init__(self, packets: Packets) -> None:
+        self._packets, self._data = packets, memoryview(packets.data)
+        self._place = self._with_id = self._base = 0
+
+    def next(self, count: int) -> Packets:
+        packets, start, stop = self._packets, self._place, self._place + count
+        heads, base = packets.heads[start:stop], self._base
+        with_id = self._with_id + sum([1 for head in heads if head & _QOS_BITS])
+        ends, positions = packets.ends[start:stop], packets.id_positions[self._with_id : with_id]
+        self._place, self._with_id, self._base = stop, with_id, ends[-1]
+        return Packets(
+            self._data[base : ends[-1]],
+            array("i", [end - base for end in ends]),
+            heads,
+            array("i", [position - base for position in positions]),
+            None if packets.expires is None else packets.expires[start:stop],
+            packets.share,
+        )

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator, Mapping
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from penstock.broker.topics.publication import Publication, is_settlement
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import PacketType, Version
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.core.errors import ErrorCode, OutcomeUnknown, PenstockError
-from penstock.gateways.mqtt.answers import Answer
+from penstock.core.errors import ErrorCode, NoSuchQueue, OutcomeUnknown, PenstockError
+from penstock.gateways.mqtt.answers import Answer, Noted, Refused, Told, created
 from penstock.gateways.mqtt.arrival import Arrived
-from penstock.gateways.mqtt.directed import has_directions
-from penstock.gateways.mqtt.fanout import rows_of_topics
-from penstock.gateways.mqtt.intake import Publication, reason_of
+from penstock.gateways.mqtt.directed import directions, has_directions
+from penstock.gateways.mqtt.refusals import refusal_of
 from penstock.kernels import rows
+from penstock.queues.names import queue_of_publish_topic
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
@@ -26,8 +28,11 @@ logger = logging.getLogger("penstock.mqtt")
 
 _QOS, _QOS_1, _QOS_2 = 0x06, 0x02, 0x04
 _MINE = (b"$SYS/", b"$share/")
-_Reasons = dict[int, ReasonCode]
+_Refusals = dict[int, Refused]
 """by row"""
+_Made = dict[bytes, str]
+"""queues by the topics that they were made for"""
+_NONE_MADE: Mapping[bytes, str] = {}
 
 
 class Publishes:
@@ -35,7 +40,6 @@ class Publishes:
         self._connection = connection
         self._gateway = connection.gateway
         self.publisher = connection.gateway.broker.publisher()
-        self._joint = connection.gateway.broker.publishing.joint
 
     def take(self, arrived: Arrived) -> Coroutine[None, None, None] | None:
         """None if it is under way; else what has to be awaited before anything else of the client is looked at."""
@@ -44,26 +48,33 @@ class Publishes:
         if arrived.heads.count(arrived.heads[0]) != len(arrived.heads) or arrived.heads[0] & _QOS == _QOS_2:
             arrived, held, again = self._without_duplicates(arrived)
             owed = self._owe(arrived) if arrived.columns.count else []
-            if again:
-                # Behind the first of its identifier, which may not be committed yet.
-                self._connection.answers.give(self._connection.answers.owe(PacketType.PUBREC, again))
+            owed += self._owe_again(again, held)
             if not arrived.columns.count:
                 return None
         else:
             owed = self._owe(arrived)
-        if not self._joint.is_late and all(map(self.is_plain, arrived.topics)) and not has_directions(arrived):
-            publication = Publication(arrived, session, self.publisher, session.namespace, held)
+        if all(map(self.is_plain, arrived.topics)) and not has_directions(arrived):
+            publication = self._publication(arrived, held)
             try:
-                if self._gateway.intake.publish_now(publication, partial(self._done, owed, arrived)):
+                if self._gateway.topics.publish_now(publication, partial(self._done, owed, arrived)):
                     return None
             except PenstockError as error:
                 logger.debug("publish not taken at once client=%s error=%s", session.client_id, error)
         arrived.keep()
         return self._take_slowly(arrived, held, owed)
 
+    def _publication(self, arrived: Arrived, held: array[int] | None, made: _Made | None = None) -> Publication:
+        """`held` are packet identifiers of QoS 2, which go into the frame."""
+        session = self._connection.session
+        publication = arrived.publication(self.publisher, session.namespace, session)
+        publication.made = made
+        if held and session.stored is not None:
+            publication.parts = [self._gateway.sessions.held_part(session.stored, held)]
+        return publication
+
     def is_plain(self, topic: bytes) -> bool:
         """Neither refused nor one that asks the broker for something."""
-        if topic.startswith(b"$") and (not topic.startswith(b"$queue/") or _settlement_in(topic)):
+        if topic.startswith(b"$") and (not topic.startswith(b"$queue/") or is_settlement(topic)):
             return False
         return self._connection.permissions.may_publish(topic)
 
@@ -104,56 +115,61 @@ class Publishes:
                 self._connection.session.incoming.publish_qos_1(len(ids))
         return owed
 
+    def _owe_again(self, again: array[int], held: array[int] | None) -> list[Answer]:
+        """Those whose first came together with them are answered as it is: it may be refused yet. The others are
+        answered behind it, which may not be committed yet."""
+        fresh = set(held or ())
+        known = array("i", [number for number in again if number not in fresh])
+        if known:
+            self._connection.answers.give(self._connection.answers.owe(PacketType.PUBREC, known))
+        twice = array("i", [number for number in again if number in fresh])
+        return [self._connection.answers.owe(PacketType.PUBREC, twice)] if twice else []
+
     def _done(self, owed: list[Answer], arrived: Arrived, error: PenstockError | None) -> None:
         """All of it is committed, or nobody knows whether."""
         if error is not None:
-            self._fail(error)
+            self.failed(error)
             return
         self._answer(owed, arrived, {})
 
-    def joint_done(self, owed: list[Answer], count: int, error: PenstockError | None) -> None:
-        """What became of so many messages that were committed together with those of others."""
-        if error is None:
-            for answer in owed:
-                self._connection.session.incoming.puback(count)
-                self._connection.answers.give(answer)
-        elif isinstance(error, OutcomeUnknown):
-            self._fail(error)
-        else:
-            self._refuse_all(owed, count, error)
-
-    def _refuse_all(self, owed: list[Answer], count: int, error: PenstockError) -> None:
-        connection, reason = self._connection, reason_of(error)
-        self._gateway.tell_refusal(connection, "publish", error)
-        self._gateway.intake.refused += count
-        self._gateway.counters.refused_rows[reason] += count
-        if connection.session.version is Version.V3_1_1:
-            connection.fail(ProtocolError("a publish was refused, which MQTT 3.1.1 cannot say", reason))
-            return
-        for answer in owed:
-            connection.session.incoming.puback(count)
-            connection.answers.give(answer, array("i", [reason]) * count)
-
-    def _answer(self, owed: list[Answer], arrived: Arrived, refused: _Reasons) -> None:
-        """`refused` by row."""
+    def _answer(
+        self, owed: list[Answer], arrived: Arrived, refused: _Refusals, made: Mapping[bytes, str] = _NONE_MADE
+    ) -> None:
+        """`refused` by row, `made` by topic."""
         connection = self._connection
         if refused and connection.session.version is Version.V3_1_1:
-            reason = next(iter(refused.values()))
+            reason = next(iter(refused.values())).reason
             connection.fail(ProtocolError("a publish was refused, which MQTT 3.1.1 cannot say", reason))
             return
+        told = refused | self._notes(arrived, refused, made) if made else refused
         for answer in owed:
             if answer.kind is PacketType.PUBACK:
                 connection.session.incoming.puback(len(answer.packet_ids))
-            reasons = self._reasons(answer, arrived, refused) if refused else None
-            connection.answers.give(answer, reasons)
+            connection.answers.give(answer, self._told(answer, arrived, told) if told else {})
 
-    def _reasons(self, answer: Answer, arrived: Arrived, refused: _Reasons) -> array[int]:
-        by_id = {arrived.packet_ids[row]: reason for row, reason in refused.items() if arrived.packet_ids[row]}
+    def _notes(self, arrived: Arrived, refused: _Refusals, made: Mapping[bytes, str]) -> dict[int, Noted]:
+        """By row: the first of a topic that was taken says which queue was made for it."""
+        if self._connection.session.version is Version.V3_1_1:
+            return {}
+        notes: dict[int, Noted] = {}
+        for topic, queue in made.items():
+            rows_of_it = arrived.columns.rows_of_topics([arrived.topics.index(topic)])
+            taken = (row for row in rows_of_it if row not in refused and arrived.heads[row] & _QOS)
+            if (row := next(taken, None)) is not None:
+                notes[row] = created(queue)
+        return notes
+
+    def _told(self, answer: Answer, arrived: Arrived, told: Mapping[int, Told]) -> dict[int, Told]:
+        """By packet identifier, of the one answer."""
+        mine = set(answer.packet_ids)
+        by_id = {arrived.packet_ids[row]: what for row, what in told.items() if arrived.packet_ids[row] in mine}
         if answer.kind is PacketType.PUBREC:
-            self._connection.session.incoming.refuse([number for number in answer.packet_ids if number in by_id])
-        return array("i", [by_id.get(number, ReasonCode.SUCCESS) for number in answer.packet_ids])
+            self._connection.session.incoming.refuse(
+                [number for number, what in by_id.items() if isinstance(what, Refused)]
+            )
+        return by_id
 
-    def _fail(self, error: PenstockError) -> None:
+    def failed(self, error: PenstockError) -> None:
         """Nothing was acknowledged: the client sends it again when it comes back."""
         self._connection.fail(
             ProtocolError(f"a publish could not be committed: {error}", ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
@@ -162,56 +178,69 @@ class Publishes:
     # What takes longer
 
     async def _take_slowly(self, arrived: Arrived, held: array[int] | None, owed: list[Answer]) -> None:
-        refused: _Reasons = {}
-        plain: list[int] = []
+        refused: _Refusals = {}
+        made: _Made = {}
         try:
-            for number, topic in enumerate(arrived.topics):
-                reasons = await self._ask(arrived, number, topic)
-                if reasons is None:
-                    plain.append(number)
-                else:
-                    refused |= reasons
-            if plain:
-                refused |= await self._publish(arrived, plain, held)
+            for some in _runs(arrived):
+                mine = arrived if len(some) == arrived.columns.count else arrived.narrowed(some)
+                not_taken = await self._take_run(mine, held, made)
+                refused |= {some[row]: each for row, each in not_taken.items()}
         except PacketError as error:
             self._connection.fail(error)
             return
         except OutcomeUnknown as error:
-            self._fail(error)
+            self.failed(error)
             return
-        self._gateway.intake.refused += len(refused)
-        self._gateway.counters.refused_rows.update(refused.values())
-        self._answer(owed, arrived, refused)
+        self._gateway.counters.refused_rows.update([each.reason for each in refused.values()])
+        self._answer(owed, arrived, refused, made)
 
-    async def _ask(self, arrived: Arrived, number: int, topic: bytes) -> _Reasons | None:
+    async def _take_run(self, arrived: Arrived, held: array[int] | None, made: _Made) -> _Refusals:
+        """Rows that are all to be published, or all ask for something; what is refused of them."""
+        refused: _Refusals = {}
+        plain: list[int] = []
+        for number, topic in enumerate(arrived.topics):
+            reasons = await self._ask(arrived, number, topic)
+            if reasons is None:
+                plain.append(number)
+            else:
+                refused |= reasons
+        return refused | await self._publish(arrived, plain, held, made) if plain else refused
+
+    async def _ask(self, arrived: Arrived, number: int, topic: bytes) -> _Refusals | None:
         """None if the topic is to be published; else the rows that were refused."""
-        if topic.startswith((b"$queue/", b"$dlq/")) and _settlement_in(topic):
+        if is_settlement(topic):
             return await self._gateway.settlements.take(self._connection, arrived, number, topic)
         if topic.startswith(b"$admin/"):
             return await self._gateway.admin.take(self._connection, arrived, number, topic)
         if not topic.startswith(_MINE) and self._connection.permissions.may_publish(topic):
+            return self._refused_to_make(arrived, number, topic)
+        detail = f"{self._connection.identity.name} may not publish to {topic.decode()!r}"
+        if topic.startswith(_MINE):
+            detail = f"{topic.decode()!r} is for the server to publish"
+        refused = Refused(ReasonCode.NOT_AUTHORIZED, detail)
+        return dict.fromkeys(arrived.columns.rows_of_topics([number]), refused)
+
+    def _refused_to_make(self, arrived: Arrived, number: int, topic: bytes) -> _Refusals | None:
+        """The client wants no queue to be made, and the topic names one that is not there."""
+        connection, routes = self._connection, self._gateway.broker.publishing.routes
+        if connection.makes_queues or routes.queues(topic, connection.session.namespace) is not None:
             return None
-        return dict.fromkeys(rows_of_topics(arrived.columns, [number]), ReasonCode.NOT_AUTHORIZED)
+        refused = refusal_of(NoSuchQueue(queue_of_publish_topic(topic.decode()) or topic.decode()))
+        return dict.fromkeys(arrived.columns.rows_of_topics([number]), refused)
 
-    async def _publish(self, arrived: Arrived, topics: list[int], held: array[int] | None) -> _Reasons:
-        """All at once; if somebody refuses, topic after topic, so that the others are taken."""
-        numbers = rows_of_topics(arrived.columns, topics)
+    async def _publish(self, arrived: Arrived, topics: list[int], held: array[int] | None, made: _Made) -> _Refusals:
+        """As much of it as is taken, in its order, whatever came together: none is refused for the sake of another."""
+        numbers = arrived.columns.rows_of_topics(topics)
         if has_directions(arrived):
-            return await self._publish_directed(arrived, numbers, held)
-        if await self._publish_rows(arrived, numbers, held) is None:
-            return {}
-        refused: _Reasons = {}
-        for topic in topics:
-            refused |= await self._publish_topic(arrived, rows_of_topics(arrived.columns, [topic]), held)
-        return refused
-
-    async def _publish_topic(self, arrived: Arrived, numbers: array[int], held: array[int] | None) -> _Reasons:
-        """As much of it as is taken, whatever came together: the others are not refused for the sake of one."""
-        refused: _Reasons = {}
+            return await self._publish_directed(arrived, numbers, held, made)
+        index = arrived.columns.topic_index
+        assert index is not None
+        refused: _Refusals = {}
+        given_up: set[int] = set()
         waiting = [numbers]
         while waiting:
-            some = waiting.pop()
-            error = await self._publish_rows(arrived, some, held)
+            some = array("i", [row for row in waiting.pop() if index[row] not in given_up])
+            error = await self._publish_rows(arrived, some, held, made) if some else None
             if error is None:
                 continue
             if len(some) > 1:
@@ -219,51 +248,65 @@ class Publishes:
                 waiting += [some[half:], some[:half]]
                 continue
             self._gateway.tell_refusal(self._connection, "publish", error)
-            refused |= dict.fromkeys(some, reason_of(error))
+            refused[some[0]] = refusal_of(error)
             if error.code is not ErrorCode.TOO_LARGE:
-                # What is full or not there now is so for those behind it, too.
-                refused |= dict.fromkeys([row for rows in waiting for row in rows], reason_of(error))
-                waiting.clear()
+                # What is full or not there now is so for those of its topic behind it, too.
+                given_up.add(index[some[0]])
+                behind = [row for row in numbers if row > some[0] and index[row] == index[some[0]]]
+                refused |= dict.fromkeys(behind, refusal_of(error))
         return refused
 
     async def _publish_rows(
-        self, arrived: Arrived, numbers: array[int], held: array[int] | None
+        self, arrived: Arrived, numbers: array[int], held: array[int] | None, made: _Made
     ) -> PenstockError | None:
         """What they are refused with; nobody got any of them then."""
-        session = self._connection.session
         mine = arrived if len(numbers) == arrived.columns.count else arrived.narrowed(numbers)
         ids = None if not held else array("i", [number for number in held if number in set(mine.packet_ids)])
         try:
-            await self._gateway.intake.publish(Publication(mine, session, self.publisher, session.namespace, ids))
+            await self._gateway.topics.publish(self._publication(mine, ids, made))
         except OutcomeUnknown:
             raise
         except PenstockError as error:
             return error
         return None
 
-    async def _publish_directed(self, arrived: Arrived, numbers: array[int], held: array[int] | None) -> _Reasons:
-        """One after the other, into each queue on its own: dedup and placement are a queue's."""
-        session, refused = self._connection.session, _Reasons()
+    def _feeds_queue(self, topic: bytes) -> bool:
+        """Or will, once that is made. To those who are no queue, what a message says is theirs to read."""
+        return self._gateway.broker.publishing.routes.queues(topic, self._connection.session.namespace) != []
+
+    async def _publish_directed(
+        self, arrived: Arrived, numbers: array[int], held: array[int] | None, made: _Made
+    ) -> _Refusals:
+        """One after the other, each in a frame of its own."""
+        refused = _Refusals()
         for row in numbers:
             one = arrived.narrowed(array("i", [row]))
             ids = one.packet_ids if held and one.packet_ids[0] in held else None
-            publication = Publication(one, session, self.publisher, session.namespace, ids)
+            publication = self._publication(one, ids, made)
             try:
-                await self._gateway.intake.publish_directed(publication)
+                if self._feeds_queue(one.topics[0]):
+                    login = self._connection.identity.mark
+                    publication.partition, publication.producer = directions(one.columns, login)
+                await self._gateway.topics.publish(publication)
             except OutcomeUnknown:
                 raise
             except PenstockError as error:
                 self._gateway.tell_refusal(self._connection, "publish", error)
-                refused[row] = reason_of(error)
+                refused[row] = refusal_of(error)
         return refused
 
 
-def is_reserved(topic: bytes) -> bool:
-    """Whether nobody's message can have it: it is the broker's own, or asks the broker for something."""
-    return topic.startswith((*_MINE, b"$admin/")) or (
-        topic.startswith((b"$queue/", b"$dlq/")) and _settlement_in(topic)
-    )
+def _runs(arrived: Arrived) -> Iterator[array[int]]:
+    """Rows that follow each other and are all to be published, or all ask the broker for the same: what is settled
+    makes room for what comes behind it, and for nothing before."""
+    asks = [_asks(topic) for topic in arrived.topics]
+    index = arrived.columns.topic_index
+    if index is None or not any(asks) or len(asks) == 1:
+        yield array("i", range(arrived.columns.count))
+        return
+    for _, some in groupby(range(arrived.columns.count), lambda row: index[row] if asks[index[row]] else -1):
+        yield array("i", some)
 
 
-def _settlement_in(topic: bytes) -> bool:
-    return topic.rpartition(b"/")[2] in (b"$ack", b"$nack", b"$reject")
+def _asks(topic: bytes) -> bool:
+    return topic.startswith(b"$admin/") or is_settlement(topic)

@@ -6,11 +6,16 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from penstock.broker.auth.identity import Identity
 from penstock.broker.sessions.records import Subscription as StoredSubscription
+from penstock.broker.sessions.records import Will as StoredWill
 from penstock.broker.sessions.session import Session as StoredSession
+from penstock.broker.topics.publication import Publication, is_reserved
+from penstock.broker.topics.subscriptions import Subscription
 from penstock.codecs.mqtt.errors import ProtocolError
 from penstock.codecs.mqtt.inflight import DEFAULT_RECEIVE_MAXIMUM, Incoming, Outgoing
 from penstock.codecs.mqtt.kinds import Version
@@ -18,12 +23,13 @@ from penstock.codecs.mqtt.packets import Connect
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
 from penstock.core.errors import PenstockError
-from penstock.gateways.mqtt.intake import Publication
+from penstock.core.types import Purpose
+from penstock.gateways.mqtt.fanout import publication_again
+from penstock.gateways.mqtt.queue_subscriptions import Terms, group_before
 from penstock.gateways.mqtt.session import Session
 from penstock.gateways.mqtt.stored_feed import awaited
 from penstock.gateways.mqtt.subscribing import drop_forbidden, resubscribe
-from penstock.gateways.mqtt.subscription import Subscription
-from penstock.gateways.mqtt.wills import arrived_will, stored_will
+from penstock.gateways.mqtt.wills import published_will, stored_will
 from penstock.queues.names import queue_address
 
 if TYPE_CHECKING:
@@ -67,8 +73,16 @@ class Registry:
     def _restore_subscription(self, session: Session, filter: str, stored: StoredSubscription) -> None:
         subscription = subscription_of(session, filter, stored)
         if queue_address(subscription.topic_filter) is None and not stored.extra:
-            session.subscriptions[filter] = subscription
-            self._gateway.router(session.namespace).add(subscription)
+            session.add_filter(filter, subscription, self._gateway.names)
+            self._gateway.topics.router(session.namespace).add(subscription)
+            return
+        session.add_filter(filter, None, self._gateway.names)
+        try:
+            group = group_before(self._gateway.broker.declaring, session, filter, Terms.decoded(stored.extra))
+        except PenstockError:
+            group = None  # the client is told when it comes back
+        if group is not None:
+            session.keep(filter, group)
 
     # Coming
 
@@ -83,7 +97,7 @@ class Registry:
                 self._refuse_stranger(existing, identity, packet.version)
                 await self._put_out(existing, ReasonCode.SESSION_TAKEN_OVER, "another client came with this client id")
                 existing = self._sessions.get(key)
-            expiry_s = self._expiry(packet)
+            expiry_s = self.asked_expiry(packet)
             if existing is not None and self._is_over(existing):
                 await self._end(existing)
                 existing = None
@@ -171,7 +185,8 @@ class Registry:
         """What a client was told; MQTT 3.1.1 has no words for it."""
         return self._gateway.options.receive_maximum if version is Version.V5 else DEFAULT_RECEIVE_MAXIMUM
 
-    def _expiry(self, packet: Connect) -> int:
+    def asked_expiry(self, packet: Connect) -> int:
+        """How long the session of this CONNECT outlives its connection."""
         if packet.version is Version.V3_1_1:
             return 0 if packet.clean_start else self.bounded_expiry(_NEVER_S)
         return self.bounded_expiry(packet.properties.session_expiry_interval_s or 0)
@@ -181,9 +196,9 @@ class Registry:
         return wanted_s if limit is None else min(wanted_s, limit)
 
     def attach(self, session: Session, connection: Connection) -> None:
-        session.connection = connection
+        session.connection, session.identity = connection, connection.identity
         if session.subscriptions:
-            self._gateway.router(session.namespace).changed()
+            self._gateway.topics.router(session.namespace).changed()
 
     async def resume(self, session: Session, connection: Connection) -> None:
         """After CONNACK: what waits, and the queues that the client consumed."""
@@ -201,21 +216,29 @@ class Registry:
         if session.stored is None and session.connection is None:
             self._sessions.pop((session.namespace, session.client_id), None)
         elif session.stored is not None:
-            self._gateway.spawn(self._store_disconnect(session, session.stored, True, []))
+            self._gateway.spawn(self._store_disconnect(session, session.stored, True, session.stored.in_flight))
 
     # Going
 
     def disconnected(self, connection: Connection) -> None:
         """The connection was lost; nothing if the session has another one by now."""
         if connection.session.connection is connection:
-            self._gateway.spawn(self._disconnect(connection.session, connection))
+            self._gateway.spawn(self._see_off(connection))
+        else:
+            connection.let_go()
+
+    async def _see_off(self, connection: Connection) -> None:
+        try:
+            await self._disconnect(connection.session, connection)
+        finally:
+            connection.let_go()
 
     async def _disconnect(self, session: Session, connection: Connection) -> None:
         if session.connection is not connection:
             return
         session.connection = None
         if session.subscriptions:
-            self._gateway.router(session.namespace).changed()
+            self._gateway.topics.router(session.namespace).changed()
         keep_will = not connection.said_goodbye
         if session.stored is not None:
             feed = connection.deliveries.feed
@@ -226,15 +249,19 @@ class Registry:
         self._forget(session)
         await self._redistribute(connection)
         will = stored_will(session.will)
-        if keep_will and will is not None:
-            arrived = arrived_will(will, self._gateway.broker.now())
-            await self._publish(Publication(arrived, session, self._gateway.publisher, session.namespace))
+        if keep_will and will is not None and self._may_be_published(will, session.client_id, session):
+            await self._publish(self._will(will, session.namespace, session))
 
     async def _redistribute(self, connection: Connection) -> None:
+        gateway, namespace = self._gateway, connection.session.namespace
         try:
-            await self._gateway.intake.redistribute(connection.sender.unfinished_shared())
+            for share, some in groupby(connection.sender.unfinished_shared(), lambda each: each.share):
+                packets = [each.packet for each in some]
+                again = publication_again(packets, gateway.broker.wall(), gateway.publisher, namespace)
+                await gateway.topics.redistribute(share, again)
         except PenstockError as error:
-            logger.warning("messages of shared subscriptions lost client=%s error=%s", connection.name, error)
+            text = "messages of shared subscriptions lost client=%s error=%s"
+            self._gateway.telling.warn("shared", text, connection.name, error)
 
     async def _store_disconnect(
         self, session: Session, stored: StoredSession, keep_will: bool, in_flight: Sequence[tuple[int, int]]
@@ -256,10 +283,12 @@ class Registry:
             await self._gateway.sessions.end(stored)
 
     def _forget(self, session: Session) -> None:
-        router = self._gateway.router(session.namespace)
+        router = self._gateway.topics.router(session.namespace)
         for subscription in session.subscriptions.values():
             router.remove(subscription)
-        session.subscriptions = {}
+        session.remove_filters(self._gateway.names)
+        for filter in list(session.groups):
+            session.let_go(filter)
         key = session.namespace, session.client_id
         if self._sessions.get(key) is session:
             del self._sessions[key]
@@ -280,19 +309,41 @@ class Registry:
             return
         self._wills.add(stored)
         try:
-            arrived = arrived_will(stored.will, self._gateway.broker.now())
             found = self._sessions.get((stored.namespace, stored.client_id))
             part = self._gateway.sessions.will_part(stored)
-            await self._publish(Publication(arrived, found, self._gateway.publisher, stored.namespace, parts=[part]))
+            if not self._may_be_published(stored.will, stored.client_id, found):
+                await self._gateway.broker.shard.commit([part], Purpose.SETTLE)
+                return
+            publication = self._will(stored.will, stored.namespace, found)
+            publication.parts = [part]
+            await self._publish(publication)
         finally:
             self._wills.discard(stored)
 
+    def _may_be_published(self, will: StoredWill, client_id: str, session: Session | None) -> bool:
+        """By the rules of now, which may have changed since the client connected."""
+        access = self._gateway.access
+        may = not is_reserved(will.topic)
+        if may and session is not None and session.identity is not None:
+            # The end of a login is no reason to keep quiet about the end of its client.
+            identity = replace(session.identity, expires_ms=None)
+            may = access.permissions(identity, client_id).may_publish(will.topic)
+        elif may and session is not None and session.stored is not None:
+            may = access.may_publish_still(session.stored.owner, session.namespace, client_id, will.topic)
+        if not may:
+            self._gateway.tell_lost_will(client_id, "its client may not publish to the topic any more")
+        return may
+
+    def _will(self, will: StoredWill, namespace: str, session: Session | None) -> Publication:
+        gateway = self._gateway
+        return published_will(will, gateway.broker.wall(), gateway.publisher, namespace, session)
+
     async def _publish(self, publication: Publication) -> None:
         try:
-            await self._gateway.intake.publish(publication)
+            await self._gateway.topics.publish(publication)
         except Exception as error:
-            client = publication.session.client_id if publication.session is not None else ""
-            logger.warning("will not published client=%s error=%s", client, error)
+            client = publication.source.client_id if isinstance(publication.source, Session) else ""
+            self._gateway.tell_lost_will(client, str(error))
 
 
 def subscription_of(session: Session, filter: str, stored: StoredSubscription) -> Subscription:

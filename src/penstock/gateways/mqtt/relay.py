@@ -4,17 +4,16 @@ mostly where somebody waits for each answer, and then it takes half the time of 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from penstock.broker.broker import Broker
+from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.kinds import PacketType
-from penstock.gateways.mqtt.intake import Intake
+from penstock.gateways.mqtt.arrival import Scanned
+from penstock.gateways.mqtt.fanout import MqttAudience
 from penstock.gateways.mqtt.packets import Packets
-from penstock.gateways.mqtt.router import Router
 from penstock.gateways.mqtt.session import Session
 from penstock.kernels import mqtt_columns as names
-from penstock.kernels.mqtt_scan import Scanner
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
@@ -26,31 +25,31 @@ _NO_IDS = array("i")
 
 
 class Relay:
-    """Of all connections. Asks the same as `Publishes`, `Intake` and `FanOut` do, and leaves to them what is not so
+    """Of all connections. Asks the same as `Publishes`, `Topics` and `FanOut` do, and leaves to them what is not so
     simple: properties, QoS 2, queues, stored sessions, shares, taps, nobody, and receivers that get other bytes."""
 
-    def __init__(self, scanner: Scanner, broker: Broker, router: Callable[[str], Router], intake: Intake) -> None:
-        self._scanner, self._publishing, self._taps = scanner, broker.publishing, broker.taps
-        self._router, self._intake = router, intake
+    def __init__(self, broker: Broker, topics: Topics) -> None:
+        self._routes, self._taps = broker.publishing.routes, broker.taps
+        self._topics = topics
 
-    def take(self, connection: Connection, data: memoryview, start: int) -> bool:
-        """Whether it was sent and answered; if not, nothing has happened. The last scan found one PUBLISH, which begins
-        at `start`."""
-        heads, present, packet_ids, topic_starts, topic_ends, ends = self._scanner.pick(_COLUMNS)
+    def take(self, connection: Connection, scanned: Scanned, data: memoryview) -> bool:
+        """Whether it was sent and answered; if not, nothing has happened. The scan found one PUBLISH, with which the
+        data begins."""
+        heads, present, packet_ids, topic_starts, topic_ends, ends = scanned.pick(_COLUMNS)
         head, topic_end, end = heads[0], topic_ends[0], ends[0]
         if present[0] or head not in _HEADS:
             return False
         qos = head >> 1 & 3
-        receivers = self._receivers(connection, bytes(data[topic_starts[0] : topic_end]), qos, end - start)
+        receivers = self._receivers(connection, bytes(data[topic_starts[0] : topic_end]), qos, end)
         if receivers is None:
             return False
         if qos:
             connection.session.incoming.publish_qos_1(1)
-        ids_at = array("i", (topic_end - start,)) if qos else _NO_IDS
-        packets = Packets(bytes(data[start:end]), array("i", (end - start,)), _HEADS[head], ids_at)
+        ids_at = array("i", (topic_end,)) if qos else _NO_IDS
+        packets = Packets(bytes(data[:end]), array("i", (end,)), _HEADS[head], ids_at)
         for session in receivers:
             session.push(packets)
-        self._intake.received += 1
+        self._topics.received += 1
         if qos:
             connection.session.incoming.puback(1)
             connection.answers.give(connection.answers.owe(PacketType.PUBACK, packet_ids))
@@ -61,20 +60,24 @@ class Relay:
         session = connection.session
         if topic.startswith(b"$") or not connection.permissions.may_publish(topic):
             return None
-        if self._taps.count or self._publishing.targets_now(topic, session.namespace):
+        if self._taps.count or self._routes.queues(topic, session.namespace):
             return None
-        route = self._router(session.namespace).route(topic)
+        route = self._topics.router(session.namespace).route(topic)
         if route.not_local or route.stored or route.shares:
             return None
         found: list[Session] = []
-        for manner, sessions in route.live.items():
-            if manner.version != session.version or manner.qos < qos or manner.identifiers:
+        for manner, subscribers in route.live.items():
+            audience, sessions = manner.audience, cast("list[Session]", subscribers)
+            if not isinstance(audience, MqttAudience) or audience.version != session.version:
                 return None
-            if size_bytes > manner.max_packet_bytes or any(map(_has_aliases, sessions)):
+            if manner.qos < qos or manner.identifiers or size_bytes > audience.max_packet_bytes:
+                return None
+            if any(map(_is_special, sessions)):
                 return None
             found += sessions
         return found or None
 
 
-def _has_aliases(session: Session) -> bool:
-    return session.connection is not None and session.connection.topic_aliases is not None
+def _is_special(session: Session) -> bool:
+    """It takes aliases, or has to wait for what is stored for it."""
+    return session.connection is not None and (session.connection.topic_aliases is not None or session.is_storing)

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.targets import RETAIN, Targets
 from penstock.broker.stored import StoredBatch
+from penstock.broker.topics.router import receiver_of
+from penstock.broker.topics.subscriptions import Manner, Subscription
 from penstock.gateways.mqtt.options import MqttOptions
 from penstock.gateways.mqtt.packets import Packets
-from penstock.gateways.mqtt.router import Manner, receiver_of
-from penstock.gateways.mqtt.subscription import Subscription
 from penstock.kernels.mqtt_encode import SPAN_WORDS, batch_spans
 from penstock.log.columns import Columns
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
 
-_PUBLISH, _RETAIN = 0x30, 0x01
 _MAX_MESSAGES = 10_000_000
 
 
@@ -59,7 +58,7 @@ class RetainedMessages:
     async def _found(
         self, connection: Connection, subscription: Subscription
     ) -> AsyncGenerator[tuple[StoredBatch, array[int]], None]:
-        if connection.gateway.intake.retaining:
+        if connection.gateway.topics.retaining:
             # What was published before the subscription is committed before it is looked for.
             await connection.gateway.broker.shard.drain()
         space = self._retained.spaces.get(connection.session.namespace)
@@ -117,10 +116,12 @@ class RetainedMessages:
             targets = Targets()
             flags = bytes([qos_of[row] | RETAIN for row in kept])
             targets.add(session.stored, array("i", range(len(kept))), flags)
-            accepted = gateway.sessions.accept(_copied(stored, kept), targets)
+            later = gateway.broker.timeline.later(stored.batch.header.base_timestamp)
+            accepted = gateway.sessions.accept(_copied(stored, kept, later), targets)
             try:
                 if accepted.parts:
                     await gateway.broker.shard.commit(accepted.parts)
+                accepted.taken()
             finally:
                 accepted.close()
 
@@ -132,8 +133,9 @@ class RetainedMessages:
         batch = stored.batch
         spans = array("q", bytes(8 * SPAN_WORDS * len(rows)))
         batch_spans(batch.body, batch.layout, rows, spans)
-        heads = bytes([_PUBLISH | _RETAIN | (batch.native(row) or b"\0")[0] << 1 for row in rows])
-        return connection.gateway.fanout.encode_spans(batch.body, spans, heads, manner)
+        flags = bytes([RETAIN | (batch.native(row) or b"\0")[0] for row in rows])
+        stamp = batch.header.base_timestamp
+        return connection.session.audience.encode(batch.body, spans, flags, manner, stamp=stamp)[0]
 
 
 # Encoded together.
@@ -150,11 +152,12 @@ def _portions(packets: Packets, options: MqttOptions) -> Iterator[Packets]:
         start, base = stop, packets.ends[stop - 1]
 
 
-def _copied(stored: StoredBatch, rows: list[int]) -> Columns:
+def _copied(stored: StoredBatch, rows: list[int], later: int) -> Columns:
+    """`later`: by how much their expiry is, see Timeline.later()."""
     messages = stored.messages(rows)
     return Columns.of(
         [message.value for message in messages],
         topics=[message.topic or b"" for message in messages],
         properties=[message.properties or b"" for message in messages],
-        expiry=[message.expiry or 0 for message in messages],
+        expiry=[message.expiry + later if message.expiry else 0 for message in messages],
     )

@@ -28,7 +28,7 @@ class Sender:
         now_ms: Callable[[], int],
         overflown: Callable[[], None],
     ) -> None:
-        """`overflown` is called when the backlog has no room for a message."""
+        """`now_ms` is running time. `overflown` is called when the backlog has no room for a message."""
         self.outbox, self.outgoing, self.backlog, self._overflown = outbox, outgoing, backlog, overflown
         self._version, self._now_ms = version, now_ms
         self.shared = SharedFlights()
@@ -85,6 +85,12 @@ class Sender:
         """Messages of shared subscriptions that the client does not have; they are another's now."""
         return [*self.shared.unfinished(self._version), *waiting(self.backlog.take_all(), self._version)]
 
+    def let_go(self) -> None:
+        """Of the connection: nothing is sent any more."""
+        self._overflown = _nothing
+        self.backlog.take_all()
+        self.outbox.give_back()
+
     def pump(self) -> None:
         """Send what waits, as far as it may go; what has to be sent again goes first."""
         if not len(self.backlog) or self.outgoing.has_resends:
@@ -93,3 +99,7 @@ class Sender:
             wanted = still_wanted(packets, self._version, self._now_ms())
             if wanted is not None:
                 self.send_now(wanted)
+
+
+def _nothing() -> None:
+    """Nobody is there to be told."""

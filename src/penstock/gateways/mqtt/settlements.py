@@ -14,8 +14,8 @@ from penstock.broker.unit import Unit
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, PenstockError
 from penstock.core.units import parse_duration
+from penstock.gateways.mqtt.answers import Refused
 from penstock.gateways.mqtt.arrival import Arrived
-from penstock.gateways.mqtt.fanout import rows_of_topics
 from penstock.log.columns import Columns
 from penstock.queues.names import parse_message_id, queue_address
 from penstock.queues.properties import decode_user_properties
@@ -27,6 +27,7 @@ logger = logging.getLogger("penstock.mqtt")
 
 _DONE, _AGAIN, _NEVER = b"$ack", b"$nack", b"$reject"
 _ANYBODY = -1
+_STALE = "stale: the delivery was settled, timed out or taken back before; the message comes again if it is not done"
 # What fits the columns that offsets are looked up in.
 _MAX_DIGITS = 18
 _MAX_DELAY_MS = 3650 * 86_400_000
@@ -59,24 +60,25 @@ class Settlements:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> dict[int, ReasonCode]:
+    async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> dict[int, Refused]:
         """All publishes of one topic: the rows that are refused. Those that say the same are settled together; each is
         answered for itself."""
-        rows = rows_of_topics(arrived.columns, [number])
+        rows = arrived.columns.rows_of_topics([number])
         address, _, verb = topic.rpartition(b"/")
         try:
             queue = self._queue(address.decode(), connection.session.namespace)
-        except (InvalidArgument, NoSuchQueue):
-            return dict.fromkeys(rows, ReasonCode.TOPIC_NAME_INVALID)
+        except (InvalidArgument, NoSuchQueue) as error:
+            return dict.fromkeys(rows, Refused(ReasonCode.TOPIC_NAME_INVALID, str(error)))
         if not connection.permissions.may_consume(queue.name):
-            return dict.fromkeys(rows, ReasonCode.NOT_AUTHORIZED)
-        refused: dict[int, ReasonCode] = {}
+            detail = f"{connection.identity.name} may not consume queue {queue.name!r}"
+            return dict.fromkeys(rows, Refused(ReasonCode.NOT_AUTHORIZED, detail))
+        refused: dict[int, Refused] = {}
         together: dict[_Same, _Named] = {}
         for row in rows:
             try:
                 asked = _asked(queue, _properties(arrived.columns, row))
-            except InvalidArgument:
-                refused[row] = ReasonCode.TOPIC_NAME_INVALID
+            except InvalidArgument as error:
+                refused[row] = Refused(ReasonCode.TOPIC_NAME_INVALID, str(error))
                 continue
             for partition, offset in asked.messages:
                 same = _Same(asked.group, asked.delay_ms, asked.reason, partition)
@@ -95,22 +97,28 @@ class Settlements:
 
     async def _settle(
         self, connection: Connection, queue: Queue, verb: bytes, same: _Same, named: _Named
-    ) -> dict[int, ReasonCode]:
+    ) -> dict[int, Refused]:
         """The rows with a message that could not be settled."""
         unit, left = queue.units.get(same.partition), dict.fromkeys(offset for _, offset in named)
+        detail = _STALE
         try:
-            if unit is None:
+            if unit is None and not 0 <= same.partition < queue.settings.partitions:
                 raise InvalidArgument(f"queue {queue.name!r} has no partition {same.partition}")
+            if unit is None:
+                raise InvalidArgument(f"queue {queue.name!r} has no such message: nobody wrote to that partition")
             for group, consumer in _holders(connection, queue, same.group):
+                group.heard_from(consumer)
                 held = group.cursor(unit).held(array("q", left), None, consumer)
                 if held:
                     await self._call(verb, group, unit, held, consumer, same.delay_ms, same.reason)
                     left = {offset: None for offset in left if offset not in set(held)}
-        except (InvalidArgument, NoSuchGroup):
-            return {row: ReasonCode.TOPIC_NAME_INVALID for row, _ in named}
+        except (InvalidArgument, NoSuchGroup) as error:
+            return dict.fromkeys([row for row, _ in named], Refused(ReasonCode.TOPIC_NAME_INVALID, str(error)))
         except PenstockError as error:
             connection.gateway.tell_refusal(connection, "settlement", error, logging.WARNING)
-        return {row: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR for row, offset in named if offset in left}
+            detail = str(error)
+        refused = Refused(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, detail)
+        return {row: refused for row, offset in named if offset in left}
 
     async def _call(
         self,

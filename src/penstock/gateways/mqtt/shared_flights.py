@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from penstock.broker.topics.shares import Share
 from penstock.codecs.mqtt.decode import decode
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Publish
 from penstock.gateways.mqtt.packets import Packets
-from penstock.gateways.mqtt.shared import Share
 
 _PLACE_BITS = 24
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from penstock.broker.sessions.session import Session as StoredSession
 from penstock.codecs.mqtt.inflight import Awaits, Outgoing
 from penstock.codecs.mqtt.kinds import PacketType
 from penstock.gateways.mqtt.packets import Packets
-from penstock.gateways.mqtt.router import Manner
 from penstock.kernels.mqtt_encode import SPAN_WORDS, batch_spans, encode_acks, patch_packet_ids
 
 if TYPE_CHECKING:
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 _BYTES_AT_ONCE = 256 << 10
 _PUBLISH, _DUP, _RETAIN_FLAG = 0x30, 0x08, 0x04
+_QOS, _QOS_1 = 0x06, 0x02
+# The first byte of a packet by the flags that its message was stored with.
+_SENT = bytes([_PUBLISH | (flags & 3) << 1 | bool(flags & _RETAIN_FLAG) for flags in range(256)])
+_SENT_AGAIN = bytes([head | _DUP for head in _SENT])
 
 
 def awaited(stored: StoredSession) -> Outgoing:
     """The identifiers that the client may know from its last connection."""
     waits = [(each.packet_id, _awaits(each.qos, each.is_received)) for each in stored.outgoing]
-    return Outgoing.restore(waits)
+    return Outgoing.restore(waits, stored.last_packet_id)
 
 
 def _awaits(qos: int, is_received: bool) -> Awaits:
@@ -42,18 +46,25 @@ class StoredFeed:
         self._message_ids: dict[int, int] = {}
         """of the packet identifiers under way"""
         self._qos_2: set[int] = set()
-        self._is_narrowed = False
+        self._is_started = self._is_narrowed = False
         self._task: asyncio.Task[None] | None = None
 
     @property
     def in_flight(self) -> list[tuple[int, int]]:
         """(packet identifier, message) of QoS 1, in the order in which they were sent."""
+        if not self._is_started:
+            return self._stored.in_flight
         return [pair for pair in self._message_ids.items() if pair[0] not in self._qos_2]
+
+    @property
+    def is_about_to_send(self) -> bool:
+        """Whether there is something that the client would take now."""
+        return self._connection.sender.room > 0 and (self._task is not None or self._stored.has_more)
 
     def start(self, is_narrowed: bool) -> None:
         """After CONNACK: PUBREL for what the client has, then what it was sent and did not confirm, then the rest. With
         `is_narrowed`, rules allow less than when messages were stored: each is looked at."""
-        self._is_narrowed = is_narrowed
+        self._is_started, self._is_narrowed = True, is_narrowed
         stored, outgoing = self._stored, self._connection.session.outgoing
         released = outgoing.resume(self._connection.login.receive_maximum)
         if released:
@@ -126,23 +137,34 @@ class StoredFeed:
             self._send(taken)
 
     def _send(self, taken: Taken) -> None:
-        """What is sent before, and not confirmed, counts as unsent again after a crash: QoS 1 may come twice."""
+        """What is sent before, and not confirmed, comes again after a crash, with DUP and under another identifier."""
         packets, message_ids = self._packets(taken)
         ids = self._connection.sender.send_now(packets)
-        self._message_ids.update(zip(ids, message_ids, strict=True))
+        self._message_ids.update(zip(ids, self._without_unassured(packets, message_ids), strict=True))
+
+    def _without_unassured(self, packets: Packets, message_ids: list[int]) -> list[int]:
+        """Those with QoS 0 are done with when they are written."""
+        if packets.with_id == len(packets):
+            return message_ids
+        self._stored.settle(
+            [number for number, head in zip(message_ids, packets.heads, strict=True) if not head & _QOS]
+        )
+        return [number for number, head in zip(message_ids, packets.heads, strict=True) if head & _QOS]
 
     async def _send_exactly_once(self, taken: Taken) -> None:
         """Under which identifier a message goes out is durable before it does: sent again, it has the same one."""
         packets, message_ids = self._packets(taken)
         outgoing = self._connection.session.outgoing
+        assured = [packets.qos_of(place) for place in range(len(packets)) if packets.qos_of(place)]
+        message_ids = self._without_unassured(packets, message_ids)
         ids: list[int] = []
-        for place in range(len(packets)):
-            ids += outgoing.publish(1, packets.qos_of(place))
-        second = [place for place in range(len(packets)) if packets.qos_of(place) == 2]
+        for qos in assured:
+            ids += outgoing.publish(1, qos)
+        second = [place for place, qos in enumerate(assured) if qos == 2]
         self._message_ids.update(zip(ids, message_ids, strict=True))
         self._qos_2.update([ids[place] for place in second])
         await self._stored.sent([ids[place] for place in second], [message_ids[place] for place in second])
-        self._connection.sender.sent += len(ids)
+        self._connection.sender.sent += len(packets)
         self._connection.outbox.write(packets.with_ids(ids))
 
     async def _resend(self) -> None:
@@ -150,7 +172,7 @@ class StoredFeed:
         while ids := outgoing.resends():
             wanted = {self._message_ids[packet_id]: packet_id for packet_id in ids}
             for taken in await self._stored.look_up(list(wanted)):
-                packets, message_ids = self._packets(taken, _DUP)
+                packets, message_ids = self._packets(taken, is_again=True)
                 data = bytearray(packets.data)
                 named = [wanted.pop(number) for number in message_ids]
                 patch_packet_ids(data, packets.id_positions, array("i", named))
@@ -172,23 +194,30 @@ class StoredFeed:
         version = self._connection.session.version
         self._connection.outbox.write(encode_acks(PacketType.PUBREL, array("i", packet_ids), None, version))
 
-    def _packets(self, taken: Taken, dup: int = 0) -> tuple[Packets, list[int]]:
+    def _packets(self, taken: Taken, is_again: bool = False) -> tuple[Packets, list[int]]:
         """Without those that are too large for the client, or that it may not have, which are done with."""
         if self._is_narrowed:
             taken = self._allowed(taken)
         batch = taken.stored.batch
         spans = array("q", bytes(8 * SPAN_WORDS * len(taken.rows)))
         batch_spans(batch.body, batch.layout, taken.rows, spans)
-        heads = bytes([_PUBLISH | dup | (flags & 3) << 1 | bool(flags & _RETAIN_FLAG) for flags in taken.flags])
-        session = self._connection.session
-        manner = Manner(session.version, session.max_packet_bytes, 2, True, b"")
-        fanout = self._connection.gateway.fanout
-        packets, oversized = fanout.encode_stored(batch.body, spans, heads, manner, self._identifiers(taken))
+        heads = bytes(taken.flags.translate(_SENT_AGAIN if is_again else _SENT))
+        if not is_again and taken.message_ids and taken.message_ids[0] < self._stored.sent_below:
+            heads = self._perhaps_again(taken, heads)
+        audience = self._connection.session.audience
+        stamp = batch.header.base_timestamp
+        packets, oversized = audience.encode_stored(batch.body, spans, heads, self._identifiers(taken), stamp)
         message_ids = list(taken.message_ids)
         if oversized:
             self._stored.settle([message_ids[place] for place in oversized])
             message_ids = [number for place, number in enumerate(message_ids) if place not in set(oversized)]
         return packets, message_ids
+
+    def _perhaps_again(self, taken: Taken, heads: bytes) -> bytes:
+        """DUP for those of QoS 1 that may have been sent before a crash; which of QoS 2 were is known."""
+        below = bisect_left(taken.message_ids, self._stored.sent_below)
+        again = [head | _DUP if head & _QOS == _QOS_1 else head for head in heads[:below]]
+        return bytes(again) + heads[below:]
 
     def _allowed(self, taken: Taken) -> Taken:
         may_receive, batch = self._connection.permissions.may_receive, taken.stored.batch
@@ -202,12 +231,12 @@ class StoredFeed:
             bytearray([taken.flags[place] for place in kept]),
         )
 
-    def _identifiers(self, taken: Taken) -> list[bytes] | None:
+    def _identifiers(self, taken: Taken) -> list[tuple[int, ...]] | None:
         """Subscription identifiers of each row, as the session has them now."""
         session = self._connection.session
         if not any(each.identifier for each in session.subscriptions.values()):
             return None
-        router = self._connection.gateway.router(session.namespace)
+        router = self._connection.gateway.topics.router(session.namespace)
         return [router.identifiers(session, taken.stored.batch.topic(row) or b"") for row in taken.rows]
 
     # What the client says
@@ -222,6 +251,7 @@ class StoredFeed:
         if not mine:
             return
         done = [self._message_ids.pop(packet_id) for packet_id in mine]
+        self._stored.last_packet_id = self._connection.session.outgoing.last
         if kind is not PacketType.PUBCOMP:
             self._stored.settle(done)
         if kind is not PacketType.PUBACK:

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.broker.sessions.records import Subscription as StoredSubscription
+from penstock.broker.topics.subscriptions import Subscription
 from penstock.codecs.mqtt.errors import ProtocolError
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import RetainHandling, SubAck, Subscribe, UnsubAck, Unsubscribe
 from penstock.codecs.mqtt.packets import Subscription as Wanted
-from penstock.codecs.mqtt.properties import Properties
+from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
 from penstock.core.errors import ErrorCode, NoSuchQueue, PenstockError
-from penstock.gateways.mqtt.queue_subscriptions import Terms, consume, is_durable_share
-from penstock.gateways.mqtt.subscription import Subscription
+from penstock.gateways.mqtt.answers import Refused, Told, created
+from penstock.gateways.mqtt.queue_subscriptions import Terms, consume, is_durable_share, refuse_misspelt
+from penstock.gateways.mqtt.session import filter_bytes
 from penstock.queues.names import queue_address, subscription_address
 
 if TYPE_CHECKING:
+    from penstock.broker.queue import Queue
     from penstock.gateways.mqtt.connection import Connection
     from penstock.gateways.mqtt.consuming import QueueConsumer
 
 logger = logging.getLogger("penstock.mqtt")
 
+# A filter takes about 50 us: others get their turn after some.
+_FILTERS_AT_ONCE = 250
+_SHOWN_CHARACTERS = 100
 _GRANTED = (ReasonCode.SUCCESS, ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2)
 _REASONS = {
     ErrorCode.NO_SUCH_QUEUE: ReasonCode.TOPIC_FILTER_INVALID,
@@ -37,23 +44,45 @@ _REASONS = {
 
 async def subscribe(connection: Connection, packet: Subscribe) -> None:
     """SUBACK, then what is retained."""
+    connection.refuse_unless_fitting(SubAck(packet.packet_id, _GRANTED[:1] * len(packet.subscriptions)))
     identifiers = packet.properties.subscription_identifiers
     identifier = identifiers[0] if identifiers else None
     reasons: list[ReasonCode] = []
     retained: list[Subscription] = []
     stored: dict[str, StoredSubscription] = {}
-    for wanted in packet.subscriptions:
+    first: Refused | None = None
+    made: list[Queue] = []
+    for number, wanted in enumerate(packet.subscriptions, 1):
+        if number % _FILTERS_AT_ONCE == 0:
+            await asyncio.sleep(0)
         try:
-            reasons.append(await _subscribe(connection, wanted, identifier, packet.properties, stored, retained))
+            found = await _subscribe(connection, wanted, identifier, packet.properties, stored, retained, made)
         except PenstockError as error:
             connection.gateway.tell_refusal(connection, "subscription", error)
-            reasons.append(_REASONS.get(error.code, ReasonCode.UNSPECIFIED_ERROR))
+            found = Refused(_REASONS.get(error.code, ReasonCode.UNSPECIFIED_ERROR), str(error))
+        if isinstance(found, Refused):
+            first = first or found._replace(detail=f"{_shortened(wanted.filter)}: {found.detail}")
+            found = found.reason
+        reasons.append(found)
     session = connection.session
     if stored and session.stored is not None:
         await connection.gateway.sessions.subscribe(session.stored, stored)
-    connection.send(SubAck(packet.packet_id, tuple(reasons)))
+    told = _told(first, made) if session.version is Version.V5 else None
+    connection.send(SubAck(packet.packet_id, tuple(reasons), told.explained if told is not None else NO_PROPERTIES))
     for subscription in retained:
         await connection.gateway.retained_messages.send(connection, subscription)
+
+
+def _shortened(filter: str) -> str:
+    """A reason string is cut at its end, where it says why."""
+    return filter if len(filter) <= _SHOWN_CHARACTERS else f"{filter[:_SHOWN_CHARACTERS]}…"
+
+
+def _told(refused: Refused | None, made: list[Queue]) -> Told | None:
+    if not made:
+        return refused
+    noted = created(*[queue.name for queue in made])
+    return noted if refused is None else refused._replace(detail=f"{refused.detail}; {noted.detail}")
 
 
 async def _subscribe(
@@ -63,10 +92,11 @@ async def _subscribe(
     properties: Properties,
     stored: dict[str, StoredSubscription],
     retained: list[Subscription],
-) -> ReasonCode:
+    made: list[Queue],
+) -> ReasonCode | Refused:
     if connection.is_ended:
         # While a filter before it was waited for; nobody would end this subscription.
-        return ReasonCode.UNSPECIFIED_ERROR
+        return Refused(ReasonCode.UNSPECIFIED_ERROR, "the connection has ended")
     refusal = _refusal(connection, wanted)
     if refusal is not None:
         return refusal
@@ -80,8 +110,7 @@ async def _subscribe(
             # message would pass for the same one.
             qos = min(qos, 1)
             record = record._replace(options=_options_byte(wanted, qos))
-        await consume(connection, wanted.filter, qos, terms)
-        _end_before(connection, connection.session.subscriptions.pop(wanted.filter, None), None)
+        await _consume(connection, wanted.filter, qos, terms, made)
         stored[wanted.filter] = record._replace(extra=terms.encoded())
         return _GRANTED[qos]
     session = connection.session
@@ -96,10 +125,11 @@ async def _subscribe(
         wanted.retain_as_published,
         identifier,
     )
-    router = connection.gateway.router(session.namespace)
+    router = connection.gateway.topics.router(session.namespace)
+    session.let_go(wanted.filter)
     _end_before(connection, before, connection.deliveries.consumers.pop(wanted.filter, None))
     router.add(subscription)
-    session.subscriptions[wanted.filter] = subscription
+    session.add_filter(wanted.filter, subscription, connection.gateway.names)
     stored[wanted.filter] = record
     handling = wanted.retain_handling
     is_asked = handling is RetainHandling.SEND or (handling is RetainHandling.SEND_IF_NEW and before is None)
@@ -108,11 +138,30 @@ async def _subscribe(
     return _GRANTED[qos]
 
 
+async def _consume(connection: Connection, filter: str, qos: int, terms: Terms, made: list[Queue]) -> None:
+    """The filter counts from the beginning, so that nothing of it is left over if the session ends meanwhile."""
+    session, names = connection.session, connection.gateway.names
+    before = session.subscriptions.get(filter)
+    if is_new := not session.has_filter(filter):
+        session.add_filter(filter, None, names)
+    try:
+        await consume(connection, filter, qos, terms, made)
+    except BaseException:
+        if is_new:
+            session.remove_filter(filter, names)
+        raise
+    if before is not None and session.has_filter(filter):
+        session.add_filter(filter, None, names)
+        _end_before(connection, before, None)
+
+
 def _queue_terms(connection: Connection, topic_filter: str, is_shared: bool, properties: Properties) -> Terms | None:
     """None for a subscription to topics."""
     if queue_address(topic_filter) is not None:
         return Terms.of(properties, is_durable=False)
     durable_shares = connection.gateway.options.durable_shares
+    if is_shared:
+        refuse_misspelt(properties)
     if is_shared and is_durable_share(topic_filter, properties, durable_shares):
         return Terms.of(properties, is_durable=True)
     return None
@@ -121,23 +170,39 @@ def _queue_terms(connection: Connection, topic_filter: str, is_shared: bool, pro
 def _end_before(connection: Connection, topics: Subscription | None, queue: QueueConsumer | None) -> None:
     """The same filter, subscribed to before on other terms."""
     if topics is not None:
-        connection.gateway.router(connection.session.namespace).remove(topics)
+        connection.gateway.topics.router(connection.session.namespace).remove(topics)
     if queue is not None:
         queue.close()
 
 
-def _refusal(connection: Connection, wanted: Wanted) -> ReasonCode | None:
+def _refusal(connection: Connection, wanted: Wanted) -> Refused | None:
     taken = connection.rates.subscriptions.take(1)
     if not taken.allowed:
         connection.gateway.counters.throttled["subscription-rate"] += 1
-        return ReasonCode.QUOTA_EXCEEDED
-    known = connection.session.subscriptions.keys() | connection.deliveries.consumers.keys()
-    if len(known) >= connection.gateway.options.max_subscriptions and wanted.filter not in known:
-        return ReasonCode.QUOTA_EXCEEDED
+        return Refused(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions at a time: try again in a moment")
+    if not connection.session.has_filter(wanted.filter) and (detail := _too_many(connection, wanted.filter)):
+        return Refused(ReasonCode.QUOTA_EXCEEDED, detail)
     shared = parse_shared(wanted.filter)
     if shared is not None and wanted.no_local:
         raise ProtocolError("a shared subscription is never without what is local", version=connection.version)
-    return None if _is_allowed(connection, wanted.filter) else ReasonCode.NOT_AUTHORIZED
+    if _is_allowed(connection, wanted.filter):
+        return None
+    return Refused(ReasonCode.NOT_AUTHORIZED, f"{connection.identity.name} may not subscribe to this")
+
+
+def _too_many(connection: Connection, filter: str) -> str | None:
+    """Why there is no room for another filter. Of the memory of all, a session gets as much as it would leave free."""
+    session, gateway = connection.session, connection.gateway
+    size = session.filter_bytes + filter_bytes(filter)
+    if session.filter_count >= gateway.options.max_subscriptions:
+        return f"a client has at most {gateway.options.max_subscriptions} subscriptions (mqtt.max_subscriptions)"
+    if size > gateway.options.max_subscription_bytes:
+        limit = gateway.options.max_subscription_bytes
+        return f"topic filters of a client take at most {limit} bytes in all (mqtt.max_subscription_size)"
+    if size > gateway.names.room_bytes:
+        gateway.tell_names_spent(connection.name)
+        return "the server has no memory left for topic filters of this size (mqtt.memory_size)"
+    return None
 
 
 def _is_allowed(connection: Connection, filter: str) -> bool:
@@ -168,21 +233,24 @@ def _options_byte(wanted: Wanted, qos: int) -> int:
 
 
 async def unsubscribe(connection: Connection, packet: Unsubscribe) -> None:
+    is_told = connection.session.version is Version.V5
+    connection.refuse_unless_fitting(UnsubAck(packet.packet_id, _GRANTED[:1] * len(packet.filters) if is_told else ()))
     reasons = await _drop(connection, packet.filters)
-    version = connection.session.version
-    connection.send(UnsubAck(packet.packet_id, tuple(reasons) if version is Version.V5 else ()))
+    connection.send(UnsubAck(packet.packet_id, tuple(reasons) if is_told else ()))
 
 
 async def _drop(connection: Connection, filters: Iterable[str]) -> list[ReasonCode]:
     session = connection.session
-    router = connection.gateway.router(session.namespace)
+    router = connection.gateway.topics.router(session.namespace)
     reasons: list[ReasonCode] = []
     gone: list[str] = []
     for filter in filters:
-        subscription = session.subscriptions.pop(filter, None)
+        subscription = session.subscriptions.get(filter)
         consumer = connection.deliveries.consumers.pop(filter, None)
         if subscription is not None:
             router.remove(subscription)
+        session.let_go(filter)
+        session.remove_filter(filter, connection.gateway.names)
         if consumer is not None:
             consumer.close()
         is_stored = session.stored is not None and filter in session.stored.subscriptions
@@ -223,4 +291,5 @@ async def resubscribe(connection: Connection, subscriptions: Mapping[str, Stored
             await _drop(connection, [filter])
             _tell_deleted(connection, str(error))
         except PenstockError as error:
-            logger.warning("queue not consumed again client=%s filter=%s error=%s", connection.name, filter, error)
+            text = "queue not consumed again client=%s filter=%s error=%s"
+            connection.gateway.telling.warn("consumed again", text, connection.name, filter, error)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING
 
-from penstock.gateways.mqtt.arrival import Arrived
+from penstock.broker.topics.publication import Publication
 from penstock.log.columns import Columns
 from penstock.version import VERSION
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.gateway import MqttGateway
-
-_HEAD = 0x30
 
 
 class SystemTopics:
@@ -24,7 +21,7 @@ class SystemTopics:
 
     async def publish(self) -> None:
         self._send("default", [(f"$SYS/broker/{name}".encode(), value.encode()) for name, value in self._said()])
-        if any(router.has_filters("$admin/") for router in self._gateway.routers):
+        if any(router.has_filters("$admin/") for router in self._gateway.topics.routers):
             for namespace, topic, payload in await self._gateway.admin.stats():
                 self._send(namespace, [(topic, payload)])
 
@@ -39,8 +36,8 @@ class SystemTopics:
             ("connections/accepted", str(gateway.accepted)),
             ("subscriptions/count", str(gateway.subscription_count)),
             ("retained messages/count", str(gateway.retained.count)),
-            ("messages/received", str(gateway.intake.received)),
-            ("messages/refused", str(gateway.intake.refused)),
+            ("messages/received", str(gateway.topics.received)),
+            ("messages/refused", str(gateway.counters.refused_rows.total())),
             ("messages/dropped", str(gateway.dropped)),
             ("messages/stored", str(gateway.sessions.queued_messages)),
             ("store/records", str(metrics.records)),
@@ -49,13 +46,5 @@ class SystemTopics:
 
     def _send(self, namespace: str, said: list[tuple[bytes, bytes]]) -> None:
         topics = [topic for topic, _ in said]
-        router = self._gateway.router(namespace)
-        routes = [router.route(topic) for topic in topics]
-        taps = self._gateway.broker.taps
-        if not taps.count and all(route.is_empty for route in routes):
-            return
         columns = Columns.of([value for _, value in said], topics=topics)
-        arrived = Arrived(columns, topics, bytes([_HEAD]) * len(said), array("i", bytes(4 * len(said))), False)
-        self._gateway.fanout.push(arrived, self._gateway.fanout.plan(arrived, routes, None))
-        if taps.count:
-            taps.push(namespace, columns, topics)
+        self._gateway.topics.tell(Publication(columns, topics, bytes(len(said)), self._gateway.publisher, namespace))

@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from penstock.broker.auth.access import Access
+from penstock.broker.auth.keeping import UserKeeping
 from penstock.broker.auth.rules import rule_of
-from penstock.broker.auth.users import Users
 from penstock.core.errors import InvalidArgument
-from penstock.queues.names import DEFAULT_NAMESPACE
 
 logger = logging.getLogger("penstock.mqtt")
 
@@ -27,7 +26,8 @@ class _NewUser(_Request, forbid_unknown_fields=True):
     password: str | None = None
     """without one the user logs in by certificate or token"""
     roles: tuple[str, ...] = ()
-    namespace: str = DEFAULT_NAMESPACE
+    namespace: str | None = None
+    """the admin's own, if none is said"""
 
 
 class _NewPassword(_Request, forbid_unknown_fields=True, kw_only=True):
@@ -54,38 +54,38 @@ class UserAdmin:
         logger.info("users or rules changed by=%s request=%s about=%s", admin, topic, said.get("name", "a rule"))
 
 
-async def _add(users: Users, said: Said) -> None:
+async def _add(users: UserKeeping, said: Said) -> None:
     asked = msgspec.convert(said, _NewUser)
     password = None if asked.password is None else asked.password.encode()
     await users.add(asked.name, password, asked.roles, asked.namespace)
 
 
-async def _set_password(users: Users, said: Said) -> None:
+async def _set_password(users: UserKeeping, said: Said) -> None:
     asked = msgspec.convert(said, _NewPassword)
     await users.set_password(asked.name, asked.password.encode())
 
 
-async def _set_roles(users: Users, said: Said) -> None:
+async def _set_roles(users: UserKeeping, said: Said) -> None:
     asked = msgspec.convert(said, _NewRoles)
     await users.set_roles(asked.name, asked.roles)
 
 
-async def _remove(users: Users, said: Said) -> None:
+async def _remove(users: UserKeeping, said: Said) -> None:
     await users.remove(msgspec.convert(said, _Request).name)
 
 
-async def _add_rule(users: Users, said: Said) -> None:
-    await users.add_rule(rule_of(said))
+async def _add_rule(users: UserKeeping, said: Said) -> None:
+    await users.add_rule(rule_of({"namespace": users.namespace, **said}))
 
 
-async def _remove_rule(users: Users, said: Said) -> None:
-    gone = rule_of(said)
+async def _remove_rule(users: UserKeeping, said: Said) -> None:
+    gone = rule_of({"namespace": users.namespace, **said})
     if not await users.remove_rule(gone):
         raise InvalidArgument(f"there is no rule {gone}: name it as it was added")
 
 
 # The verbs of `penstock user` and `penstock acl`.
-_ACTS: Mapping[str, Callable[[Users, Said], Awaitable[None]]] = {
+_ACTS: Mapping[str, Callable[[UserKeeping, Said], Awaitable[None]]] = {
     "$admin/user/add": _add,
     "$admin/user/passwd": _set_password,
     "$admin/user/roles": _set_roles,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
-
+from penstock.broker.publish.publisher import Publisher
 from penstock.broker.sessions.records import Will as StoredWill
+from penstock.broker.sessions.targets import RETAIN
+from penstock.broker.topics.publication import Publication
+from penstock.broker.topics.subscriptions import Subscriber
 from penstock.codecs.mqtt.packets import Will
-from penstock.gateways.mqtt.arrival import Arrived
 from penstock.gateways.mqtt.packed import packed
 from penstock.log.columns import Columns
-
-_PUBLISH = 0x30
 
 
 def stored_will(will: Will | None) -> StoredWill | None:
@@ -28,13 +27,15 @@ def stored_will(will: Will | None) -> StoredWill | None:
     )
 
 
-def arrived_will(will: StoredWill, now_ms: int) -> Arrived:
+def published_will(
+    will: StoredWill, now_ms: int, publisher: Publisher, namespace: str, source: Subscriber | None
+) -> Publication:
     """As if its client had published it now."""
-    head = _PUBLISH | will.qos << 1 | will.retain
     columns = Columns.of(
         [will.value],
         topics=[will.topic],
         properties=[will.properties] if will.properties else None,
         expiry=[now_ms + 1000 * will.expiry_s] if will.expiry_s else None,
     )
-    return Arrived(columns, [will.topic], bytes([head]), array("i", [0]), bool(will.properties))
+    flags = bytes([will.qos | (RETAIN if will.retain else 0)])
+    return Publication(columns, [will.topic], flags, publisher, namespace, source)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from penstock.core.marked_yaml import Mark
 from penstock.spark.pipelines.checking_parts import Checks, check_sink, check_source, check_spark, check_step
 from penstock.spark.pipelines.declaration import DROP, FAIL, Step
 from penstock.spark.pipelines.graph import edges, find_cycle, inputs_of, known_names, letters_to, needed
 from penstock.spark.pipelines.kinds import nearest_of
-from penstock.spark.pipelines.problems import Problems
-from penstock.spark.pipelines.reading import Document
+from penstock.spark.pipelines.packages import odd_package
+from penstock.spark.pipelines.problems import BadPipeline, Problem, Problems
+from penstock.spark.pipelines.reading import BadKeys, Document, load
+from penstock.spark.pipelines.standing import section_of
 from penstock.spark.pipelines.written import mark_inside
 
 
@@ -33,6 +36,44 @@ def check(document: Document) -> list[str]:
     _check_checkpoints(checks)
     checks.problems.raise_any()
     return list(_unused(checks))
+
+
+class BadParts(BadPipeline):
+    """Something is wrong with parts of a declaration; `document` has what could be read of it."""
+
+    def __init__(self, file: str, problems: Iterable[Problem], document: Document) -> None:
+        super().__init__(file, problems)
+        self.document = document
+
+
+def load_and_check(file: Path, changed: Callable[[Document], Document]) -> tuple[Document, list[str]]:
+    """The declaration as it is changed, and what is odd about it. BadPipeline with all that is wrong: with keys and
+    values, and with what is left of it without those; BadParts if something is left."""
+    try:
+        document = changed(load(file))
+    except BadKeys as error:
+        if error.rest is None:
+            raise BadPipeline(error.file, error.problems) from None
+        rest = changed(error.rest)
+        raise BadParts(error.file, [*error.problems, *_more(error, rest)], rest) from None
+    try:
+        return document, check(document)
+    except BadPipeline as error:
+        raise BadParts(error.file, error.problems, document) from None
+
+
+def _more(error: BadKeys, rest: Document) -> Iterator[Problem]:
+    """What else is wrong, but for the sections of which something was left out, and for what these may have had."""
+    sections = {section_of(problem) for problem in error.problems}
+    if any(section in (("sources",), ("steps",), ("rules",), ("sinks",)) for section in sections):
+        return
+    names = {section[-1] for section in sections}
+    try:
+        check(rest)
+    except BadPipeline as more:
+        for problem in more.problems:
+            if section_of(problem) not in sections and not any(name in problem.reason for name in names):
+                yield problem
 
 
 def _check_names(checks: Checks) -> None:
@@ -107,6 +148,10 @@ def _check_checkpoints(checks: Checks) -> None:
 
 def _unused(checks: Checks) -> Iterator[str]:
     pipeline = checks.document.pipeline
+    for sink in pipeline.sinks.values():
+        kind = "delta" if sink.delta is not None else "iceberg" if sink.iceberg is not None else ""
+        if (odd := odd_package(kind, pipeline.spark)) is not None:
+            yield f"{sink.places.path_of(kind)}: {odd}"
     used = needed(pipeline)
     for name, declared in (*pipeline.sources.items(), *pipeline.steps.items()):
         if name not in used:

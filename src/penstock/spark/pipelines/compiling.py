@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,8 +14,9 @@ from penstock.spark.connect import carry_modules
 from penstock.spark.pipelines.analysis import analyse, placed
 from penstock.spark.pipelines.declaration import Pipeline, Source, Step, Watermark
 from penstock.spark.pipelines.functions import load_function
-from penstock.spark.pipelines.graph import Judged, feeding, in_order, known_names, needed, rules_of
+from penstock.spark.pipelines.graph import Judged, edges, feeding, in_order, known_names, needed, rules_of
 from penstock.spark.pipelines.judging import Condition, dead_letters, judge
+from penstock.spark.pipelines.problems import BadPipeline, Problem
 from penstock.spark.pipelines.reading import Document
 from penstock.spark.pipelines.sources import arriving, read_source
 
@@ -36,14 +37,28 @@ class Compiled:
 
 
 def compile_pipeline(spark: SparkSession, document: Document) -> Compiled:
-    """Analysed by Spark, not started; checking.check() holds. BadPipeline for the first thing that Spark refuses."""
-    pipeline = document.pipeline
-    compiled = Compiled(document)
-    used = needed(pipeline)
-    for name in in_order(pipeline):
-        if name in used:
-            _Compiling(spark, compiled, name).add()
+    """Analysed by Spark, not started; checking.check() holds. BadPipeline for what Spark refuses."""
+    compiled, problems = compile_parts(spark, document)
+    if problems:
+        raise BadPipeline(str(document.file), problems)
     return compiled
+
+
+def compile_parts(
+    spark: SparkSession, document: Document, used: Collection[str] | None = None
+) -> tuple[Compiled, list[Problem]]:
+    """All that Spark takes, and what is wrong with the rest; nothing is said of what is made of that. `used` are the
+    sources and steps to compile, those that its sinks need unless others are named."""
+    pipeline = document.pipeline
+    compiled, problems = Compiled(document), list[Problem]()
+    used, read_by = needed(pipeline) if used is None else used, edges(pipeline)
+    for name in in_order(pipeline):
+        if name in used and compiled.frames.keys() >= set(read_by[name]):
+            try:
+                _Compiling(spark, compiled, name).add()
+            except BadPipeline as error:
+                problems += error.problems
+    return compiled, problems
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ _SIGNS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
     ("storage", re.compile(r"java\.io\.|java\.nio\.file|FileSystemException|\bOSError\b|No space left|S3Exception")),
 )
 _PYTHON_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|[a-z])): (.+)$", re.MULTILINE)
+# How Spark begins where it was told to hide the calls that led to an error, as by plainly() in a worker that goes on.
+_HIDDEN_ERROR = re.compile(r"thrown from the Python worker: (?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.+)$", re.MULTILINE)
 # How the client of Spark Connect prints an answer that never came.
 _RPC_ERROR = re.compile(r'terminated with:\s+status = StatusCode\.(\w+)\s+details = "(.*)"')
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
@@ -45,7 +47,7 @@ def failure_kind(text: str) -> FailureKind:
 def failure_reason(text: str) -> str:
     """A line for people: what a Python program raised, if one did; else how Spark begins."""
     traceback = text.rpartition("Traceback (most recent call last)")[2] if "Traceback (most" in text else ""
-    raised = _PYTHON_ERROR.search(traceback) or _RPC_ERROR.search(text)
+    raised = _PYTHON_ERROR.search(traceback) or _HIDDEN_ERROR.search(text) or _RPC_ERROR.search(text)
     line = f"{raised[1]}: {raised[2]}" if raised else next((line for line in text.splitlines() if line.strip()), text)
     line = _STATE.sub("", " ".join(line.split()))
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"

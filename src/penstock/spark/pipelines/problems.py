@@ -30,7 +30,7 @@ class BadPipeline(PenstockError):
     code = ErrorCode.INVALID_SETTING
 
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
-        self.file, self.problems = file, tuple(problems)
+        self.file, self.problems = file, tuple(sorted(problems, key=_place))
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
@@ -50,7 +50,7 @@ class Problems:
     def raise_any(self) -> None:
         """BadPipeline if there are some, sorted by their places."""
         if self.found:
-            raise BadPipeline(self.file, sorted(self.found, key=_place))
+            raise BadPipeline(self.file, self.found)
 
 
 def _place(problem: Problem) -> tuple[int, int]:

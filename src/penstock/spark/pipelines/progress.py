@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.core.errors import InvalidArgument
-from penstock.spark.offsets import Positions, positions_of
+from penstock.spark.offsets import BEHIND
 
 
 class SourceProgress(Protocol):
@@ -74,18 +72,16 @@ def lags_of(sources: Iterable[SourceProgress]) -> dict[str, int]:
     """By queue; one that several sources read counts once, with the largest. Sources of files tell nothing."""
     found: dict[str, int] = {}
     for source in sources:
-        end, latest = _positions(source.endOffset), _positions(source.latestOffset)
-        lags: Counter[str] = Counter()
-        for place, offset in latest.items():
-            lags[place.queue] += max(offset - end.get(place, offset), 0)
-        for queue, lag in lags.items():
+        for queue, lag in _told(source).items():
             found[queue] = max(found.get(queue, 0), lag)
     return found
 
 
-def _positions(text: str | None) -> Positions:
+def _told(source: SourceProgress) -> dict[str, int]:
+    """Rows, by queue: offsets may have none."""
     try:
-        return positions_of(json.loads(text or "null"))
-    except (InvalidArgument, ValueError):
+        latest = json.loads(source.latestOffset or "null")
+    except ValueError:
         # Offsets of another format.
         return {}
+    return dict(latest.get(BEHIND, {})) if isinstance(latest, dict) else {}

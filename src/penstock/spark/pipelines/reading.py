@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
@@ -38,13 +38,23 @@ class Document:
         return self.file.absolute().parent
 
 
+class BadKeys(BadPipeline):
+    """Keys or values are wrong. `rest` is the declaration without them, None if too much is missing then."""
+
+    def __init__(self, file: str, problems: Iterable[Problem], rest: Document | None) -> None:
+        super().__init__(file, problems)
+        self.rest = rest
+
+
 def load(file: Path, variables: Mapping[str, str] | None = None) -> Document:
-    """BadPipeline with everything that is wrong with single keys and values; checking.py looks at all of it."""
+    """BadKeys with everything that is wrong with single keys and values; checking.py looks at all of it."""
     problems = Problems(str(file))
     text, marked = _written(file)
     marked = with_variables(marked, os.environ if variables is None else variables, problems)
     pipeline = _Reading(problems).section(Pipeline, marked, "")
-    problems.raise_any()
+    if problems.found:
+        rest = _Reading(Problems(str(file)), is_lenient=True).section(Pipeline, marked, "")
+        raise BadKeys(str(file), problems.found, None if rest is None else Document(file, text, rest))
     assert pipeline is not None
     return Document(file, text, pipeline)
 
@@ -69,6 +79,8 @@ def _written(file: Path) -> tuple[str, Marked]:
 @dataclass(frozen=True, slots=True)
 class _Reading:
     problems: Problems
+    is_lenient: bool = False
+    """leave out what is wrong, not the section it is in"""
 
     def section(self, struct: type[Section], written: Marked, path: str) -> Section | None:
         """None if something in it will not do; the problems say what."""
@@ -81,9 +93,13 @@ class _Reading:
         before = len(self.problems.found)
         values = {key: self._value(struct, key, item, _join(path, key)) for key, item in written.value.items()}
         self._missing(struct, written, path)
-        if len(self.problems.found) > before:
+        if len(self.problems.found) > before and not self.is_lenient:
             return None
         named = {keys_of(struct)[key].attribute: value for key, value in values.items() if value is not None}
+        if any(
+            is_required(struct, known.attribute) and known.attribute not in named for known in keys_of(struct).values()
+        ):
+            return None
         return struct(**named, places=_places(path, written))
 
     def _value(self, struct: type[Declared], key: str, written: Marked, path: str) -> object:

@@ -12,6 +12,7 @@ from penstock.spark.connect import register_source, remote_session
 from penstock.spark.pipelines.declaration import SparkSettings
 from penstock.spark.pipelines.packages import with_delta
 from penstock.spark.pipelines.reading import Document
+from penstock.spark.pipelines.sinks import checkpoint_of
 from penstock.spark.session import session_builder
 
 _QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
@@ -34,7 +35,8 @@ def pipeline_session(document: Document) -> Iterator[SparkSession]:
 def _builder(document: Document) -> SparkSession.Builder:
     spark = document.pipeline.spark
     _let_workers_import(str(document.directory))
-    builder = session_builder(spark.master).appName(document.pipeline.name)
+    builder = session_builder(spark.master, local_checkpoints=has_local_checkpoints(document))
+    builder = builder.appName(document.pipeline.name)
     for name, value in settings_of(spark).items():
         builder = builder.config(name, value)
     writes_delta = any(sink.delta is not None for sink in document.pipeline.sinks.values())
@@ -45,6 +47,17 @@ def settings_of(spark: SparkSettings) -> dict[str, str]:
     """What is set for the session, over which the declaration goes."""
     local = _LOCAL if spark.master.startswith("local") else {}
     return {**_QUIET, **local, **spark.settings}
+
+
+def has_local_checkpoints(document: Document) -> bool:
+    """Whether all of them are files of this machine, for sure: a path without a scheme belongs to the file system that
+    Hadoop is told, where it is told one."""
+    pipeline = document.pipeline
+    if not pipeline.spark.master.startswith("local") or "HADOOP_CONF_DIR" in os.environ:
+        return False
+    if any(name.endswith("fs.defaultFS") for name in pipeline.spark.settings):
+        return False
+    return all(checkpoint_of(pipeline, name, document.directory).startswith("/") for name in pipeline.sinks)
 
 
 def _let_workers_import(directory: str) -> None:

@@ -138,6 +138,33 @@ def test_a_publish_that_is_refused_raises_the_reason(qos: int) -> None:
     against(work, script)
 
 
+def test_what_the_server_says_of_requests_that_it_did_is_passed_on() -> None:
+    told: list[str] = []
+    options = replace(ONCE, user_properties=(("create-queues", "true"),), on_reason_string=told.append)
+
+    async def script(peer: Peer) -> None:
+        assert (await peer.accept()).properties.user_properties == options.user_properties
+        peer.send(PubAck((await peer.expect(Publish)).packet_id, properties=Properties(reason_string="one")))
+        packet_id = (await peer.expect(Publish)).packet_id
+        peer.send(PubRec(packet_id, properties=Properties(reason_string="two")))
+        await peer.expect(PubRel)
+        peer.send(PubComp(packet_id))
+        for reason in (ReasonCode.GRANTED_QOS_1, ReasonCode.NOT_AUTHORIZED):
+            packet_id = (await peer.expect(Subscribe)).packet_id
+            peer.send(SubAck(packet_id, (reason,), Properties(reason_string=reason.name)))
+        await peer.expect(Disconnect)
+
+    async def work(client: AsyncMqttClient) -> None:
+        await client.publish("t", qos=1)
+        await client.publish("t", qos=2)
+        await client.subscribe("t", qos=1)
+        with pytest.raises(MqttRefused, match="NOT_AUTHORIZED"):
+            await client.subscribe("t", qos=1)
+
+    against(work, script, options=options)
+    assert told == ["one", "two", "GRANTED_QOS_1"]
+
+
 def test_no_more_messages_are_under_way_than_the_server_takes() -> None:
     async def script(peer: Peer) -> None:
         await peer.accept(Properties(receive_maximum=2))

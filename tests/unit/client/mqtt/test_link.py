@@ -13,7 +13,7 @@ from penstock.client.errors import ConnectionLost
 from penstock.client.mqtt.link import Link, open_link
 from penstock.client.mqtt.options import MqttOptions
 from penstock.core.ports import Buffer
-from penstock.gateways.mqtt.websocket import WebSocketProtocol
+from penstock.gateways.wire.websocket import WebSocketProtocol
 
 
 class Echo:

@@ -117,3 +117,35 @@ def test_the_page_loads_nothing_from_elsewhere(http: HttpClient) -> None:
     page = http.get("/docs")
     assert page.content_type == "text/html" and "default-src 'none'" in page.headers["content-security-policy"]
     assert not re.search(rb"""(src|href)=["'](https?:)?//""", page.body)
+
+
+def test_an_event_stream_is_described_as_its_events(document: dict[str, Any]) -> None:
+    for path, names in (
+        ("/api/v1/queues/{queue}/events", ["message", "gap", "end"]),
+        ("/api/v1/topics/events", ["message", "lost", "end"]),
+    ):
+        content = document["paths"][path]["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+        events = content["items"]["oneOf"]
+        assert content["type"] == "array"
+        assert [each["properties"]["event"]["const"] for each in events] == names
+        for each in events:
+            data = each["properties"]["data"]
+            assert data["contentMediaType"] == "application/json" and "$ref" in data["contentSchema"]
+
+
+def test_a_message_is_described_with_one_value_and_a_body_as_one_message_or_many(document: dict[str, Any]) -> None:
+    schema = {"$ref": "#/components/schemas/PublishBody", "components": document["components"]}
+    is_valid = jsonschema_rs.validator_for(schema).is_valid
+    assert is_valid({"text": "a"}) and is_valid({"messages": [{"json": 1}, {"base64": "YQ=="}], "key": None})
+    wrongs: tuple[dict[str, Any], ...] = (
+        {},
+        {"text": "a", "json": 1},
+        {"messages": []},
+        {"messages": [{}]},
+        {"messages": [{"text": "a"}], "text": "b"},
+        {"messages": [{"text": "a"}], "key": "b"},
+        {"text": "a", "key": "b", "key_base64": "Yg=="},
+        {"base64": "?"},
+    )
+    for wrong in wrongs:
+        assert not is_valid(wrong), wrong

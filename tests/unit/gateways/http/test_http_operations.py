@@ -5,10 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tests.support.http_client import HttpClient
 from tests.support.http_server import RunningServer, running_server
+
+from penstock.core.errors import DiskLow, JournalFailed
+from penstock.log.shard import Shard
 
 HOOK = {"url": "https://user:hunter2@hooks.example/T0", "secret": "a secret of some length"}
 
@@ -145,14 +149,43 @@ def test_the_server_at_a_glance(server: RunningServer, admin: HttpClient) -> Non
     assert len(admin.get("cluster/nodes").json["items"]) == 1
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_uptime_does_not_follow_a_clock_that_is_set(
+    server: RunningServer, admin: HttpClient, jump_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_s, wall = admin.get("overview").json["uptime_s"], server.broker.wall
+    monkeypatch.setattr(server.broker, "wall", lambda: wall() + jump_ms)
+    assert before_s <= admin.get("overview").json["uptime_s"] < before_s + 600
+
+
 def test_probes_need_no_login_and_tell_strangers_no_more_than_they_need(
     server: RunningServer, admin: HttpClient
 ) -> None:
     stranger = server.http()
     assert stranger.get("/health").json == {"status": "ok"}
-    assert stranger.get("/ready").json == {"status": "ready", "problems": None}
-    assert admin.get("/ready").json == {"status": "ready", "problems": []}
+    assert stranger.get("/ready").json == {"status": "ready", "problems": None, "warnings": None}
+    assert admin.get("/ready").json == {"status": "ready", "problems": [], "warnings": []}
     assert stranger.get("/version").status == 200
+
+
+def test_a_server_whose_journal_stopped_is_not_healthy_and_says_why_to_who_has_logged_in(place: Path) -> None:
+    with running_server(place / "own", auth={}) as server:
+        admin = server.with_roles("admin")
+        commit = server.works.broker.shard._engine.commit
+        server.call(lambda: commit.fail(JournalFailed("Input/output error")))
+        stranger = server.http().get("/health")
+        assert (stranger.status, list(stranger.json)) == (503, ["status"])
+        assert "the journal stopped" in stranger.json["status"]
+        answer = admin.get("/health")
+        assert (answer.status, "Input/output error" in answer.json["reason"]) == (503, True)
+
+
+def test_a_low_disk_leaves_the_server_ready_and_is_named(server: RunningServer, admin: HttpClient) -> None:
+    with mock.patch.object(Shard, "disk_low", DiskLow(1, 2)):
+        answer = admin.get("/ready")
+        assert (answer.status, answer.json["problems"]) == (200, [])
+        assert "publishes are refused" in answer.json["warnings"][0]
+        assert server.http().get("/ready").json["warnings"] is None
 
 
 def test_a_server_that_is_not_ready_says_so(place: Path) -> None:

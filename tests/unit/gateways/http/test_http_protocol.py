@@ -44,7 +44,6 @@ def sent(raw: RawClient, body: object, *headers: str, path: str = PUBLISH) -> No
         b"\x10\x10\x00\x04MQTT\x05\x02\x00\x00\x00",
         b"\0" * 100,
         b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost x\r\n\r\n",
         b"GET http:// HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -62,11 +61,97 @@ def test_bytes_that_are_no_request_are_refused_and_the_connection_ends(raw: RawC
     assert raw.is_ended()
 
 
-def test_a_chunk_that_is_none_ends_the_connection(raw: RawClient, http: HttpClient) -> None:
-    raw.head("POST", PUBLISH, "Transfer-Encoding: chunked", "Content-Type: text/plain")
-    raw.send(b"zzz\r\n")
+HOST = b"Host: localhost\r\n"
+GET, POST = (
+    b"GET /health HTTP/1.1\r\n",
+    f"POST {PUBLISH} HTTP/1.1\r\n".encode() + HOST + b"Content-Type: text/plain\r\n",
+)
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+REQUESTS = {
+    "no Host": (GET + b"\r\n", 400),
+    "two Host": (GET + HOST + HOST + b"\r\n", 400),
+    "two Host that differ": (GET + HOST + b"Host: other\r\n\r\n", 400),
+    "Host with a space": (GET + b"Host: a b\r\n\r\n", 400),
+    "Host with a path": (GET + b"Host: localhost/\r\n\r\n", 400),
+    "xchunked": (POST + b"Transfer-Encoding: xchunked\r\n\r\n", 400),
+    "gzip": (POST + b"Transfer-Encoding: gzip\r\n\r\n", 400),
+    "identity": (POST + b"Transfer-Encoding: identity\r\n\r\n", 400),
+    "chunked, gzip": (POST + b"Transfer-Encoding: chunked, gzip\r\n\r\n", 400),
+    "chunked twice": (POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    "chunked of HTTP/1.0": (CHUNKED.replace(b"HTTP/1.1", b"HTTP/1.0"), 400),
+    "gzip, chunked": (POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
+    "gzip and chunked": (POST + b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n", 501),
+    "length and chunked": (POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    "chunked and length": (POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 400),
+    "two lengths": (POST + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
+    "a list of lengths": (POST + b"Content-Length: 5, 5\r\n\r\n", 400),
+    "length +5": (POST + b"Content-Length: +5\r\n\r\n", 400),
+    "endless length": (POST + b"Content-Length: 99999999999999999999\r\n\r\n", 400),
+    "chunk size zz": (CHUNKED + b"zz\r\n", 400),
+    "chunk size 0x5": (CHUNKED + b"0x5\r\nhello\r\n", 400),
+    "chunk size -5": (CHUNKED + b"-5\r\nhello\r\n", 400),
+    "chunk size +5": (CHUNKED + b"+5\r\nhello\r\n", 400),
+    "chunk size 5_": (CHUNKED + b"5_\r\nhello\r\n", 400),
+    "empty chunk size": (CHUNKED + b"\r\n", 400),
+    "endless chunk size": (CHUNKED + b"fffffffffffffffff\r\n", 400),
+    "chunk ended by LF": (CHUNKED + b"5\nhello\n0\n\n", 400),
+    "chunk longer than it says": (CHUNKED + b"5\r\nhello!\r\n", 400),
+    "second chunk": (CHUNKED + b"5\r\nhello\r\nzz\r\n", 400),
+    "HTTP/2.0": (b"GET /health HTTP/2.0\r\n" + HOST + b"\r\n", 505),
+    "HTTP/3.0": (b"GET /health HTTP/3.0\r\n" + HOST + b"\r\n", 505),
+    "HTTP/0.9": (b"GET /health HTTP/0.9\r\n" + HOST + b"\r\n", 505),
+    "HTTP/9.9": (b"GET / HTTP/9.9\r\n\r\n", 505),
+    "preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+    "folded line": (GET + HOST + b"A: b\r\n c\r\n\r\n", 400),
+    "folded first line": (GET + b" Host: localhost\r\n\r\n", 400),
+    "bare CR": (GET + HOST + b"A: b\rC: d\r\n\r\n", 400),
+    "bare LF": (b"GET /health HTTP/1.1\nHost: localhost\n\n", 400),
+    "space before the colon": (GET + b"Host : localhost\r\n\r\n", 400),
+    "no name": (GET + HOST + b": a\r\n\r\n", 400),
+    "NUL in a value": (GET + HOST + b"A: b\0c\r\n\r\n", 400),
+    "NUL in a name": (GET + HOST + b"A\0: b\r\n\r\n", 400),
+    "NUL in the target": (b"GET /hea\0lth HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "control character": (GET + HOST + b"A: b\x01c\r\n\r\n", 400),
+    "long method": (b"G" * 10_000 + b" /health HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "fragment": (b"GET /health#part HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "URL of another scheme": (b"GET ftp://localhost/health HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "URL with a user": (b"GET http://a:b@localhost/health HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+}
+
+
+@pytest.mark.parametrize(("data", "status"), REQUESTS.values(), ids=REQUESTS)
+def test_a_request_whose_end_or_host_is_in_doubt_is_refused_and_the_connection_ends(
+    raw: RawClient, http: HttpClient, data: bytes, status: int
+) -> None:
+    """RFC 9112: one that two servers could read in two ways is a way around the first one."""
+    raw.send(data)
+    answer = raw.answer()
+    assert (answer.status, answer.headers["connection"]) == (status, "close")
+    assert answer.code == {400: "malformed-request", 501: "not-implemented", 505: "http-version"}[status]
     assert raw.is_ended()
     assert http.get("/health").status == 200
+
+
+def test_nothing_of_a_body_with_a_broken_chunk_is_published(raw: RawClient, http: HttpClient) -> None:
+    raw.send(CHUNKED.replace(b"/q/", b"/broken/") + b"5\r\nhello\r\n")
+    raw.send(b"zz\r\n")
+    assert raw.answer().status == 400
+    assert http.get("/api/v1/queues/broken").status == 404
+
+
+@pytest.mark.parametrize(
+    "target", ["http://localhost/health", "HTTP://localhost:80/health?", "http://[::1]:8080/health"]
+)
+def test_a_target_may_be_a_whole_url_and_names_the_host(raw: RawClient, target: str) -> None:
+    raw.send(f"GET {target} HTTP/1.1\r\nHost: elsewhere\r\n\r\n".encode())
+    assert raw.answer().status == 200
+    raw.send(b"GET http://elsewhere/health HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert raw.answer().status == 421
+
+
+def test_a_request_of_http_1_0_needs_no_host(raw: RawClient) -> None:
+    raw.send(b"GET /health HTTP/1.0\r\n\r\n")
+    assert raw.answer().status == 421  # in development mode nobody is answered who does not say localhost
 
 
 def test_random_bytes_harm_nobody_else(server: RunningServer, http: HttpClient) -> None:
@@ -126,6 +211,7 @@ def test_a_head_must_come_in_time(raw: RawClient) -> None:
 def test_a_body_must_go_on_coming(raw: RawClient, http: HttpClient) -> None:
     raw.head("POST", PUBLISH, "Content-Length: 10")
     raw.send(b"{")
+    assert raw.answer().code == "timeout"
     assert raw.is_ended()
     assert http.get("/health").status == 200
 
@@ -289,9 +375,14 @@ def test_dead_letters_have_names_in_paths_too(server: RunningServer, http: HttpC
     assert [letter["text"] for letter in http.receive("$dlq$shop$orders")] == ["x"]
 
 
-@pytest.mark.parametrize("path", ["/api/v1/queues/", "//health", "/health/", "/api/v1", "/", "/api/v1/queues//config"])
+@pytest.mark.parametrize("path", ["/api/v1/queues/", "//health", "/health/", "/api/v1", "/api/v1/queues//config"])
 def test_a_path_with_nothing_behind_it_is_not_found(http: HttpClient, path: str) -> None:
     assert http.get(path).code == "not-found"
+
+
+def test_the_root_leads_to_the_documentation(http: HttpClient) -> None:
+    answer = http.get("/")
+    assert (answer.status, answer.headers["location"]) == (302, "docs")
 
 
 @pytest.mark.parametrize("query", ["dry_run=1", "limit", "a=1&a=2", "x=%FF", "&".join(f"a{n}=" for n in range(99))])

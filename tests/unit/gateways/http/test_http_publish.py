@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,6 @@ def _queue(server: RunningServer) -> None:
         ({"json": None}, b"null"),
         ({"value": "text"}, b"text"),
         ({"value": 17}, b"17"),
-        ({"value": None}, b"null"),
         ({"base64": base64.b64encode(ANY_BYTES).decode()}, ANY_BYTES),
     ],
 )
@@ -37,6 +37,81 @@ def test_a_value_is_stored_as_it_was_meant(http: HttpClient, message: dict[str, 
     assert http.post("queues/q/messages", message).json["accepted"] == 1
     [found] = http.receive("q", encoding="base64")
     assert base64.b64decode(found.get("base64", "")) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("queues/s/messages", {"text": "v"}),
+        ("queues/s/messages?acks=none", {"text": "v"}),
+        ("queues/s/messages", {"text": "v", "headers": {"a": "1"}}),
+        ("queues/s/messages", {"messages": [{"text": "v"}]}),
+    ],
+)
+def test_spread_goes_round_from_the_first_message_on(
+    server: RunningServer, http: HttpClient, path: str, body: dict[str, object]
+) -> None:
+    server.declare("s", partitions=2, unkeyed="spread")
+    found = [http.post(path, body).json["results"][0]["partition"] for _ in range(6)]
+    assert found in ([0, 1] * 3, [1, 0] * 3)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"text": "v" * ((1 << 20) + 1)},
+        {"text": "v", "partition": 99},
+        {"messages": [{"text": "v"}, {"text": "v" * ((1 << 20) + 1)}]},
+        {"text": "v", "producer": {"id": "ü" * 255, "sequence": 0}},
+    ],
+)
+def test_a_refused_publish_leaves_no_queue(server: RunningServer, http: HttpClient, body: dict[str, object]) -> None:
+    assert http.post("queues/new/messages", body).status in (400, 413)
+    lines = http.request("POST", "queues/new/messages", b"{}\n", {"content-type": "application/x-ndjson"})
+    assert lines.status == 400
+    assert server.call(lambda: [queue.name for queue in server.broker.queues]) == ["q"]
+    large = {"messages": [{"topic": "$queue/new", "text": "v" * ((1 << 20) + 1)}]}
+    assert http.post("publish", large).status == 413
+    assert server.call(lambda: [queue.name for queue in server.broker.queues]) == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ("", {"text": "v"}),
+        ("", {"text": "v", "key": "k"}),
+        ("", {"messages": [{"text": "v"}, {"text": "w"}]}),
+        ("?acks=none", {"text": "v"}),
+    ],
+)
+def test_who_makes_a_queue_by_naming_it_is_told_once(
+    http: HttpClient, caplog: pytest.LogCaptureFixture, query: str, body: dict[str, object]
+) -> None:
+    caplog.set_level(logging.INFO, "penstock")
+    answers = [http.post(f"queues/ordres/messages{query}", body).json for _ in range(2)]
+    assert [answer.get("created") for answer in answers] == [True, None]
+    assert caplog.text.count("queue created because it was named namespace=default queue=ordres") == 1
+
+
+def test_streams_of_lines_and_topics_say_which_queues_they_made(http: HttpClient) -> None:
+    def lines(queue: str, accept: str) -> bytes:
+        headers = {"content-type": "application/x-ndjson", "accept": accept}
+        return http.request("POST", f"queues/{queue}/messages", b'{"text": "1"}\n{"text": "2"}\n', headers).body
+
+    assert [json.loads(lines("one", "*/*")).get("created") for _ in range(2)] == [True, None]
+    told = [json.loads(line) for line in lines("two", "application/x-ndjson").splitlines()]
+    assert [line.get("created") for line in told] == [True, None]
+    messages = {"messages": [{"topic": "$queue/three", "text": "v"}, {"topic": "t", "text": "v"}]}
+    assert [http.post("publish", messages).json.get("created") for _ in range(2)] == [["three"], None]
+
+
+def test_a_null_value_is_told_from_an_empty_one(http: HttpClient) -> None:
+    given = [{"value": None, "key": "k", "headers": {"a": "1"}}, {"value": "", "key": "k"}]
+    http.post("queues/q/messages", {"messages": given})
+    null, empty = http.receive("q", max=2)
+    assert "text" not in null and "base64" not in null
+    assert null["headers"] == [["a", "1"], ["null-value", "1"]]
+    assert empty["text"] == "" and "headers" not in empty
 
 
 def test_everything_that_belongs_to_a_message_comes_back_with_it(http: HttpClient) -> None:
@@ -105,6 +180,22 @@ def test_a_request_sent_again_gives_the_first_result(server: RunningServer, http
     assert all(result.pop("duplicate") for result in again["results"])
     assert again["results"] == first["results"]
     assert len(http.receive("once", max=100)) == 20
+
+
+def test_no_other_login_can_fence_a_producer(tmp_path: Path) -> None:
+    def publish(caller: HttpClient, epoch: int, sequence: int) -> tuple[int, int]:
+        producer = {"id": "p", "epoch": epoch, "sequence": sequence}
+        answer = caller.post("queues/q/messages", {"text": str(sequence), "producer": producer})
+        return answer.status, answer.json.get("duplicates", -1)
+
+    with running_server(tmp_path / "server", auth={}) as server:
+        server.declare("q")
+        one, other = server.with_roles("producer"), server.with_roles("producer")
+        assert publish(one, 0, 0) == (200, 0)
+        assert publish(other, 9, 5) == (200, 0)
+        assert publish(one, 0, 1) == (200, 0)
+        assert publish(one, 0, 1) == (200, 1)
+        assert publish(other, 8, 6)[0] == 409
 
 
 def test_a_producer_that_numbers_its_messages_stores_each_once(http: HttpClient) -> None:

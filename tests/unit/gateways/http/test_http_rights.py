@@ -27,7 +27,14 @@ CONSUME = frozenset({"consumer", "admin"})
 PUBLISH = frozenset({"producer", "admin"})
 TOO_MANY_STREAMS = 503
 VERBS = ("ack", "nack", "reject", "extend", "release")
-BY_RIGHT = {Right.READ: frozenset({"read-only", "admin"}), Right.ADMIN: frozenset({"admin"})}
+BY_RIGHT = {
+    Right.NUMBERS: frozenset({"monitor", "read-only", "admin"}),
+    Right.READ: frozenset({"read-only", "admin"}),
+    Right.ADMIN: frozenset({"admin"}),
+    Right.SERVER: frozenset({"admin"}),
+}
+TENANT = "tenant"
+"""a namespace: a role with its name in front is that role there"""
 # Routes that ask the rules: which roles these let through.
 BY_RULES = {
     "POST /queues/{queue}/messages": PUBLISH,
@@ -121,6 +128,8 @@ def all_callers(server: RunningServer, authority: trustme.CA) -> Iterator[tuple[
         yield f"token of {role}", (role, client({"Authorization": "Bearer " + token(role)}))
         yield f"password of {role}", (role, client(basic(f"user-{role}", "secret of a user")))
         yield f"certificate of {role}", (role, client({}, f"device-{role}"))
+        tenants_key = server.key(role, namespace=TENANT)
+        yield f"key of {role} of a tenant", (f"{TENANT} {role}", client({"X-API-Key": tenants_key}))
 
 
 def expired(server: RunningServer) -> str:
@@ -153,10 +162,18 @@ def spelled(route: Route) -> str:
 
 
 def allowed(route: Route) -> frozenset[str]:
+    """The same in every namespace, but for what is the server's, and for who counts it."""
     if route.right is Right.LOGIN:
         assert spelled(route) in BY_RULES, "say here which roles the rules let through"
-        return BY_RULES[spelled(route)]
-    return BY_RIGHT[route.right]
+        roles = BY_RULES[spelled(route)]
+    else:
+        roles = BY_RIGHT[route.right]
+    tenants = frozenset[str]() if route.right is Right.SERVER else roles
+    if spelled(route).startswith("POST /messages/"):
+        tenants = EVERYBODY  # who is told that the receipt leads nowhere
+    if route.right is Right.NUMBERS:
+        tenants -= {"monitor"}
+    return roles | {f"{TENANT} {role}" for role in tenants}
 
 
 def request(route: Route, receipt: str) -> tuple[str, str, dict[str, object] | None, dict[str, str]]:
@@ -199,7 +216,7 @@ def test_a_route_answers_those_who_may_and_no_others(scene: Scene, route: Route)
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.right is Right.PUBLIC], ids=spelled)
 def test_a_public_route_asks_nobody(scene: Scene, route: Route) -> None:
     for name in ("nobody", "key without roles", "key of producer", "token of admin", "certificate of a stranger"):
-        assert scene.callers[name][1].status(route.method, route.path) == 200
+        assert scene.callers[name][1].status(route.method, route.path) in route.answers
 
 
 # What lies behind a role
@@ -302,3 +319,99 @@ def test_keys_and_passwords_are_never_shown_again(scene: Scene) -> None:
     secret = made.json["key"].split("_", 2)[2]
     everything = b"".join(admin.get(path).body for path in ("keys?limit=1000", "users", "config", "acl"))
     assert secret.encode() not in everything and SECRET.encode() not in everything and b"argon2" not in everything
+
+
+# Namespaces
+
+
+def tenant(scene: Scene, role: str) -> HttpClient:
+    return scene.callers[f"key of {role} of a tenant"][1]
+
+
+def test_an_admin_of_a_namespace_administers_that_one_only(scene: Scene) -> None:
+    admin, theirs = scene.callers["key of admin"][1], tenant(scene, "admin")
+    assert theirs.get("queues?namespace=default").status == 403
+    assert theirs.post("queues", {"name": "mine"}).json["namespace"] == TENANT
+    assert theirs.post("queues", {"name": "not-mine", "namespace": "default"}).status == 403
+    assert theirs.get("queues/q").status == 404
+    # Users, keys and rules
+    made = theirs.post("users", {"name": "tina", "password": "the first one", "roles": ["admin"]})
+    assert (made.status, made.json["namespace"]) == (201, TENANT)
+    assert theirs.post("users", {"name": "eve", "password": "the first one", "namespace": "default"}).status == 403
+    assert {user["name"] for user in theirs.get("users").json["items"]} == {"tina"}
+    for path, method, body in (
+        ("users/user-admin", "GET", None),
+        ("users/user-admin", "PATCH", {"roles": []}),
+        ("users/user-admin", "PATCH", {"password": "another one"}),
+        ("users/user-admin", "DELETE", None),
+    ):
+        assert theirs.status(method, f"/api/v1/{path}", body) == 404, (method, path)
+    assert {key["namespace"] for key in theirs.get("keys").json["items"]} == {TENANT}
+    assert theirs.post("keys", {"roles": ["admin"]}).json["description"]["namespace"] == TENANT
+    assert theirs.post("keys", {"roles": ["admin"], "namespace": "default"}).status == 403
+    foreign = next(key["id"] for key in admin.get("keys?limit=1000").json["items"] if key["namespace"] == "default")
+    assert theirs.delete(f"keys/{foreign}").status == 404
+    rule = {"effect": "allow", "action": "publish", "pattern": "a/#"}
+    assert theirs.post("acl", rule).json["namespace"] == TENANT
+    for elsewhere in ("default", "*"):
+        assert theirs.post("acl", {**rule, "namespace": elsewhere}).status == 403
+    assert {found["namespace"] for found in theirs.get("acl").json["items"]} == {TENANT}
+    assert theirs.post("acl/check", {"user": "user-admin", "action": "publish", "topic": "a"}).status == 404
+    assert theirs.post("acl/check", {"user": "tina", "action": "publish", "topic": "a"}).status == 200
+    # The admin of the server has all of it.
+    assert admin.get("queues/mine?namespace=tenant").status == 200
+    assert admin.get("users/tina").status == 200
+
+
+def test_numbers_and_lists_have_no_name_of_another_namespace(scene: Scene) -> None:
+    admin = scene.callers["key of admin"][1]
+    assert admin.post("queues", {"name": "zeldas-alone", "namespace": "zelda"}).status == 201
+    assert tenant(scene, "admin").post("queues?if_absent=true", {"name": "mine"}).status == 201
+    paths = ["/metrics", *(f"/api/v1/{name}" for name in ("overview", "queues", "groups", "clients", "topics"))]
+    for name in ("read-only", "admin"):
+        for path in paths:
+            page = tenant(scene, name).request("GET", path).body
+            assert b"zelda" not in page and b"default" not in page, (name, path)
+    for path in paths:
+        assert b"zelda" not in scene.callers["key of read-only"][1].request("GET", path).body, path
+    mine = tenant(scene, "read-only").request("GET", "/metrics").body
+    assert b'queue="mine"' in mine and b"penstock_storage" not in mine
+    for who in ("key of admin", "key of monitor"):
+        assert b"zeldas-alone" in scene.callers[who][1].request("GET", "/metrics").body
+
+
+def test_nobody_is_shown_the_secret_in_an_address_and_it_survives_being_sent_back(scene: Scene) -> None:
+    admin, url = scene.callers["key of admin"][1], "https://bot:swordfish@alerts.example/hook?token=swordfish"
+    settings = {"dlq_config": {"alert_webhook": url}}
+    assert admin.post("queues", {"name": "alerted", **settings}).status == 201
+    assert admin.put("templates/alerted-*", settings).status == 200
+    for who in ("key of admin", "key of read-only", "key of producer", "key of consumer"):
+        client = scene.callers[who][1]
+        for path in (
+            "queues/alerted",
+            "queues/alerted/config",
+            "queues",
+            "templates",
+            "config",
+            "queues/alerted/stats",
+        ):
+            assert b"swordfish" not in client.get(path).body, (who, path)
+    shown = admin.get("queues/alerted/config").json
+    assert shown["dlq_config"]["alert_webhook"] == "https://alerts.example/…"
+    assert admin.put("queues/alerted/config", {"limits": {"max_queue_depth": 7}, **shown}).status == 200
+    assert admin.put("queues/alerted/config", {"dlq_config": shown["dlq_config"]}).status == 200
+    queue = scene.server.call(lambda: scene.server.broker.queue("alerted"))
+    assert queue.settings.dlq_config.alert_webhook == url
+    refused = admin.put("queues/alerted/config", {"dlq_config": {"alert_webhook": "https://other.example/…"}})
+    assert refused.status == 400 and b"swordfish" not in refused.body
+
+
+def test_a_probe_is_no_failed_login(scene: Scene) -> None:
+    metrics = scene.server.works.ports.access.metrics
+    nobody = HttpClient(scene.server.address, {}, context(scene.authority, None))
+    before = metrics.logins_failed
+    for path in ("/ready", "/health", "/version"):
+        assert nobody.status("GET", path) == 200
+    assert nobody.get("queues").status == 401
+    assert metrics.logins_failed == before
+    nobody.close()

@@ -17,8 +17,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from tests.support.broker import stage
 from tests.support.metrics import sources_of
 
-from penstock.gateways.http.metrics.otlp import OtlpExporter, OtlpOptions
-from penstock.gateways.http.metrics.sources import MetricOptions, MetricSources
+from penstock.telemetry.otlp import OtlpExporter, OtlpOptions
+from penstock.telemetry.sources import MetricOptions, MetricSources
 
 _PATIENCE_S = 30
 

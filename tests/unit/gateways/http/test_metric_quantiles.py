@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 from penstock.core.metrics import Histogram
-from penstock.gateways.http.metrics.quantiles import Recent, quantile_of
+from penstock.telemetry.quantiles import Recent, quantile_of
 
 
 def test_a_quantile_lies_in_its_bucket_in_proportion() -> None:

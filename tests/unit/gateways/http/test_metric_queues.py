@@ -8,10 +8,10 @@ from tests.support.metrics import of, scrape, sources_of
 
 from penstock.broker.queue import Queue
 from penstock.broker.start import LATEST
-from penstock.gateways.http.metrics.exposition import exposition
-from penstock.gateways.http.metrics.families import FAMILIES
-from penstock.gateways.http.metrics.pace import Pace
-from penstock.gateways.http.metrics.sources import MetricOptions, MetricSources
+from penstock.telemetry.exposition import exposition
+from penstock.telemetry.families import FAMILIES
+from penstock.telemetry.pace import Pace
+from penstock.telemetry.sources import MetricOptions, MetricSources
 
 
 async def consume(made: Stage, queue: Queue, *, messages: int, acked: int, failed: int = 0, rejected: int = 0) -> None:
@@ -86,6 +86,7 @@ def test_a_group_says_how_far_behind_it_is(tmp_path: Path) -> None:
             assert of(found, "penstock_consumer_group_lag_seconds", **mine) == 0
             assert of(found, "penstock_consumer_group_committed_offset", **mine) == 4
             assert of(found, "penstock_consumer_group_members", **mine) == 1
+            assert of(found, "penstock_consumer_group_suspended_members", **mine) == 0
 
     asyncio.run(run())
 

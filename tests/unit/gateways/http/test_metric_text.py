@@ -6,8 +6,8 @@ import math
 from tests.support.metrics import of, read
 
 from penstock.core.metrics import Histogram
-from penstock.gateways.http.metrics.pace import Pace
-from penstock.gateways.http.metrics.samples import (
+from penstock.telemetry.pace import Pace
+from penstock.telemetry.samples import (
     NO_LABELS,
     Distribution,
     Family,
@@ -18,7 +18,7 @@ from penstock.gateways.http.metrics.samples import (
     Series,
     Value,
 )
-from penstock.gateways.http.metrics.text import lines_of, write
+from penstock.telemetry.text import lines_of, write
 
 
 def written(kind: Kind, *samples: tuple[Labels, Value]) -> str:

@@ -1,0 +1,1 @@
+"""Sparse loads: many connections, many queues, few messages at a time."""

@@ -1,0 +1,1 @@
+"""The one way in: every row of every queue is staged here."""

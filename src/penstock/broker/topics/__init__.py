@@ -1,0 +1,1 @@
+"""Topics: who gets what is published to them, of every protocol."""

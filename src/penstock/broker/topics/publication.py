@@ -1,0 +1,72 @@
+"""Messages with topics on their way to whoever wants them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.sessions.targets import RETAIN
+from penstock.log.columns import Columns
+from penstock.log.late import Part
+
+if TYPE_CHECKING:
+    from penstock.broker.publish.request import ProducerCall
+    from penstock.broker.topics.subscriptions import Subscriber
+
+QOS = 0x03
+_MINE = (b"$SYS/", b"$share/", b"$admin/")
+_SETTLEMENTS = (b"$ack", b"$nack", b"$reject")
+
+
+@dataclass(slots=True)
+class Publication:
+    """Rows of one publisher: all of them are taken, or none."""
+
+    columns: Columns
+    topics: list[bytes]
+    """those of the topic_index"""
+    flags: bytes
+    """of each row: its QoS, and RETAIN"""
+    publisher: Publisher
+    namespace: str = "default"
+    source: Subscriber | None = None
+    """who published it, if that is a subscriber"""
+    parts: Sequence[Part] = ()
+    """what else goes into the frame"""
+    made: dict[bytes, str] | None = None
+    """by topic, the queues that were made because it names them: filled in on the way"""
+    partition: int | None = None
+    producer: ProducerCall | None = None
+    """what a single message says to the queues that take it"""
+    places: array[int] | None = None
+    """of rows of several publishers, where those without a key go: see Publisher.place"""
+    as_it_came: object = None
+    """the rows as the door that took them has them, for it alone"""
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether it says more to queues than its topic."""
+        return self.partition is not None or self.producer is not None
+
+    @property
+    def has_retained(self) -> bool:
+        first = self.flags[0]
+        if self.flags.count(first) == len(self.flags):
+            return bool(first & RETAIN)
+        return any(flag & RETAIN for flag in set(self.flags))
+
+    def unassured(self, rows: array[int]) -> array[int]:
+        """Those without QoS."""
+        return array("i", [row for row in rows if not self.flags[row] & QOS])
+
+
+def is_reserved(topic: bytes) -> bool:
+    """Whether nobody's message can have it: it is the broker's own, or asks the broker for something."""
+    return topic.startswith(_MINE) or is_settlement(topic)
+
+
+def is_settlement(topic: bytes) -> bool:
+    return topic.startswith((b"$queue/", b"$dlq/")) and topic.rpartition(b"/")[2] in _SETTLEMENTS

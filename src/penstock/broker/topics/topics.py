@@ -1,0 +1,347 @@
+"""Publishing by topic, for all doors: whom it is for, one frame for all that is durable, then those who are
+connected."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+from penstock.broker.broker import Broker
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.publish.request import PublishRequest, Put, Routed, Targets
+from penstock.broker.retained.retained import Retained
+from penstock.broker.retained.space import RetainedSpace
+from penstock.broker.sessions.sessions import Sessions
+from penstock.broker.sessions.targets import RETAIN, Accepted
+from penstock.broker.topics.planning import Plan, plan, plan_share
+from penstock.broker.topics.publication import QOS, Publication, is_reserved
+from penstock.broker.topics.router import Router
+from penstock.broker.topics.shares import Share, SharedStrategy
+from penstock.broker.topics.storing import targets_of
+from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.kernels.topics import check_topic
+from penstock.log.columns import Columns, Spans
+from penstock.log.engine import Done
+from penstock.log.faults import Telling
+from penstock.log.late import Part
+
+logger = logging.getLogger("penstock.broker.topics")
+
+_NOBODY = frozenset[int]()
+_UPKEEP_MS = 5_000
+# At most, of a part of a frame beside its bytes.
+_PART_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    shared_strategy: SharedStrategy = SharedStrategy.ROUND_ROBIN
+    retain_available: bool = True
+
+
+class _Reach(NamedTuple):
+    """Whom a publication got to."""
+
+    plan: Plan
+    topics: frozenset[int]
+    """numbers of those that feed a queue, or that somebody without a subscription listens to"""
+
+
+class _Prepared(NamedTuple):
+    """What becomes of a publication."""
+
+    plan: Plan
+    request: PublishRequest | None
+    """None where nothing of it is durable"""
+    accepted: list[Accepted]
+    fed: frozenset[int]
+    """numbers of topics that feed a queue"""
+
+
+class Topics:
+    """Of one broker, used from its loop. Sessions and retained messages are closed with it."""
+
+    def __init__(
+        self, broker: Broker, sessions: Sessions, retained: Retained, options: TopicOptions | None = None
+    ) -> None:
+        self._broker, self.sessions, self.retained = broker, sessions, retained
+        self.options = options or TopicOptions()
+        self._routers: dict[str, Router] = {}
+        self.received = 0
+        """messages that were taken"""
+        self.retaining = 0
+        """publications under way that change what is retained"""
+        self._telling = Telling(logger)
+        self._upkeep: asyncio.Task[None] | None = None
+        broker.alarms.set(self, broker.now() + _UPKEEP_MS, self._keep_up)
+
+    def router(self, namespace: str) -> Router:
+        found = self._routers.get(namespace)
+        if found is None:
+            found = self._routers[namespace] = Router()
+        return found
+
+    @property
+    def routers(self) -> list[Router]:
+        return list(self._routers.values())
+
+    # Publishing
+
+    def publish_now(self, publication: Publication, done: Done) -> bool:
+        """publish() in this turn of the loop. Whether it was taken; `done` is called when it is committed, at once if
+        nothing of it is durable. Raises what a queue refuses. False if something has to be waited for. In both cases
+        nobody got anything."""
+        prepared = None if publication.producer is not None else self._prepared(publication)
+        if prepared is None:
+            return False
+        made, request, accepted, _ = prepared
+        if request is None:
+            _note_taken(accepted, made)
+            self._deliver(publication, made)
+            done(None)
+            return True
+        has_retained = publication.has_retained
+        self.retaining += has_retained
+        is_taken = False
+        try:
+            finish = partial(self._finish, accepted, has_retained, done)
+            is_taken = (
+                self._broker.publishing.intake.try_stage(request.puts, finish, request.others, request.routed)
+                is not None
+            )
+        finally:
+            if not is_taken:
+                self._finish(accepted, has_retained)
+        if is_taken:
+            _note_taken(accepted, made)
+            self._deliver(publication, made)
+        return is_taken
+
+    async def publish(self, publication: Publication) -> _Reach:
+        """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept."""
+        while (prepared := self._prepared(publication)) is None:
+            await self._make(publication)
+        made, request, accepted, fed = prepared
+        has_retained = publication.has_retained
+        self.retaining += has_retained
+        try:
+            if request is not None:
+                await self._broker.publishing.intake.stage(request)
+            _note_taken(accepted, made)
+        finally:
+            self._finish(accepted, has_retained)
+        return _Reach(made, self._deliver(publication, made) | fed)
+
+    def _prepared(self, publication: Publication) -> _Prepared | None:
+        """None if a queue, or the log of what is retained, has to be made first."""
+        targets = self._broker.publishing.routes.targets(publication.topics, publication.namespace)
+        has_retained = publication.has_retained
+        space = self.retained.spaces.get(publication.namespace) if has_retained else None
+        if targets is None or (has_retained and space is None):
+            return None
+        made = self._plan(publication)
+        parts, accepted = self._parts(publication, made, space)
+        request = _request(publication, targets, parts) if targets.queues or parts else None
+        return _Prepared(made, request, accepted, frozenset(targets.feeding))
+
+    async def _make(self, publication: Publication) -> None:
+        """What _prepared() asks for."""
+        routes, namespace = self._broker.publishing.routes, publication.namespace
+        if routes.targets(publication.topics, namespace) is None:
+            made = await routes.make(
+                publication.topics,
+                publication.columns,
+                namespace,
+                publication.partition,
+                publication.producer,
+                self._beside_bytes(publication),
+            )
+            if publication.made is not None:
+                publication.made |= made
+        if publication.has_retained:
+            await self.retained.space(namespace)
+
+    def _beside_bytes(self, publication: Publication) -> int:
+        """What the frame will have beside queues, about. InvalidArgument for what cannot be retained."""
+        space = self.retained.spaces.get(publication.namespace) if publication.has_retained else None
+        parts, accepted = self._parts(publication, self._plan(publication), space)
+        self._finish(accepted, False)
+        return sum([columns.bytes + _PART_BYTES for _, columns in parts])
+
+    def tell(self, publication: Publication) -> None:
+        """Those who are connected, and nobody else: what the broker says of itself."""
+        routes = [self.router(publication.namespace).route(topic) for topic in publication.topics]
+        if not all(route.is_empty for route in routes):
+            plan(publication, routes, self.options.shared_strategy).deliver(publication)
+        self._tap(publication)
+
+    def _deliver(self, publication: Publication, made: Plan) -> frozenset[int]:
+        """To those who are connected. The numbers of topics that others listen to."""
+        made.deliver(publication)
+        self.received += publication.columns.count
+        return self._tap(publication)
+
+    def _tap(self, publication: Publication) -> frozenset[int]:
+        taps = self._broker.taps
+        if not taps.count:
+            return _NOBODY
+        return taps.push(publication.namespace, publication.columns, publication.topics)
+
+    def _finish(
+        self,
+        accepted: Sequence[Accepted],
+        has_retained: bool,
+        done: Done | None = None,
+        error: PenstockError | None = None,
+    ) -> None:
+        self.retaining -= has_retained
+        for each in accepted:
+            each.close()
+        if done is not None:
+            done(error)
+
+    def _plan(self, publication: Publication) -> Plan:
+        router = self.router(publication.namespace)
+        routes = [router.route(topic) for topic in publication.topics]
+        return plan(publication, routes, self.options.shared_strategy)
+
+    def _parts(
+        self, publication: Publication, made: Plan, space: RetainedSpace | None
+    ) -> tuple[list[Part], list[Accepted]]:
+        """What goes into the frame beside queues. Room is kept last: nothing is refused behind it."""
+        parts = list(publication.parts)
+        if space is not None:
+            columns = _retained_columns(publication)
+            parts += space.parts(columns, array("i", range(columns.count)))
+        accepted = self._accept(publication.columns, made)
+        for each in accepted:
+            parts += each.parts
+        return parts, accepted
+
+    def _accept(self, columns: Columns, made: Plan) -> list[Accepted]:
+        """For those that messages are stored for, layer by layer."""
+        return [self.sessions.accept(columns, targets_of(layer)) for layer in made.stored]
+
+    async def send(
+        self,
+        columns: Columns,
+        *,
+        qos: int,
+        retain: bool,
+        publisher: Publisher,
+        namespace: str = "default",
+        made: dict[bytes, str] | None = None,
+    ) -> int:
+        """publish() for doors without packets: all rows alike. How many reached a subscriber or a queue. A key places a
+        message, its headers do not. Queues that are made for it are added to `made`, by topic.
+
+        InvalidArgument for what is no topic to publish to. May they do it? is the caller's question."""
+        if not 0 <= qos <= QOS - 1:
+            raise InvalidArgument(f"{qos} is no QoS: give 0, 1 or 2")
+        if retain and not self.options.retain_available:
+            raise InvalidArgument("nothing is retained here (mqtt.retain_available): publish it without retain")
+        flags = bytes([qos | (RETAIN if retain else 0)]) * columns.count
+        publication = Publication(columns, _topics_of(columns), flags, publisher, namespace, made=made)
+        reach = await self.publish(publication)
+        if len(reach.topics) == len(publication.topics):
+            return columns.count
+        by_topic = columns.rows_of_topics(sorted(reach.topics)) if reach.topics else ()
+        return len(set(chain(by_topic, *reach.plan.rows())))
+
+    async def redistribute(self, share: Share, publication: Publication) -> None:
+        """Messages of a shared subscription that a member did not get: to other members, while there are any."""
+        made = Plan([])
+        strategy = self.options.shared_strategy
+        plan_share(publication, share, range(publication.columns.count), strategy, made)
+        accepted = self._accept(publication.columns, made)
+        try:
+            if parts := [part for each in accepted for part in each.parts]:
+                await self._broker.shard.commit(parts)
+            _note_taken(accepted, made)
+        finally:
+            self._finish(accepted, False)
+        made.deliver(publication)
+
+    # Upkeep
+
+    def _keep_up(self, now: int) -> None:
+        self._broker.alarms.set(self, now + _UPKEEP_MS, self._keep_up)
+        if self._upkeep is None or self._upkeep.done():
+            self._upkeep = asyncio.get_running_loop().create_task(self.keep_up(now))
+
+    async def keep_up(self, now: int) -> None:
+        """Snapshots of sessions are written, what expired is forgotten."""
+        try:
+            await self.sessions.keep_up(now)
+            await self.retained.keep_up(now)
+        except PenstockError as error:
+            # What storage refuses it refuses to everybody, and says why itself.
+            self._telling.warn("upkeep", "upkeep of sessions and retained messages failed error=%s", error)
+        except Exception:
+            logger.exception("upkeep of sessions and retained messages failed")
+
+    async def close(self) -> None:
+        """After the doors, before the broker."""
+        self._broker.alarms.drop(self)
+        if self._upkeep is not None:
+            await asyncio.wait([self._upkeep])
+        await self.sessions.close()
+        self.retained.close()
+
+
+def _request(publication: Publication, targets: Targets, parts: Sequence[Part]) -> PublishRequest:
+    columns, publisher = publication.columns, publication.publisher
+    if publication.is_directed or (len(targets.queues) == 1 and publication.places is None):
+        mine = [(queue, columns.of_topics(some)) for queue, some in targets.by_queue().items()]
+        puts = [Put(queue, rows, publisher, publication.partition) for queue, rows in mine]
+        return PublishRequest(puts, parts, publication.producer)
+    routed = Routed(columns, targets, publisher, publication.places) if targets.queues else None
+    return PublishRequest((), parts, routed=routed)
+
+
+def _note_taken(accepted: Sequence[Accepted], made: Plan) -> None:
+    """It can no longer be refused: those who had no room have lost it, and are told so if that is the policy."""
+    for each, layer in zip(accepted, made.stored, strict=True):
+        each.taken()
+        for stored in each.overflowed:
+            for subscriber in layer:
+                if subscriber.stored is stored:
+                    subscriber.overflown()
+
+
+def _topics_of(columns: Columns) -> list[bytes]:
+    """Checked, each of them."""
+    spans, source = columns.topics, columns.source
+    if spans is None or columns.topic_index is None or not columns.count:
+        raise InvalidArgument("a publish by topic needs messages, and a topic for each of them")
+    topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
+    for topic in topics:
+        check_topic(topic)
+        if is_reserved(topic):
+            raise InvalidArgument(f"{topic.decode()!r} is for the broker to publish, or asks it for something")
+    return topics
+
+
+def _retained_columns(publication: Publication) -> Columns:
+    """Rows to be retained, with the QoS they came with."""
+    columns, flags = publication.columns, publication.flags
+    rows = [row for row, flag in enumerate(flags) if flag & RETAIN]
+    source, index = columns.source, columns.topic_index
+    assert index is not None
+
+    def entries(spans: Spans) -> list[bytes]:
+        return [bytes(source[spans.starts[row] : spans.ends[row]]) for row in rows]
+
+    return Columns.of(
+        entries(columns.value),
+        topics=[publication.topics[index[row]] for row in rows],
+        properties=None if columns.properties is None else entries(columns.properties),
+        native=[bytes([flags[row] & QOS]) for row in rows],
+        expiry=None if columns.expiry is None else [columns.expiry[row] for row in rows],
+    )

@@ -1,1 +1,0 @@
-"""Metrics: what the broker counts, as text for Prometheus and over OTLP."""

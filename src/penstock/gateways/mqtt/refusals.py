@@ -1,0 +1,20 @@
+"""What a publisher is told of an error."""
+
+from __future__ import annotations
+
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.core.errors import ErrorCode, PenstockError
+from penstock.gateways.mqtt.answers import Refused
+
+REASONS = {
+    ErrorCode.QUEUE_FULL: ReasonCode.QUOTA_EXCEEDED,
+    ErrorCode.DISK_LOW: ReasonCode.QUOTA_EXCEEDED,
+    ErrorCode.TOO_LARGE: ReasonCode.QUOTA_EXCEEDED,
+    ErrorCode.NO_SUCH_QUEUE: ReasonCode.TOPIC_NAME_INVALID,
+    ErrorCode.INVALID_ARGUMENT: ReasonCode.TOPIC_NAME_INVALID,
+}
+
+
+def refusal_of(error: PenstockError) -> Refused:
+    """What a publisher is told."""
+    return Refused(REASONS.get(error.code, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR), str(error))

@@ -1,0 +1,1 @@
+"""What the broker says of itself: metrics as text for Prometheus, and over OTLP."""

@@ -1,0 +1,46 @@
+"""What queues counted, one of them or many together. Totals never go back while their queues are there."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from penstock.broker.queue import Queue
+from penstock.core.metrics import Histogram
+from penstock.queues.cursor import Tally
+from penstock.queues.deadletter import Reason
+from penstock.telemetry.pace import Pace
+
+# About 0.2 ms of adding up.
+_TALLIES_AT_ONCE = 200
+
+
+class Totals:
+    def __init__(self) -> None:
+        self.published = self.refused = 0
+        self.tally = Tally()
+        self.dead_lettered: Counter[Reason] = Counter()
+        self.latency = Histogram()
+
+    async def add(self, queue: Queue, pace: Pace) -> None:
+        # All at once: a group that is deleted while they are added up is in the past then, and counted once.
+        tallies = [cursor.tally for unit in queue.units.values() for cursor in unit.cursors.values()]
+        self.tally.add(queue.past)
+        self.published += queue.published
+        self.refused += queue.refused
+        self.dead_lettered.update(queue.dead_lettered)
+        self.latency.add(queue.delivery_latency)
+        for first in range(0, len(tallies), _TALLIES_AT_ONCE):
+            _add_all(self.tally, tallies[first : first + _TALLIES_AT_ONCE])
+            await pace.turn()
+
+    def add_totals(self, other: Totals) -> None:
+        self.published += other.published
+        self.refused += other.refused
+        self.tally.add(other.tally)
+        self.dead_lettered.update(other.dead_lettered)
+        self.latency.add(other.latency)
+
+
+def _add_all(total: Tally, tallies: list[Tally]) -> None:
+    for name in Tally.__struct_fields__:
+        setattr(total, name, getattr(total, name) + sum([getattr(tally, name) for tally in tallies]))
