@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from itertools import compress
+from operator import ne
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -228,15 +229,15 @@ class Turns:
             self._take_rows(connections)
         for region in compress(range(len(starts)), scanner.whys):
             self._take_other(connections[region], region, positions, again)
-        for region in compress(range(len(starts)), scanner.sizes):
+        for region in compress(range(len(starts)), map(ne, positions, stops)):
             if scanner.whys[region] == names.NEEDS_BYTES and not connections[region].is_ended:
                 self._await_rest(connections[region], region)
         reactor.taken(positions, again)
 
     def _await_rest(self, connection: Connection, region: int) -> None:
-        """Of a packet that is not there whole."""
+        """Of a packet that is not there whole, maybe not even its length."""
         reactor, at, size = self.reactor, self.scanner.positions[region], self.scanner.sizes[region]
-        if reactor.arena[at] >> 4 not in _SCANNED:
+        if not size or reactor.arena[at] >> 4 not in _SCANNED:
             try:
                 read_header(reactor.arena[at : min(reactor.stops[region], at + 5)], connection.version)
             except PacketError as error:
