@@ -14,8 +14,8 @@ import penstock
 
 MIB = 1 << 20
 CLIENTS, BATCHES = 8, 3
-# 440 to 610 MiB were measured, and 910 to 1260 without bounds.
-MOST_BYTES = 800 * MIB
+# 440 to 610 MiB were measured, 806 once on a busy machine, and 910 to 1260 without bounds.
+MOST_BYTES = 880 * MIB
 # 150 to 170 MiB, and 700 to 930 where the allocator kept what it had.
 MOST_BYTES_AFTERWARDS = 400 * MIB
 

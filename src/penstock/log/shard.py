@@ -51,6 +51,8 @@ StageCall = Callable[[Done], None]
 RowsPart = tuple[Log, Rows]
 
 _READ_AGAIN_S = 0.1
+# Longer than writing a thousand logs takes, on a busy machine too.
+_SHOWN_S = 5.0
 # Compressing this much takes lz4 about 0.3 ms, zstd 0.7: longer than a hop to another thread and back.
 _HEAVY_BYTES = 256 << 10
 # Beside what a record of the catalogue says: the log's number as its key, and where both end.
@@ -459,13 +461,13 @@ class Shard:
             await asyncio.sleep(0.005)
 
     async def show(self) -> None:
-        """Returns when readers in other processes see what was durable before, or after a while: where many logs have
-        changed they see it when the keeper comes to it."""
+        """Returns when readers in other processes see what was durable before, or, where the disk is full or slow, after
+        a while."""
         if not self._closed:
             shown: asyncio.Future[None] = self._loop.create_future()
             self._engine.keeper.asked.append(partial(_poster(self._loop), partial(resolve, shown, None)))
             self._workers.wake_keeper()
-            await asyncio.wait([shown], timeout=self._options.keeper.flush_s)
+            await asyncio.wait([shown], timeout=_SHOWN_S)
 
     async def close(self) -> None:
         """Finish what is under way, write a checkpoint that says so, let go of the directory."""
