@@ -36,6 +36,8 @@ telling = Telling(logger)
 _MEND_S = 1.0
 # Of the rest between two moves of the cut, which flush_share sets: a fifth of the time is spent on writing then.
 _ASKED_REST = 0.25
+# Where writing takes so long that the next move is further away, who asks is told at once and looks again later.
+_ASKED_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +141,11 @@ class Keeper:
         due = self._asked_due if asked else min(self._next_flush, self._rested) if is_wanted else self._next_flush
         if now >= due or self._unflushed_bytes >= self._options.flush_all_bytes:
             self.flush_all()
-            for _ in range(asked):
-                self.asked.popleft()()
         else:
             self._flush_large()
+            asked *= due > now + _ASKED_WAIT_S
+        for _ in range(asked):
+            self.asked.popleft()()
         self._sync_steps()
         if self._is_checkpoint_due(now):
             self.write_checkpoint()

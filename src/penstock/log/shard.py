@@ -461,8 +461,8 @@ class Shard:
             await asyncio.sleep(0.005)
 
     async def show(self) -> None:
-        """Returns when readers in other processes see what was durable before, or, where the disk is full or slow, after
-        a while."""
+        """Returns when readers in other processes see what was durable before, or after a while where the disk is full
+        or slow."""
         if not self._closed:
             shown: asyncio.Future[None] = self._loop.create_future()
             self._engine.keeper.asked.append(partial(_poster(self._loop), partial(resolve, shown, None)))
