@@ -302,6 +302,31 @@ def test_who_asks_where_writing_takes_long_is_answered_and_shown_later(tmp_path:
     broker.close()
 
 
+def test_who_asks_while_the_keeper_rests_is_answered_when_the_cut_has_moved(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, options=replace(SMALL, keeper=KeeperOptions(flush_s=60, flush_share=0.05)))
+    log, keeper, clock = broker.shard.create("a"), broker.shard.engine.keeper, broker.shard.clock
+    tell = keeper.tell
+
+    def tell_slowly(written: Written) -> None:
+        clock.advance(0.1)
+        tell(written)
+
+    keeper.tell = tell_slowly
+    reader = DirectoryReader(tmp_path)
+    assert _shown(broker, log, reader) == [1]
+    broker.shard.append(log, b"two")
+    broker.shard.commit()
+    told: list[int] = []
+    keeper.asked.append(lambda: told.append(reader.cut(log.number).end))
+    keeper.step()
+    assert told == []
+    assert 0 < keeper.pause_s < 1
+    clock.advance(keeper.pause_s + 0.001)
+    keeper.step()
+    assert told == [2]
+    broker.close()
+
+
 def test_time_is_found_in_sealed_and_active_segments(broker: Broker, tmp_path: Path) -> None:
     log = broker.shard.create("a")
     begun = broker.shard.clock.now_ms()
