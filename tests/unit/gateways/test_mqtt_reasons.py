@@ -307,3 +307,9 @@ def test_a_connect_that_says_neither_yes_nor_no_to_queues_is_refused(mqtt: Runni
     answer = client.expect(ConnAck)
     assert answer.reason is ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
     assert answer.properties.reason_string == "create-queues is 'maybe': give true or false"
+
+
+def test_a_first_byte_that_begins_no_packet_ends_the_connection_before_more_comes(mqtt: RunningGateway) -> None:
+    client = mqtt.client("c")
+    client.send_raw(b"\xf3")
+    assert client.expect(Disconnect).reason is ReasonCode.MALFORMED_PACKET
