@@ -1,7 +1,8 @@
-"""What a turn brought of all connections, looked at as a whole: which regions hold what, who published to which topic,
-and answers for everyone in one buffer.
+"""What a turn brought of all connections, looked at as a whole: which regions hold what, who may publish to which
+topic, and answers for everyone in one buffer.
 
-Rows are those of mqtt_scan, region after region. Columns are int32."""
+Rows are those of mqtt_scan, region after region. Columns are int32 if nothing else is said. Columns by slot have a word
+for every connection that the reactor can have; `slots` and `generations` name the connection of each region."""
 
 from __future__ import annotations
 
@@ -10,12 +11,16 @@ from array import array
 from penstock.core.errors import InvalidArgument
 from penstock.kernels import mqtt_columns as names
 
-_PUBLISH, _HOP_BY_HOP = names.PUBLISH, names.HOP_BY_HOP
-PUBLISHES, ACKNOWLEDGES, IS_SPECIAL = 1, 2, 4
-"""What a region holds: publishes; acknowledgements; publishes of QoS 2, to be retained, or with what is
-between client and server only."""
-_PUBLISHES, _ACKNOWLEDGES, _IS_SPECIAL = PUBLISHES, ACKNOWLEDGES, IS_SPECIAL
-_PUBACK_BYTES = 4
+_PUBLISH, _HAS_ALIAS = names.PUBLISH, names.HAS_ALIAS
+PUBLISHES, ACKNOWLEDGES, HAS_QOS_2, HAS_ALIASES = 1, 2, 4, 8
+"""What a region holds: publishes; acknowledgements; publishes of QoS 2; publishes with an alias."""
+_PUBLISHES, _ACKNOWLEDGES, _HAS_QOS_2, _HAS_ALIASES = PUBLISHES, ACKNOWLEDGES, HAS_QOS_2, HAS_ALIASES
+_ANSWER_BYTES = 4
+GRANT_WORDS = 2
+"""of an entry in a table of grants"""
+_GRANT_WORDS, _GENERATION_BITS, _PROBES = GRANT_WORDS, 30, 4
+_MIX = 0x9E3779B97F4A7C15
+_LOW_64 = 0xFFFFFFFFFFFFFFFF
 
 
 def bounds(regions: array[int], firsts: array[int]) -> int:
@@ -29,17 +34,19 @@ def bounds(regions: array[int], firsts: array[int]) -> int:
 
 
 def contents(heads: array[int], present: array[int], regions: array[int], out: array[int]) -> int:
-    """What each region holds goes to `out`, zeros on entry."""
+    """What each region holds goes to `out`, zeros on entry. What any of them does."""
+    every = 0
     for row in range(len(heads)):
-        region = regions[row]
+        what = _ACKNOWLEDGES
         if heads[row] >> 4 == _PUBLISH:
-            out[region] |= _PUBLISHES
-            # QoS 2, or RETAIN
-            if heads[row] & 5 or present[row] & _HOP_BY_HOP:
-                out[region] |= _IS_SPECIAL
-        else:
-            out[region] |= _ACKNOWLEDGES
-    return 0
+            what = _PUBLISHES
+            if heads[row] & 4:
+                what |= _HAS_QOS_2
+            if present[row] & _HAS_ALIAS:
+                what |= _HAS_ALIASES
+        out[regions[row]] |= what
+        every |= what
+    return every
 
 
 def pick_publishes(heads: array[int], regions: array[int], wanted: array[int], out: array[int]) -> int:
@@ -52,13 +59,12 @@ def pick_publishes(heads: array[int], regions: array[int], wanted: array[int], o
     return count
 
 
-def pairs(regions: array[int], topics: array[int], seen: array[int], rows: array[int]) -> int:
-    """Rows with a topic that no row of their region has before them; how many. seen has -1 for every topic."""
+def pick_regions(regions: array[int], wanted: array[int], out: array[int]) -> int:
+    """Rows of regions that are `wanted`, in order; how many."""
     count = 0
-    for i in range(len(regions)):
-        if seen[topics[i]] != regions[i]:
-            seen[topics[i]] = regions[i]
-            rows[count] = i
+    for row in range(len(regions)):
+        if wanted[regions[row]]:
+            out[count] = row
             count += 1
     return count
 
@@ -70,17 +76,117 @@ def spread(values: array[int], regions: array[int], out: array[int]) -> int:
     return 0
 
 
+def count_in(
+    regions: array[int],
+    heads: bytes,
+    slots: array[int],
+    unanswered: memoryview,
+    maxima: memoryview,
+    received: memoryview,
+    counts: array[int],
+    over: array[int],
+) -> int:
+    """Publishes of QoS 1 of each region to `counts`, which is zeros on entry, and to those by slot that are unanswered;
+    all of its publishes to `received` ('q'). Regions with more than their maximum are marked `over` and not counted;
+    how many these are. `heads` are the first bytes of the rows' packets."""
+    found = 0
+    for i in range(len(regions)):
+        if heads[i] & 6 == 2:
+            counts[regions[i]] += 1
+    for i in range(len(slots)):
+        if unanswered[slots[i]] + counts[i] > maxima[slots[i]]:
+            over[i] = 1
+            found += 1
+            counts[i] = 0
+        else:
+            unanswered[slots[i]] += counts[i]
+    for i in range(len(regions)):
+        if not over[regions[i]]:
+            received[slots[regions[i]]] += 1
+    return found
+
+
+def mark_topics(regions: array[int], topics: array[int], marks: bytes, out: array[int]) -> int:
+    """out[r] = 1 for regions with a row whose topic is marked; in how many rows that is so."""
+    count = 0
+    for i in range(len(regions)):
+        if marks[topics[i]]:
+            out[regions[i]] = 1
+            count += 1
+    return count
+
+
+def ungranted(
+    regions: array[int],
+    topics: array[int],
+    slots: array[int],
+    generations: array[int],
+    numbers: array[int],
+    seen: array[int],
+    table: array[int],
+    rows: array[int],
+) -> int:
+    """Rows whose pair of connection and topic is not in the table of grants, the first of each pair; how many.
+    numbers[t] names topic t for ever; seen has -1 for every topic. `table` ('q') has a power of two of entries."""
+    count = 0
+    mask = len(table) // _GRANT_WORDS - 1
+    for i in range(len(regions)):
+        topic, region = topics[i], regions[i]
+        if seen[topic] == region:
+            continue
+        seen[topic] = region
+        who = slots[region]  # first: C would shift 32 bits
+        who = who << _GENERATION_BITS | generations[region]
+        at = _place(who, numbers[topic]) & mask
+        found = 0
+        for _ in range(_PROBES):
+            if table[_GRANT_WORDS * at] == who and table[_GRANT_WORDS * at + 1] == numbers[topic]:
+                found = 1
+                break
+            at = (at + 1) & mask
+        if not found:
+            rows[count] = i
+            count += 1
+    return count
+
+
+def grant(slot: int, generation: int, number: int, table: array[int]) -> int:
+    """Remember that the connection may publish to the topic of this number; another one may be forgotten for it."""
+    mask = len(table) // _GRANT_WORDS - 1
+    who = slot << _GENERATION_BITS | generation
+    first = _place(who, number) & mask
+    at = first
+    for _ in range(_PROBES):
+        if table[_GRANT_WORDS * at] < 0:
+            break
+        at = (at + 1) & mask
+    else:
+        at = first
+    table[_GRANT_WORDS * at] = who
+    table[_GRANT_WORDS * at + 1] = number
+    return 0
+
+
+def _place(who: int, number: int) -> int:
+    """Where to look first."""
+    mixed = ((who * 31 + number) * _MIX) & _LOW_64
+    return mixed >> 33
+
+
 def answers(
     regions: array[int],
+    heads: bytes,
     packet_ids: array[int],
     out: bytearray,
     owners: array[int],
     starts: array[int],
     stops: array[int],
+    counts: array[int],
 ) -> int:
-    """PUBACK for every row with a packet identifier. Those of a region lie behind each other: owners[n] is the n-th
-    such region, its bytes are out[starts[n]:stops[n]]. How many regions there are. `out` has 4 bytes a row."""
-    if len(out) < _PUBACK_BYTES * len(regions):
+    """PUBACK or PUBREC for every row with a packet identifier. Those of a region lie behind each other: owners[n] is
+    the n-th such region, its bytes are out[starts[n]:stops[n]], with counts[n] PUBACKs; zeros on entry. How many
+    regions there are. `out` has 4 bytes a row."""
+    if len(out) < _ANSWER_BYTES * len(regions):
         raise InvalidArgument("there is less room than answers")
     count, at = 0, 0
     for i in range(len(regions)):
@@ -89,10 +195,53 @@ def answers(
         if count == 0 or owners[count - 1] != regions[i]:
             owners[count], starts[count] = regions[i], at
             count += 1
-        out[at], out[at + 1] = 0x40, 2
+        out[at], out[at + 1] = 0x50, 2
+        if heads[i] & 6 == 2:
+            out[at] = 0x40
+            counts[count - 1] += 1
         out[at + 2], out[at + 3] = packet_ids[i] >> 8 & 255, packet_ids[i] & 255
-        at += _PUBACK_BYTES
+        at += _ANSWER_BYTES
         stops[count - 1] = at
+    return count
+
+
+def owe(slots: array[int], waiting: memoryview, owed: memoryview, direct: array[int]) -> int:
+    """Answers to these connections are under way: owed[slot] grows where nothing of the connection is waiting, and
+    direct[i] is 1 there. How many others there are."""
+    others = 0
+    for i in range(len(slots)):
+        if waiting[slots[i]]:
+            others += 1
+        else:
+            owed[slots[i]] += 1
+            direct[i] = 1
+    return others
+
+
+def settle(
+    slots: array[int],
+    generations: array[int],
+    counts: array[int],
+    direct: array[int],
+    current: memoryview,
+    unanswered: memoryview,
+    owed: memoryview,
+    waiting: memoryview,
+    behind: array[int],
+) -> int:
+    """The answers that are `direct` leave: so many publishes of each are no longer unanswered, and a turn less is owed.
+    The places of those who wait behind it, and whose turn it is now, go to `behind`; how many. Connections that are
+    gone, as their generation is not the current one, are passed over."""
+    count = 0
+    for i in range(len(slots)):
+        slot = slots[i]
+        if not direct[i] or current[slot] != generations[i]:
+            continue
+        unanswered[slot] = max(0, unanswered[slot] - counts[i])
+        owed[slot] -= 1
+        if waiting[slot] and not owed[slot]:
+            behind[count] = i
+            count += 1
     return count
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, compress
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
@@ -128,7 +128,14 @@ class Columns:
         for number in numbers:
             marks[number] = 1
         rows.mark_by_number(memoryview(self.topic_index), marks, chosen)
-        return array("i", [row for row, mark in enumerate(chosen) if mark])
+        return array("i", compress(range(self.count), chosen))
+
+    def by_topic(self) -> tuple[array[int], array[int]]:
+        """All rows in the order of their topics, and where each topic's begin among them; one word more."""
+        assert self.topics is not None and self.topic_index is not None
+        counts, order = _int32s(len(self.topics.starts)), _int32s(self.count)
+        hashing.scatter(self.topic_index, counts, order)
+        return order, array("i", accumulate(counts, initial=0))
 
     def of_topics(self, numbers: Sequence[int]) -> Columns:
         """The rows of these topics, over the same source."""

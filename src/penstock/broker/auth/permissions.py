@@ -112,6 +112,11 @@ class Permissions:
         caches.live.add(self)
 
     @property
+    def are_lasting(self) -> bool:
+        """Whether an answer stays right until rules change."""
+        return True
+
+    @property
     def is_admin(self) -> bool:
         """As of now, not as of the login."""
         return self._now().is_admin
@@ -194,6 +199,10 @@ class PassingPermissions(Permissions):
     def __init__(self, caches: Caches, find: Callable[[], Verdicts], clock: Clock, expires_ms: int) -> None:
         super().__init__(caches, find)
         self._clock, self._expires_ms = clock, expires_ms
+
+    @property
+    def are_lasting(self) -> bool:
+        return False
 
     @property
     def is_admin(self) -> bool:

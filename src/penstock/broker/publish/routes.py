@@ -36,23 +36,28 @@ class Routes:
 
     def queues(self, topic: bytes, namespace: str = "default") -> list[Queue] | None:
         """Those that a topic feeds; None if it names one that would have to be made, or must not be."""
-        route = self._declaring.bindings_of(namespace).route(topic)
-        if topic.startswith(b"$") and route.prefix_queue is None and queue_of_publish_topic(topic.decode()) is not None:
-            return None
-        return [self._declaring.queue(name, namespace) for name in route.queues]
+        return self._queues(topic, namespace, self._known_of(namespace))
+
+    def _queues(self, topic: bytes, namespace: str, known: dict[bytes, list[Queue]]) -> list[Queue] | None:
+        fed = known.get(topic)
+        if fed is None:
+            route = self._declaring.bindings_of(namespace).route(topic)
+            is_named = topic.startswith(b"$") and route.prefix_queue is None
+            if is_named and queue_of_publish_topic(topic.decode()) is not None:
+                return None
+            fed = [self._declaring.queue(name, namespace) for name in route.queues]
+            if len(topic) <= _KNOWN_TOPIC_BYTES:
+                known[topic] = fed
+        return fed
 
     def targets(self, topics: Sequence[bytes], namespace: str = "default") -> Targets | None:
         """None if one of the topics names a queue that is not there: see make()."""
         known, queues = self._known_of(namespace), dict[Queue, int]()
         begins, numbers = array("i", [0]), array("i")
         for topic in topics:
-            fed = known.get(topic)
+            fed = self._queues(topic, namespace, known)
             if fed is None:
-                fed = self.queues(topic, namespace)
-                if fed is None:
-                    return None
-                if len(topic) <= _KNOWN_TOPIC_BYTES:
-                    known[topic] = fed
+                return None
             for queue in fed:
                 numbers.append(queues.setdefault(queue, len(queues)))
             begins.append(len(numbers))

@@ -14,7 +14,6 @@ from penstock.broker.topics.router import Route, receiver_of
 from penstock.broker.topics.shares import Share, SharedStrategy
 from penstock.broker.topics.storing import Stored, store, store_unassured
 from penstock.broker.topics.subscriptions import Manner, Some, Subscriber
-from penstock.log.columns import Columns
 
 Sent: TypeAlias = "tuple[Manner, array[int], Sequence[Subscriber]]"
 
@@ -38,7 +37,7 @@ class Plan:
         for manner, rows, subscribers in self.live:
             if any(each.stored for each in subscribers):
                 subscribers = self._deliver_unstored(publication, manner, rows, subscribers)
-            if subscribers:
+            if subscribers and rows:
                 manner.audience.deliver(publication, manner, rows, subscribers)
         for share, manner, rows, subscriber in self.shared:
             if subscriber in self.kept:
@@ -88,19 +87,19 @@ class Plan:
 
 def plan(publication: Publication, routes: Sequence[Route], strategy: SharedStrategy) -> Plan:
     """`routes` are those of the topics."""
-    columns, source = publication.columns, publication.source
-    made = Plan(_single(routes[0], columns.count, source)) if len(routes) == 1 else _several(columns, routes, source)
+    made = Plan(_single(publication, routes[0])) if len(routes) == 1 else _several(publication, routes)
     for number, route in enumerate(routes):
         if route.shares or route.stored:
-            rows = columns.rows_of_topics([number])
+            rows = publication.rows_of(number)
             for receiver in route.stored:
-                if not (receiver.no_local and receiver.subscriber is source):
-                    store(publication.flags, receiver, rows, made.stored)
+                mine = _not_own(publication, receiver.subscriber, rows) if receiver.no_local else rows
+                store(publication.flags, receiver, mine, made.stored)
             for share in route.shares:
                 plan_share(publication, share, rows, strategy, made)
-    if made.shared and columns.count > 1:
+    if made.shared and publication.columns.count > 1:
         _mix_shared(made)
-    _keep_order(publication, made)
+    if made.live or made.shared or made.mixed:
+        _keep_order(publication, made)
     return made
 
 
@@ -115,49 +114,70 @@ def plan_share(
             made.shared.append((share, receiver.manner(), mine, member.subscriber))
 
 
-def _single(route: Route, count: int, source: Subscriber | None) -> list[Sent]:
+def _not_own(publication: Publication, subscriber: Subscriber, rows: array[int]) -> array[int]:
+    """Without those that the subscriber published itself [MQTT-3.8.3-3]."""
+    own = publication.rows_by(subscriber)
+    return array("i", [row for row in rows if row not in own]) if own else rows
+
+
+def _single(publication: Publication, route: Route) -> list[Sent]:
     if not (route.live or route.not_local):
         return []
-    rows = array("i", range(count))
+    rows = array("i", range(publication.columns.count))
     sent: list[Sent] = [(manner, rows, subscribers) for manner, subscribers in route.live.items()]
     for manner, subscribers in route.not_local.items():
-        sent.append((manner, rows, [each for each in subscribers if each is not source]))
+        publishers = [each for each in subscribers if publication.rows_by(each)]
+        sent.append((manner, rows, [each for each in subscribers if each not in publishers]))
+        sent += [(manner, _not_own(publication, each, rows), [each]) for each in publishers]
     return sent
 
 
-def _several(columns: Columns, routes: Sequence[Route], source: Subscriber | None) -> Plan:
+def _several(publication: Publication, routes: Sequence[Route]) -> Plan:
     """Rows of several topics that go to a subscriber in the same manner stay in their order."""
-    topics: dict[Subscriber, dict[Manner, list[int]]] = {}
+    columns, topics = publication.columns, _Topics()
+    own: dict[Subscriber, dict[Manner, list[int]]] = {}
     for number, route in enumerate(routes):
         for manner, subscribers in route.live.items():
-            _note(topics, manner, subscribers, number)
+            topics.note(manner, subscribers, number)
         for manner, subscribers in route.not_local.items():
-            _note(topics, manner, [each for each in subscribers if each is not source], number)
+            topics.note(manner, [each for each in subscribers if not publication.rows_by(each)], number)
+            for each in subscribers:
+                if publication.rows_by(each):
+                    own.setdefault(each, {}).setdefault(manner, []).append(number)
     together: dict[tuple[Manner, tuple[int, ...]], list[Subscriber]] = {}
     mixed: dict[Subscriber, list[Some]] = {}
     for subscriber, manners in topics.items():
-        if len(manners) == 1:
+        if len(manners) == 1 and subscriber not in own:
             [(manner, numbers)] = manners.items()
             together.setdefault((manner, tuple(numbers)), []).append(subscriber)
         else:
             mixed[subscriber] = [
                 Some(manner, columns.rows_of_topics(numbers), None) for manner, numbers in manners.items()
             ]
+    for subscriber, manners in own.items():
+        for manner, numbers in manners.items():
+            if mine := _not_own(publication, subscriber, columns.rows_of_topics(numbers)):
+                mixed.setdefault(subscriber, []).append(Some(manner, mine, None))
     live: list[Sent] = [
-        (manner, columns.rows_of_topics(numbers), subscribers) for (manner, numbers), subscribers in together.items()
+        (manner, _rows_of(publication, numbers), subscribers) for (manner, numbers), subscribers in together.items()
     ]
     return Plan(live, mixed=mixed)
 
 
-def _note(
-    topics: dict[Subscriber, dict[Manner, list[int]]], manner: Manner, subscribers: Sequence[Subscriber], number: int
-) -> None:
-    for subscriber in subscribers:
-        manners = topics.get(subscriber)
-        if manners is None:
-            topics[subscriber] = {manner: [number]}
-        else:
-            manners.setdefault(manner, []).append(number)
+def _rows_of(publication: Publication, topics: tuple[int, ...]) -> array[int]:
+    return publication.rows_of(topics[0]) if len(topics) == 1 else publication.columns.rows_of_topics(topics)
+
+
+class _Topics(dict[Subscriber, dict[Manner, list[int]]]):
+    """The numbers of topics that each subscriber gets, by manner."""
+
+    def note(self, manner: Manner, subscribers: Sequence[Subscriber], number: int) -> None:
+        for subscriber in subscribers:
+            manners = self.get(subscriber)
+            if manners is None:
+                self[subscriber] = {manner: [number]}
+            else:
+                manners.setdefault(manner, []).append(number)
 
 
 def _mix_shared(made: Plan) -> None:

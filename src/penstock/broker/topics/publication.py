@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.sessions.targets import RETAIN
@@ -21,9 +21,26 @@ _MINE = (b"$SYS/", b"$share/", b"$admin/")
 _SETTLEMENTS = (b"$ack", b"$nack", b"$reject")
 
 
+class Sources(Protocol):
+    """The publishers of rows, as far as they are subscribers."""
+
+    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+        """Those that this one published: it may have asked not to get them back."""
+
+
+class OneSource(NamedTuple):
+    """All rows are of one subscriber."""
+
+    subscriber: Subscriber
+    rows: int
+
+    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+        return range(self.rows) if subscriber is self.subscriber else ()
+
+
 @dataclass(slots=True)
 class Publication:
-    """Rows of one publisher: all of them are taken, or none."""
+    """Rows of one publisher, or of several: all of them are taken, or none."""
 
     columns: Columns
     topics: list[bytes]
@@ -32,8 +49,8 @@ class Publication:
     """of each row: its QoS, and RETAIN"""
     publisher: Publisher
     namespace: str = "default"
-    source: Subscriber | None = None
-    """who published it, if that is a subscriber"""
+    sources: Sources | None = None
+    """who published it, if these are subscribers"""
     parts: Sequence[Part] = ()
     """what else goes into the frame"""
     made: dict[bytes, str] | None = None
@@ -45,6 +62,7 @@ class Publication:
     """of rows of several publishers, where those without a key go: see Publisher.place"""
     as_it_came: object = None
     """the rows as the door that took them has them, for it alone"""
+    _by_topic: tuple[array[int], array[int]] | None = None
 
     @property
     def is_directed(self) -> bool:
@@ -57,6 +75,16 @@ class Publication:
         if self.flags.count(first) == len(self.flags):
             return bool(first & RETAIN)
         return any(flag & RETAIN for flag in set(self.flags))
+
+    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+        return () if self.sources is None else self.sources.rows_by(subscriber)
+
+    def rows_of(self, topic: int) -> array[int]:
+        """Those of the topic of this number, in order. Looked for once, for all topics."""
+        if self._by_topic is None:
+            self._by_topic = self.columns.by_topic()
+        order, begins = self._by_topic
+        return order[begins[topic] : begins[topic + 1]]
 
     def unassured(self, rows: array[int]) -> array[int]:
         """Those without QoS."""

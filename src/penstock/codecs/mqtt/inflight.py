@@ -6,9 +6,10 @@ identifiers only, not messages, and know neither time nor disk: what must outliv
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from penstock.codecs.mqtt.errors import ProtocolError
 from penstock.codecs.mqtt.kinds import MAX_PACKET_ID, PacketType
@@ -266,6 +267,14 @@ class Released:
     not_found: list[int] = field(default_factory=list)
 
 
+class Counts(Protocol):
+    """Numbers by place: a list, or a column of memory."""
+
+    def __getitem__(self, place: int, /) -> int: ...
+
+    def __setitem__(self, place: int, count: int, /) -> None: ...
+
+
 class Incoming:
     """The identifiers of QoS 2 that were taken and not released, and how many PUBLISHes are unanswered. Over that limit
     the other side has broken its promise, and the connection ends with 0x93."""
@@ -274,67 +283,84 @@ class Incoming:
         """`held` are the identifiers of a session from before."""
         self._receive_maximum = _checked_maximum(receive_maximum)
         self._held = set(held)
+        self.leave()
+
+    def count_at(self, unanswered: Counts, place: int) -> None:
+        """What is unanswered is counted there from now on: who takes PUBLISHes of many connections together counts
+        those of QoS 1 himself."""
+        self._unanswered, self._place = unanswered, place
+        unanswered[place] = 0
+
+    def leave(self) -> None:
+        """The connection is gone: the count begins anew, and the place where it was is another's."""
         self._counted: set[int] = set()
-        self._unanswered_qos_1 = 0
+        self._unanswered: Counts = [0]
+        self._place = 0
+
+    @property
+    def receive_maximum(self) -> int:
+        return self._receive_maximum
 
     @property
     def under_way(self) -> int:
         """PUBLISHes of this connection that count against the receive maximum."""
-        return self._unanswered_qos_1 + len(self._counted)
+        return self._unanswered[self._place]
 
     def held(self) -> list[int]:
         return sorted(self._held)
 
-    def takes(self, count: int) -> bool:
-        """Whether so many more PUBLISHes may come."""
-        return self.under_way + count <= self._receive_maximum
-
     def publish_qos_1(self, count: int) -> None:
         """So many came; each is under way until `puback`."""
         self._check_limit(self.under_way + count)
-        self._unanswered_qos_1 += count
+        self._unanswered[self._place] += count
 
     def puback(self, count: int) -> None:
         """So many of them were answered, with whatever reason."""
-        self._unanswered_qos_1 = max(0, self._unanswered_qos_1 - count)
+        self._unanswered[self._place] = max(len(self._counted), self.under_way - count)
 
     def publish_qos_2(self, packet_ids: Sequence[int]) -> Arrived:
         """They are under way until PUBREL, or until PUBREC refused them: `refuse`. Over the limit none of them is held:
         the client will send them again, and they must not pass for duplicates then."""
-        self._check_limit(self._unanswered_qos_1 + len(self._counted.union(packet_ids)))
+        counted = self._counted.union(packet_ids)
+        self._check_limit(self.under_way + len(counted) - len(self._counted))
         arrived = Arrived()
         for packet_id in packet_ids:
             (arrived.duplicate if packet_id in self._held else arrived.fresh).append(packet_id)
             self._held.add(packet_id)
-        self._counted.update(packet_ids)
+        self._count(counted)
         return arrived
 
-    def refuse(self, packet_ids: Iterable[int]) -> None:
+    def refuse(self, packet_ids: Collection[int]) -> None:
         """PUBREC says no, or the messages could not be taken: the identifiers are free, and no PUBREL will come."""
-        for packet_id in packet_ids:
-            self._held.discard(packet_id)
-            self._counted.discard(packet_id)
+        self._held.difference_update(packet_ids)
+        self._count(self._counted.difference(packet_ids))
 
-    def pubrel(self, packet_ids: Iterable[int]) -> Released:
+    def pubrel(self, packet_ids: Collection[int]) -> Released:
         released = Released()
         for packet_id in packet_ids:
             (released.known if packet_id in self._held else released.not_found).append(packet_id)
             self._held.discard(packet_id)
-            self._counted.discard(packet_id)
+        self._count(self._counted.difference(packet_ids))
         return released
+
+    def _count(self, counted: set[int]) -> None:
+        self._unanswered[self._place] += len(counted) - len(self._counted)
+        self._counted = counted
 
     def resume(self, receive_maximum: int = DEFAULT_RECEIVE_MAXIMUM) -> None:
         """A new connection of the session: what was taken stays taken, and the count begins anew."""
         self._receive_maximum = _checked_maximum(receive_maximum)
-        self._counted.clear()
-        self._unanswered_qos_1 = 0
+        self.leave()
 
     def _check_limit(self, under_way: int) -> None:
         if under_way > self._receive_maximum:
-            raise ProtocolError(
-                f"{under_way} PUBLISHes are unanswered, and the receive maximum is {self._receive_maximum}",
-                ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
-            )
+            raise self.exceeded(under_way)
+
+    def exceeded(self, under_way: int) -> ProtocolError:
+        return ProtocolError(
+            f"{under_way} PUBLISHes are unanswered, and the receive maximum is {self._receive_maximum}",
+            ReasonCode.RECEIVE_MAXIMUM_EXCEEDED,
+        )
 
 
 def _checked_maximum(receive_maximum: int) -> int:

@@ -1,4 +1,8 @@
-"""Acknowledgements of publishes, in the order in which these came [MQTT-4.6.0-2]."""
+"""Acknowledgements of publishes, in the order in which these came [MQTT-4.6.0-2].
+
+Those of a turn are sent to all clients together: see `turn_answers`. Others are owed to one client, and wait here until
+all that was owed before them has left. Where answers of a turn would come behind others that wait they wait here as
+well, so that whatever waits here comes behind every turn that is under way."""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from penstock.codecs.mqtt.kinds import PacketType
 from penstock.codecs.mqtt.packets import Packet, PubAck, PubRec
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.gateways.mqtt.client_columns import ClientColumns
 from penstock.gateways.mqtt.outbox import Outbox
 from penstock.kernels.mqtt_encode import encode_acks
 
@@ -52,7 +57,7 @@ def created(*queues: str) -> Noted:
     return Noted("; ".join([f"created queue {name!r}, which did not exist" for name in queues]))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Answer:
     kind: PacketType
     """PUBACK or PUBREC"""
@@ -61,65 +66,86 @@ class Answer:
     """by packet identifier; None while it is not ready"""
 
 
-class Later:
-    """In place of the answers to what a turn brought of a connection: they are sent with those to others."""
+@dataclass(slots=True, eq=False)
+class Encoded:
+    """Answers of a turn as they will be sent."""
 
-    __slots__ = ()
-    kind, told, packet_ids = PacketType.PUBACK, None, array("i")
+    data: bytes
+    is_ready: bool = False
 
 
 class Answers:
     """Of one connection."""
 
-    __slots__ = ("_encode", "_outbox", "_owed", "_version")
+    __slots__ = ("_columns", "_encode", "_outbox", "_owed", "_slot", "_version")
 
-    def __init__(self, outbox: Outbox, version: int, encode: Callable[[Packet], bytes]) -> None:
+    def __init__(
+        self, outbox: Outbox, version: int, encode: Callable[[Packet], bytes], columns: ClientColumns, slot: int
+    ) -> None:
         self._outbox, self._version, self._encode = outbox, version, encode
-        self._owed: deque[Answer | Later] = deque()
+        self._columns: ClientColumns | None = columns
+        self._slot = slot
+        self._owed: deque[Answer | Encoded] = deque()
 
     def __len__(self) -> int:
-        return len(self._owed)
+        """Those of turns included."""
+        return len(self._owed) + (0 if self._columns is None else self._columns.owed[self._slot])
 
     def owe(self, kind: PacketType, packet_ids: array[int]) -> Answer:
         answer = Answer(kind, packet_ids)
-        self._owed.append(answer)
+        self._append(answer)
         return answer
+
+    def owe_encoded(self, data: bytes) -> Encoded:
+        answer = Encoded(data)
+        self._append(answer)
+        return answer
+
+    def _append(self, answer: Answer | Encoded) -> None:
+        self._owed.append(answer)
+        self._note()
 
     def give(self, answer: Answer, told: Mapping[int, Told] = _NOTHING) -> None:
         """It may be sent now; nothing told of a packet identifier is success without a word."""
         answer.told = told
-        self._give_ready()
+        self.give_ready()
 
-    def owe_later(self, later: Later) -> None:
-        """Answers that somebody else will send, in their turn: see is_due()."""
-        self._owed.append(later)
+    def give_encoded(self, answer: Encoded) -> None:
+        answer.is_ready = True
+        self.give_ready()
 
-    def is_due(self, later: Later) -> bool:
-        """Whether nothing before them is owed any more, so that they may be sent behind what was sent so far."""
-        if self._owed[0] is not later:
-            return False
-        self._outbox.flush()
-        return True
+    def forget(self, answer: Encoded) -> None:
+        """It will not be sent."""
+        self._owed.remove(answer)
+        self.give_ready()
 
-    def forget(self, later: Later) -> None:
-        """They were sent, or will not be."""
-        self._owed.remove(later)
-        self._give_ready()
+    def leave(self) -> None:
+        """The connection is gone, and its slot is another's."""
+        self._columns = None
+        self._owed.clear()
 
-    def replace(self, later: Later, packet_ids: array[int]) -> None:
-        """They are sent here, when it is their turn."""
-        self._owed[self._owed.index(later)] = Answer(PacketType.PUBACK, packet_ids, _NOTHING)
-        self._give_ready()
-
-    def _give_ready(self) -> None:
+    def give_ready(self) -> None:
+        """What is ready, and has nothing before it that is not."""
         owed = self._owed
-        while owed and owed[0].told is not None:
-            ready = owed.popleft()
-            assert isinstance(ready, Answer)
-            if not ready.told:
-                self._outbox.write(encode_acks(ready.kind, ready.packet_ids, None, self._version))
-            else:
-                self._outbox.write(b"".join([self._explained(ready, number) for number in ready.packet_ids]))
+        if self._columns is None or self._columns.owed[self._slot]:
+            return
+        while owed and (data := self._ready(owed[0])) is not None:
+            owed.popleft()
+            self._outbox.write(data)
+        self._note()
+
+    def _note(self) -> None:
+        if self._columns is not None:
+            self._columns.waiting[self._slot] = len(self._owed)
+
+    def _ready(self, answer: Answer | Encoded) -> bytes | bytearray | None:
+        if isinstance(answer, Encoded):
+            return answer.data if answer.is_ready else None
+        if answer.told is None:
+            return None
+        if not answer.told:
+            return encode_acks(answer.kind, answer.packet_ids, None, self._version)
+        return b"".join([self._explained(answer, number) for number in answer.packet_ids])
 
     def _explained(self, answer: Answer, packet_id: int) -> bytes:
         assert answer.told is not None

@@ -1,5 +1,5 @@
-"""PUBLISH packets of one receive as columns: topics numbered, aliases resolved, what is between client and server only
-taken out."""
+"""PUBLISH packets of a turn as columns: topics numbered, aliases resolved, what is between client and server only taken
+out."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import secrets
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from penstock.broker.publish.publisher import Publisher
 from penstock.broker.sessions.targets import RETAIN
-from penstock.broker.topics.publication import Publication
-from penstock.broker.topics.subscriptions import Subscriber
-from penstock.codecs.mqtt.errors import ProtocolError
-from penstock.core.ports import Buffer
+from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.gateways.mqtt.topic_aliases import HeardAliases
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_rows, rows
+from penstock.kernels import turn as kernel
+from penstock.kernels.mqtt_scan import Scanner
 from penstock.log.columns import Columns, Spans
 
 _KEY = b"partition-key"
@@ -38,31 +36,37 @@ _OF_PROPERTIES = (names.PROPERTIES_START, names.PROPERTIES_END, names.EXPIRY_AT,
 FLAGS = bytes([head >> 1 & 3 | (RETAIN if head & 1 else 0) for head in range(256)])
 
 
-class Scanned(Protocol):
-    """What a scan found: a Scanner, or a part of it."""
-
-    @property
-    def rows(self) -> int: ...
-
-    def column(self, number: int) -> array[int]: ...
-
-    def pick(self, numbers: Sequence[int]) -> list[array[int]]: ...
-
-
 class Verbatim(NamedTuple):
-    """Packets that say nothing that is between a client and its server only, one behind the other from the beginning
-    of the receive buffer."""
+    """Packets of one client that say nothing that is between it and its server only, one behind the other."""
 
     version: int
+    start: int
+    """of the first, in the source of the columns"""
     ends: array[int]
     heads: bytes
     id_positions: array[int]
     """of all of them; says nothing without QoS"""
 
+    def shifted(self, positions: array[int]) -> array[int]:
+        """As they are behind the start."""
+        if self.start:
+            positions = positions[:]
+            kernel.shift(positions, -self.start)
+        return positions
+
+
+class Aliased(NamedTuple):
+    """Rows first to stop - 1 are of a client that uses aliases."""
+
+    first: int
+    stop: int
+    aliases: HeardAliases
+    maximum: int
+
 
 @dataclass(slots=True)
 class Arrived:
-    """`columns` refer to the receive buffer: until the next receive. `topics` are those of their topic_index."""
+    """`columns` refer to the arena: until the next turn, or keep(). `topics` are those of their topic_index."""
 
     columns: Columns
     topics: list[bytes]
@@ -70,27 +74,41 @@ class Arrived:
     """the first byte of each packet"""
     packet_ids: array[int]
     """0 where there is none"""
+    regions: array[int]
+    """whose each row is: the number of its connection's region in the turn"""
     has_user_properties: bool
     verbatim: Verbatim | None = None
     """the packets as they came, if they can go out like that"""
 
-    def publication(self, publisher: Publisher, namespace: str, source: Subscriber | None) -> Publication:
-        flags = self.heads.translate(FLAGS)
-        return Publication(self.columns, self.topics, flags, publisher, namespace, source, as_it_came=self.verbatim)
+    @property
+    def count(self) -> int:
+        return self.columns.count
+
+    @property
+    def flags(self) -> bytes:
+        return self.heads.translate(FLAGS)
 
     def narrowed(self, wanted: array[int]) -> Arrived:
         """Some of the rows, over the same buffer, with no topic that none of them has."""
-        ids = array("i", bytes(4 * len(wanted)))
-        rows.take_int32(self.packet_ids, wanted, ids)
+        if len(wanted) == self.columns.count:
+            return self
         columns = self.columns.select(wanted)
         spans, source = columns.topics, columns.source
         assert spans is not None
         topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
-        return Arrived(columns, topics, bytes([self.heads[row] for row in wanted]), ids, self.has_user_properties)
+        heads = bytes([self.heads[row] for row in wanted])
+        ids, regions = _taken(self.packet_ids, wanted), _taken(self.regions, wanted)
+        return Arrived(columns, topics, heads, ids, regions, self.has_user_properties)
+
+    def of_regions(self, wanted: array[int]) -> Arrived:
+        """Rows of the regions that are wanted."""
+        found = array("i", bytes(4 * self.columns.count))
+        return self.narrowed(found[: kernel.pick_regions(self.regions, wanted, found)])
 
     def keep(self) -> None:
-        """Over a copy of the buffer, so that it outlives the receive."""
-        self.columns.source = bytes(self.columns.source)
+        """Over a copy of the buffer, so that it outlives the turn."""
+        if not isinstance(self.columns.source, bytes):
+            self.columns.source = bytes(self.columns.source)
 
 
 class Arrivals:
@@ -104,34 +122,32 @@ class Arrivals:
 
     def take(
         self,
-        data: bytearray | memoryview,
-        scanner: Scanned,
+        data: memoryview,
+        scanner: Scanner,
         wanted: array[int] | None,
-        aliases: HeardAliases,
-        alias_maximum: int,
+        aliased: Sequence[Aliased],
         now_ms: int,
-        version: int,
-        is_first: bool = True,
-    ) -> Arrived:
-        """The PUBLISH rows of the last scan: all, or those with the `wanted` numbers. `aliases` are the connection's,
-        and are brought up to date. ProtocolError for one that was never told. `is_first`: the rows begin where the data
-        does."""
-        heads, present, packet_ids, starts, ends, value_starts, value_ends = _columns(scanner, wanted, _ALWAYS)
-        count = len(heads)
-        index = array("i", bytes(4 * count))
-        source: Buffer = data
-        is_aliased = alias_maximum > 0 and self._any(present, names.HAS_ALIAS)
-        if is_aliased:
+        as_it_came: tuple[int, int] | None,
+    ) -> tuple[Arrived, dict[int, PacketError]]:
+        """The PUBLISH rows of the last scan: all, or those with the `wanted` numbers. And what is wrong with those who
+        used an alias, by region: one that was never told, or too many; what they sent has topics that say nothing.
+        `as_it_came`: the version and the start of packets of one client that are all rows of the scan."""
+        heads, present, packet_ids, starts, ends, value_starts, value_ends, regions = _columns(
+            scanner, wanted, (*_ALWAYS, names.REGION)
+        )
+        count, wrong, source = len(heads), dict[int, PacketError](), data
+        id_positions = ends
+        if aliased:
             (row_aliases,) = _columns(scanner, wanted, (names.ALIAS,))
-            source, topics, spans = self._aliased(data, starts, ends, row_aliases, aliases, alias_maximum, index)
-        else:
-            spans = Spans(starts, ends)
-            if count > 1:
-                distinct = mqtt_rows.group_topics(
-                    data, starts, ends, None, None, self._seed, self._table, index, self._firsts
-                )
-                spans = spans.take(self._firsts[:distinct])
-            topics = [bytes(data[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
+            source, starts, ends = self._resolved(data, starts, ends, row_aliases, regions, aliased, wrong)
+        index = array("i", bytes(4 * count))
+        spans = Spans(starts, ends)
+        if count > 1:
+            distinct = mqtt_rows.group_topics(
+                source, starts, ends, None, None, self._seed, self._table, index, self._firsts
+            )
+            spans = spans.take(self._firsts[:distinct])
+        topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
         columns = Columns(count, source, Spans(value_starts, value_ends), topic_index=index, topics=spans)
         has_user_properties = is_changed = False
         if self._any(present, _ANY):
@@ -141,45 +157,63 @@ class Arrivals:
             has_user_properties = self._any(present, names.HAS_USER_PROPERTIES)
             if has_user_properties:
                 self._take_key(columns, properties)
-        first_bytes = heads.tobytes()[::4]
-        is_whole = wanted is None and is_first and not is_changed
-        verbatim = Verbatim(version, value_ends, first_bytes, ends) if is_whole else None
-        return Arrived(columns, topics, first_bytes, packet_ids, has_user_properties, verbatim)
+        first_bytes, verbatim = heads.tobytes()[::4], None
+        if as_it_came is not None and not is_changed:
+            verbatim = Verbatim(*as_it_came, value_ends, first_bytes, id_positions)
+        return Arrived(columns, topics, first_bytes, packet_ids, regions, has_user_properties, verbatim), wrong
 
     def _any(self, present: array[int], bits: int) -> bool:
         if len(present) == 1:
             return present[0] & bits != 0
         return mqtt_rows.pick_rows(present, bits, 0, self._found) < len(present)
 
-    def _aliased(
+    def _resolved(
         self,
-        data: bytearray | memoryview,
+        data: memoryview,
         starts: array[int],
         ends: array[int],
         row_aliases: array[int],
-        aliases: HeardAliases,
-        alias_maximum: int,
-        index: array[int],
-    ) -> tuple[Buffer, list[bytes], Spans]:
+        regions: array[int],
+        aliased: Sequence[Aliased],
+        wrong: dict[int, PacketError],
+    ) -> tuple[memoryview, array[int], array[int]]:
         """Topics that are known from before are put behind a copy of the buffer."""
-        numbers = array("i", [-1]) * (alias_maximum + 1)
+        starts, ends, behind = starts[:], ends[:], [bytes(data)]
+        at = len(data)
+        for each in aliased:
+            mine = slice(each.first, each.stop)
+            try:
+                topics, index = self._topics(data, starts[mine], ends[mine], row_aliases[mine], each)
+            except ProtocolError as error:
+                wrong[regions[each.first]] = error
+                continue
+            places = array("i", [at])
+            for topic in topics:
+                at += len(topic)
+                places.append(at)
+            starts[mine], ends[mine] = _taken(places[:-1], index), _taken(places[1:], index)
+            behind += topics
+        return memoryview(bytearray().join(behind)), starts, ends
+
+    def _topics(
+        self, data: memoryview, starts: array[int], ends: array[int], row_aliases: array[int], client: Aliased
+    ) -> tuple[list[bytes], array[int]]:
+        """The topics of one client's rows, and the number of each row's. ProtocolError for an alias that was never
+        told, or that there is no room for."""
+        numbers, index = array("i", [-1]) * (client.maximum + 1), array("i", bytes(4 * len(starts)))
         distinct = mqtt_rows.group_topics(
             data, starts, ends, row_aliases, numbers, self._seed, self._table, index, self._firsts
         )
         topics: list[bytes] = []
         for row in self._firsts[:distinct]:
-            topic = bytes(data[starts[row] : ends[row]]) or aliases.topic(row_aliases[row])
+            topic = bytes(data[starts[row] : ends[row]]) or client.aliases.topic(row_aliases[row])
             if topic is None:
                 raise ProtocolError(f"topic alias {row_aliases[row]} was never told")
             topics.append(topic)
         for alias, number in enumerate(numbers):
             if number >= 0:
-                aliases.hear(alias, topics[number])
-        source, places, at = b"".join([data, *topics]), array("i"), len(data)
-        for topic in topics:
-            places.append(at)
-            at += len(topic)
-        return source, topics, Spans(places, array("i", [*places[1:], at]))
+                client.aliases.hear(alias, topics[number])
+        return topics, index
 
     def _take_properties(
         self,
@@ -211,11 +245,12 @@ class Arrivals:
             columns.key = keys
 
 
-def _columns(scanner: Scanned, wanted: array[int] | None, numbers: Sequence[int]) -> list[array[int]]:
+def _taken(values: array[int], wanted: array[int]) -> array[int]:
+    out = wanted[:]
+    rows.take_int32(values, wanted, out)
+    return out
+
+
+def _columns(scanner: Scanner, wanted: array[int] | None, numbers: Sequence[int]) -> list[array[int]]:
     whole = scanner.pick(numbers)
-    if wanted is None:
-        return whole
-    picked = [array("i", bytes(4 * len(wanted))) for _ in whole]
-    for column, some in zip(whole, picked, strict=True):
-        rows.take_int32(column, wanted, some)
-    return picked
+    return whole if wanted is None else [_taken(column, wanted) for column in whole]

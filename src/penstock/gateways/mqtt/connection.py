@@ -14,6 +14,7 @@ from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.permissions import Permissions
 from penstock.codecs.mqtt.encode import encode_refusal, encode_within
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
+from penstock.codecs.mqtt.inflight import Incoming
 from penstock.codecs.mqtt.kinds import MAX_PACKET_BYTES, PacketType, Version
 from penstock.codecs.mqtt.kinds import Sender as Side
 from penstock.codecs.mqtt.packets import (
@@ -31,12 +32,11 @@ from penstock.codecs.mqtt.state import Connection as Order
 from penstock.codecs.mqtt.state import State
 from penstock.core.errors import PenstockError
 from penstock.gateways.mqtt.answers import Answers
-from penstock.gateways.mqtt.arrival import Scanned
 from penstock.gateways.mqtt.backlog import Backlog
 from penstock.gateways.mqtt.deliveries import Deliveries
 from penstock.gateways.mqtt.login import Login
 from penstock.gateways.mqtt.outbox import Outbox
-from penstock.gateways.mqtt.publishes import Publishes
+from penstock.gateways.mqtt.own_publishes import OwnPublishes
 from penstock.gateways.mqtt.sender import Sender
 from penstock.gateways.mqtt.session import Session
 from penstock.gateways.mqtt.subscribing import end_dismissed, subscribe, unsubscribe
@@ -49,13 +49,13 @@ from penstock.kernels import mqtt_rows, rows
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.consuming import QueueConsumer
     from penstock.gateways.mqtt.gateway import MqttGateway
+    from penstock.gateways.mqtt.turns import RegionRows
 
 logger = logging.getLogger("penstock.mqtt")
 
 _KIND = 0xF0
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 _KINDS = {kind.value: kind for kind in _ACKNOWLEDGEMENTS}
-_NOT_ASKED_AGAIN = 31
 _PING_RESPONSE = b"\xd0\x00"
 
 
@@ -68,7 +68,9 @@ class Connection:
     sender: Sender
     answers: Answers
     deliveries: Deliveries
-    publishes: Publishes
+    own_publishes: OwnPublishes
+    incoming: Incoming
+    """of the session, which has another one when it goes on"""
 
     def __init__(self, gateway: MqttGateway, transport: SlotTransport, facts: ListenerFacts) -> None:
         self.gateway, self.facts = gateway, facts
@@ -83,20 +85,16 @@ class Connection:
         """by publishing and subscribing to those that are not there; from CONNECT on"""
         self.alias_maximum = 0
         self.topic_aliases: TopicAliases | None = None
-        """those to the client; the others are in `_aliases`"""
+        """those to the client; the others are `heard_aliases`"""
         self.keep_alive_s = 0.0
         self.opened_s = monotonic()
-        self.received = 0
-        """messages that the client published"""
         self.said_goodbye = False
         """a DISCONNECT that wants no will came"""
         self.rates = gateway.limits.client(facts.is_loopback)
         self.transport = transport
-        self._aliases = HeardAliases(gateway.names)
+        self.heard_aliases = HeardAliases(gateway.names)
         self._is_lost = False
         self._room = asyncio.Event()
-        self._unasked = 0
-        """so many single messages take the long way without asking whether there is a short one"""
 
     # What it is
 
@@ -121,6 +119,11 @@ class Connection:
         return self.sender.dropped + self.sender.backlog.dropped if hasattr(self, "sender") else 0
 
     @property
+    def received(self) -> int:
+        """Messages that the client published."""
+        return 0 if self._is_lost else self.gateway.turns.columns.received[self.transport.slot]
+
+    @property
     def sent(self) -> int:
         """Messages that went out."""
         return self.sender.sent if hasattr(self, "sender") else 0
@@ -139,9 +142,12 @@ class Connection:
         encode = partial(
             _encoded, version=session.version, max_bytes=self.max_packet_bytes, tells_problems=self.tells_problems
         )
-        self.answers = Answers(self.outbox, session.version, encode)
+        columns, slot = self.gateway.turns.columns, self.transport.slot
+        self.answers = Answers(self.outbox, session.version, encode, columns, slot)
         self.deliveries = Deliveries(self)
-        self.publishes = Publishes(self)
+        self.own_publishes = OwnPublishes(self)
+        self.incoming = session.incoming
+        self.incoming.count_at(columns.unanswered, slot)
 
     # Packets
 
@@ -164,45 +170,19 @@ class Connection:
                 raise ProtocolError(f"a client sent {packet.type.name}", version=self.version)
         return None
 
-    def take_rows(
-        self, scanned: Scanned, data: memoryview, are_publishes_taken: bool
-    ) -> Coroutine[None, None, None] | None:
-        """Packets that a scan found in the data, all but publishes if these are taken."""
+    def take_acknowledgements(self, scanned: RegionRows) -> Coroutine[None, None, None] | None:
+        """Those that a scan found, whatever else did it find."""
         heads = scanned.column(names.HEAD)
-        kind = heads[0] >> 4
-        if heads.count(heads[0]) == len(heads) and not are_publishes_taken:
+        if heads.count(heads[0]) == len(heads):
             # What is nearly always so.
-            if kind == names.PUBLISH:
-                return self._take_publishes(scanned, data, None)
-            return self._take_kind(scanned, _KINDS[kind], None)
+            return self._take_kind(scanned, _KINDS[heads[0] >> 4], None)
         found = array("i", bytes(4 * len(heads)))
         work = None
         for kind in _ACKNOWLEDGEMENTS:
             count = mqtt_rows.pick_rows(heads, _KIND, kind << 4, found)
             if count:
                 work = _both(work, self._take_kind(scanned, kind, found[:count]))
-        count = 0 if are_publishes_taken else mqtt_rows.pick_rows(heads, _KIND, names.PUBLISH << 4, found)
-        if count:
-            work = _both(work, self._take_publishes(scanned, data, None if count == len(heads) else found[:count]))
         return work
-
-    def _take_publishes(
-        self, scanned: Scanned, data: memoryview, wanted: array[int] | None
-    ) -> Coroutine[None, None, None] | None:
-        gateway = self.gateway
-        if scanned.rows == 1 and self._is_relayed(scanned, data):
-            return self.spend(1)
-        arrived = gateway.arrivals.take(
-            data, scanned, wanted, self._aliases, self.alias_maximum, gateway.broker.wall(), self.session.version
-        )
-        self.received += arrived.columns.count
-        pause = self.spend(arrived.columns.count)
-        return _both(self.publishes.take(arrived), pause)
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether its rate has to be asked."""
-        return self.rates.messages.is_limited
 
     def spend(self, messages: int) -> Coroutine[None, None, None] | None:
         """The pause that the client's rate asks for, if any."""
@@ -212,18 +192,8 @@ class Connection:
         self.gateway.counters.throttled["message-rate"] += 1
         return asyncio.sleep(wait_s)
 
-    def _is_relayed(self, scanned: Scanned, data: memoryview) -> bool:
-        """Whether a single message went the short way. A client of which one did not mostly has more of the kind."""
-        if self._unasked:
-            self._unasked -= 1
-            return False
-        if self.gateway.relay.take(self, scanned, data):
-            return True
-        self._unasked = _NOT_ASKED_AGAIN
-        return False
-
     def _take_kind(
-        self, scanned: Scanned, kind: PacketType, wanted: array[int] | None
+        self, scanned: RegionRows, kind: PacketType, wanted: array[int] | None
     ) -> Coroutine[None, None, None] | None:
         """Acknowledgements of one kind."""
         ids, reasons = scanned.pick((names.PACKET_ID, names.REASON))
@@ -333,6 +303,7 @@ class Connection:
             return
         self.order.close()
         self._follow_order()
+        self.gateway.turns.shut_out(self)
         self.outbox.flush()
         self.transport.close()
 
@@ -350,7 +321,7 @@ class Connection:
         """The transport is closed."""
         self._is_lost = True
         self.outbox.give_back()
-        self._aliases.give_back()
+        self.heard_aliases.give_back()
         if self.topic_aliases is not None:
             self.topic_aliases.give_back()
         self._room.set()
@@ -358,6 +329,8 @@ class Connection:
         self._follow_order()
         self.gateway.closed(self)
         if self.is_known:
+            self.answers.leave()
+            self.incoming.leave()
             self.deliveries.close()
             self.gateway.registry.disconnected(self)
         else:
@@ -368,7 +341,7 @@ class Connection:
         collector only, which looks rarely, and 40,000 connections that came and went were 100 MB until then."""
         del self.login
         if self.is_known:
-            del self.publishes
+            del self.own_publishes
             self.deliveries.let_go()
             self.sender.let_go()
 

@@ -61,7 +61,7 @@ class Deliveries:
 
     def _take_releases(self, packet_ids: array[int]) -> Coroutine[None, None, None] | None:
         session = self._connection.session
-        released = session.incoming.pubrel(packet_ids)
+        released = self._connection.incoming.pubrel(packet_ids)
         if session.stored is not None and released.known:
             return self._complete_after(released.known, released.not_found)
         self._send(PacketType.PUBCOMP, released.known, released.not_found)

@@ -4,6 +4,7 @@ yet."""
 from __future__ import annotations
 
 from array import array
+from itertools import compress
 
 from penstock.broker.publish.request import ProducerCall
 from penstock.core.errors import InvalidArgument
@@ -25,14 +26,17 @@ _MAX_DIGITS = 18
 _ALL = tuple(name.value.encode() for name in (*_DIRECTIONS, *_LATER))
 
 
-def has_directions(arrived: Arrived) -> bool:
-    """Whether any of the messages has to be looked at on its own."""
+def directed_rows(arrived: Arrived) -> list[int]:
+    """Messages that have to be looked at on their own."""
     properties = arrived.columns.properties
     if not arrived.has_user_properties or properties is None:
-        return False
-    starts, ends = array("i", bytes(4 * arrived.columns.count)), array("i", bytes(4 * arrived.columns.count))
-    source = arrived.columns.source
-    return any(find_user_property(source, properties.starts, properties.ends, name, starts, ends) for name in _ALL)
+        return []
+    source, found = arrived.columns.source, dict[int, None]()
+    for name in _ALL:
+        starts, ends = array("i", bytes(4 * arrived.count)), array("i", bytes(4 * arrived.count))
+        if find_user_property(source, properties.starts, properties.ends, name, starts, ends):
+            found |= dict.fromkeys(compress(range(arrived.count), ends))
+    return list(found)
 
 
 def directions(columns: Columns, login: str) -> tuple[int | None, ProducerCall | None]:

@@ -174,14 +174,14 @@ class MqttAudience:
         same = publication.as_it_came
         if not isinstance(same, Verbatim) or same.version != self.version or manner.identifiers:
             return None
-        size, heads = same.ends[-1], same.heads
+        stop, heads = same.ends[-1], same.heads
         table = _HEADS[manner.qos, manner.retain_as_published]
-        if size > self.max_packet_bytes or publication.flags.translate(table) != heads:
+        if stop - same.start > self.max_packet_bytes or publication.flags.translate(table) != heads:
             return None
-        positions = same.id_positions
+        positions = same.shifted(same.id_positions)
         if not heads[0] & 6 or heads.count(heads[0]) < len(heads):
             positions = array("i", [place for place, head in zip(positions, heads, strict=True) if head & 6])
-        return Packets(bytes(publication.columns.source[:size]), same.ends, heads, positions)
+        return Packets(bytes(publication.columns.source[same.start : stop]), same.shifted(same.ends), heads, positions)
 
 
 def identifiers_of(numbers: tuple[int, ...]) -> bytes:

@@ -16,7 +16,7 @@ from penstock.broker.webhooks.events import Event
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.core.errors import ErrorCode, PenstockError
+from penstock.core.errors import PenstockError
 from penstock.gateways.mqtt.admin import Admin
 from penstock.gateways.mqtt.arrival import Arrivals
 from penstock.gateways.mqtt.complaints import Complaints, Recently
@@ -28,8 +28,8 @@ from penstock.gateways.mqtt.feeder import Feeder
 from penstock.gateways.mqtt.options import MqttOptions
 from penstock.gateways.mqtt.outbox import Flusher
 from penstock.gateways.mqtt.protocol import MqttProtocol
+from penstock.gateways.mqtt.refusals import OF_EVERYBODY
 from penstock.gateways.mqtt.registry import Registry
-from penstock.gateways.mqtt.relay import Relay
 from penstock.gateways.mqtt.retaining import RetainedMessages
 from penstock.gateways.mqtt.settlements import Settlements
 from penstock.gateways.mqtt.subscribing import drop_forbidden
@@ -47,19 +47,6 @@ Periodic = Callable[[], Awaitable[None]]
 _RECEIVE_BYTES = 256 << 10
 _LOOK_AROUND_S = 1.0
 _LOOKED_AT_ONCE = 1000
-# What storage refuses for is no client's doing, and every one of them meets it.
-_OF_EVERYBODY = frozenset(
-    {
-        ErrorCode.DISK_LOW,
-        ErrorCode.JOURNAL_FAILED,
-        ErrorCode.JOURNAL_DAMAGED,
-        ErrorCode.LOG_POISONED,
-        ErrorCode.LOG_STOPPED,
-        ErrorCode.LOG_DAMAGED,
-        ErrorCode.OUTCOME_UNKNOWN,
-        ErrorCode.CLOSED,
-    }
-)
 _CLOSING_TURNS, _CLOSING_TURN_S = 50, 0.02
 
 
@@ -92,7 +79,6 @@ class MqttGateway(InThisProcess):
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.fanout = FanOut(broker.timeline)
         self.counters = MqttCounters(self)
-        self.relay = Relay(broker, topics)
         self.turns = Turns(self)
         self.settlements = Settlements(broker)
         self.admin = Admin(broker, access)
@@ -196,7 +182,7 @@ class MqttGateway(InThisProcess):
     def tell_refusal(self, connection: Connection, what: str, error: Exception, level: int = logging.INFO) -> None:
         """The client is told each time, as far as its version can; the log once a minute for each client and kind of
         request, and for all clients together where storage refuses everybody."""
-        if isinstance(error, PenstockError) and error.code in _OF_EVERYBODY:
+        if isinstance(error, PenstockError) and error.code in OF_EVERYBODY:
             self.telling.warn(
                 f"{what} {error.code.value}", f"{what} refused client=%s error=%s", connection.name, error
             )

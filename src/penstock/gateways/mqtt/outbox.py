@@ -49,13 +49,16 @@ class Flusher:
     def release(self) -> None:
         """It ends."""
         self._is_gathering = False
+        self.flush_now()
+
+    def flush_now(self) -> None:
+        """What is written next comes behind all that was gathered."""
         for outbox in self._taken():
             outbox.flush()
 
     def _flush(self) -> None:
         self._is_called = False
-        for outbox in self._taken():
-            outbox.flush()
+        self.flush_now()
         self.then()
 
     def _taken(self) -> list[Outbox]:

@@ -1,312 +1,371 @@
-"""What one client publishes: may it, is it new, what is it answered and when."""
+"""Publishes of all connections of a turn: one publication, one frame, one buffer of answers.
+
+What one client alone has to be asked or told for is left to its `OwnPublishes`, as a whole: order of a connection needs
+nothing else, and no other connection waits for it."""
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from array import array
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from penstock.broker.topics.publication import Publication, is_settlement
-from penstock.codecs.mqtt.errors import PacketError, ProtocolError
-from penstock.codecs.mqtt.kinds import PacketType, Version
-from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.core.errors import ErrorCode, NoSuchQueue, OutcomeUnknown, PenstockError
-from penstock.gateways.mqtt.answers import Answer, Noted, Refused, Told, created
-from penstock.gateways.mqtt.arrival import Arrived
-from penstock.gateways.mqtt.directed import directions, has_directions
-from penstock.gateways.mqtt.refusals import refusal_of
+from penstock.broker.topics.subscriptions import Subscriber
+from penstock.codecs.mqtt.errors import PacketError
+from penstock.core.errors import OutcomeUnknown, PenstockError
+from penstock.gateways.mqtt.arrival import Aliased, Arrived
+from penstock.gateways.mqtt.client_columns import ClientColumns
+from penstock.gateways.mqtt.directed import directed_rows
+from penstock.gateways.mqtt.grants import Grants
+from penstock.gateways.mqtt.refusals import OF_EVERYBODY
+from penstock.gateways.mqtt.session import Session
+from penstock.gateways.mqtt.turn_answers import TurnAnswers
+from penstock.gateways.wire.reactor import Reactor
 from penstock.kernels import rows
-from penstock.queues.names import queue_of_publish_topic
+from penstock.kernels import turn as kernel
+from penstock.kernels.mqtt_scan import Scanner
+from penstock.log.late import Part
 
 if TYPE_CHECKING:
+    from penstock.broker.auth.permissions import Permissions
+    from penstock.broker.publish.routes import Routes
     from penstock.gateways.mqtt.connection import Connection
+    from penstock.gateways.mqtt.gateway import MqttGateway
 
-logger = logging.getLogger("penstock.mqtt")
-
-_QOS, _QOS_1, _QOS_2 = 0x06, 0x02, 0x04
-_MINE = (b"$SYS/", b"$share/")
-_Refusals = dict[int, Refused]
-"""by row"""
-_Made = dict[bytes, str]
-"""queues by the topics that they were made for"""
-_NONE_MADE: Mapping[bytes, str] = {}
+_QOS, _QOS_2 = 0x06, 0x04
+Work = Coroutine[None, None, None]
 
 
 class Publishes:
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._gateway = connection.gateway
-        self.publisher = connection.gateway.broker.publisher()
+    """Used from the loop."""
 
-    def take(self, arrived: Arrived) -> Coroutine[None, None, None] | None:
-        """None if it is under way; else what has to be awaited before anything else of the client is looked at."""
-        session = self._connection.session
-        held: array[int] | None = None
-        if arrived.heads.count(arrived.heads[0]) != len(arrived.heads) or arrived.heads[0] & _QOS == _QOS_2:
-            arrived, held, again = self._without_duplicates(arrived)
-            owed = self._owe(arrived) if arrived.columns.count else []
-            owed += self._owe_again(again, held)
-            if not arrived.columns.count:
-                return None
-        else:
-            owed = self._owe(arrived)
-        if all(map(self.is_plain, arrived.topics)) and not has_directions(arrived):
-            publication = self._publication(arrived, held)
-            try:
-                if self._gateway.topics.publish_now(publication, partial(self._done, owed, arrived)):
-                    return None
-            except PenstockError as error:
-                logger.debug("publish not taken at once client=%s error=%s", session.client_id, error)
-        arrived.keep()
-        return self._take_slowly(arrived, held, owed)
-
-    def _publication(self, arrived: Arrived, held: array[int] | None, made: _Made | None = None) -> Publication:
-        """`held` are packet identifiers of QoS 2, which go into the frame."""
-        session = self._connection.session
-        publication = arrived.publication(self.publisher, session.namespace, session)
-        publication.made = made
-        if held and session.stored is not None:
-            publication.parts = [self._gateway.sessions.held_part(session.stored, held)]
-        return publication
-
-    def is_plain(self, topic: bytes) -> bool:
-        """Neither refused nor one that asks the broker for something."""
-        if topic.startswith(b"$") and (not topic.startswith(b"$queue/") or is_settlement(topic)):
-            return False
-        return self._connection.permissions.may_publish(topic)
-
-    def _without_duplicates(self, arrived: Arrived) -> tuple[Arrived, array[int] | None, array[int]]:
-        """What is to be taken, the identifiers of QoS 2 in it, and those of messages that came before: they are
-        answered again, and not taken again [MQTT-4.3.3-10]."""
-        numbers = array("i", [row for row, head in enumerate(arrived.heads) if head & _QOS == _QOS_2])
-        if not numbers:
-            return arrived, None, numbers
-        ids = array("i", bytes(4 * len(numbers)))
-        rows.take_int32(arrived.packet_ids, numbers, ids)
-        came = self._connection.session.incoming.publish_qos_2(ids)
-        if not came.duplicate:
-            return arrived, ids, array("i")
-        fresh = set(came.fresh)
-        kept = array("i")
-        for row, head in enumerate(arrived.heads):
-            if head & _QOS != _QOS_2:
-                kept.append(row)
-            elif arrived.packet_ids[row] in fresh:
-                kept.append(row)
-                fresh.discard(arrived.packet_ids[row])
-        return arrived.narrowed(kept), array("i", came.fresh), array("i", came.duplicate)
-
-    # Answers
-
-    def _owe(self, arrived: Arrived) -> list[Answer]:
-        if arrived.heads[0] & _QOS == _QOS_1 and arrived.heads.count(arrived.heads[0]) == len(arrived.heads):
-            # What is nearly always so.
-            self._connection.session.incoming.publish_qos_1(len(arrived.packet_ids))
-            return [self._connection.answers.owe(PacketType.PUBACK, arrived.packet_ids)]
-        owed = []
-        for kind, qos in ((PacketType.PUBACK, _QOS_1), (PacketType.PUBREC, _QOS_2)):
-            ids = [arrived.packet_ids[row] for row, head in enumerate(arrived.heads) if head & _QOS == qos]
-            if ids:
-                owed.append(self._connection.answers.owe(kind, array("i", ids)))
-            if ids and qos == _QOS_1:
-                self._connection.session.incoming.publish_qos_1(len(ids))
-        return owed
-
-    def _owe_again(self, again: array[int], held: array[int] | None) -> list[Answer]:
-        """Those whose first came together with them are answered as it is: it may be refused yet. The others are
-        answered behind it, which may not be committed yet."""
-        fresh = set(held or ())
-        known = array("i", [number for number in again if number not in fresh])
-        if known:
-            self._connection.answers.give(self._connection.answers.owe(PacketType.PUBREC, known))
-        twice = array("i", [number for number in again if number in fresh])
-        return [self._connection.answers.owe(PacketType.PUBREC, twice)] if twice else []
-
-    def _done(self, owed: list[Answer], arrived: Arrived, error: PenstockError | None) -> None:
-        """All of it is committed, or nobody knows whether."""
-        if error is not None:
-            self.failed(error)
-            return
-        self._answer(owed, arrived, {})
-
-    def _answer(
-        self, owed: list[Answer], arrived: Arrived, refused: _Refusals, made: Mapping[bytes, str] = _NONE_MADE
+    def __init__(
+        self,
+        gateway: MqttGateway,
+        reactor: Reactor,
+        scanner: Scanner,
+        columns: ClientColumns,
+        connections: Mapping[int, Connection],
     ) -> None:
-        """`refused` by row, `made` by topic."""
-        connection = self._connection
-        if refused and connection.session.version is Version.V3_1_1:
-            reason = next(iter(refused.values())).reason
-            connection.fail(ProtocolError("a publish was refused, which MQTT 3.1.1 cannot say", reason))
-            return
-        told = refused | self._notes(arrived, refused, made) if made else refused
-        for answer in owed:
-            if answer.kind is PacketType.PUBACK:
-                connection.session.incoming.puback(len(answer.packet_ids))
-            connection.answers.give(answer, self._told(answer, arrived, told) if told else {})
+        self._gateway, self._reactor, self._scanner, self._columns = gateway, reactor, scanner, columns
+        self._connections = connections
+        """by slot"""
+        self._publisher = gateway.broker.publisher()
+        self._grants = Grants(gateway.access)
+        self._work: dict[Connection, list[Work]] = {}
+        """what has to be awaited of a connection, of this turn"""
+        self.under_way = 0
+        """frames that are not committed yet"""
 
-    def _notes(self, arrived: Arrived, refused: _Refusals, made: Mapping[bytes, str]) -> dict[int, Noted]:
-        """By row: the first of a topic that was taken says which queue was made for it."""
-        if self._connection.session.version is Version.V3_1_1:
+    def take(self, heads: array[int], regions: array[int], contents: array[int], every: int) -> None:
+        """The publishes that a scan found; `contents` says what each region holds, `every` what any of them does."""
+        arrived, held = self._arrived(heads, regions, contents, every)
+        if arrived.count:
+            self._take_namespaces(arrived, held)
+            self._pause_limited(arrived)
+        if self._work:
+            work, self._work = self._work, {}
+            for connection, several in work.items():
+                self._gateway.turns.wait_for(connection, several[0] if len(several) == 1 else _in_turn(several))
+
+    def _connection(self, region: int) -> Connection:
+        return self._connections[self._reactor.slots[region]]
+
+    # What came
+
+    def _arrived(
+        self, heads: array[int], regions: array[int], contents: array[int], every: int
+    ) -> tuple[Arrived, dict[int, array[int]]]:
+        """Without those of clients that have broken the protocol by them; and the identifiers of QoS 2, by region."""
+        reactor = self._reactor
+        wanted, data = _zeros(len(contents)), reactor.arena[: reactor.stops[-1]]
+        for region, version in enumerate(reactor.values(self._columns.versions)):
+            wanted[region] = version and contents[region] & kernel.PUBLISHES
+        picked, as_it_came = None, None
+        if every & kernel.ACKNOWLEDGES or 0 in wanted:
+            picked = _zeros(len(heads))
+            picked = picked[: kernel.pick_publishes(heads, regions, wanted, picked)]
+        elif len(contents) == 1:
+            as_it_came = self._columns.versions[reactor.slots[0]], reactor.starts[0]
+        mine = regions
+        if picked is not None:
+            mine = picked[:]
+            rows.take_int32(regions, picked, mine)
+        aliased = self._aliased(mine, contents) if every & kernel.HAS_ALIASES else ()
+        now_ms = self._gateway.broker.wall()
+        arrived, wrong = self._gateway.arrivals.take(data, self._scanner, picked, aliased, now_ms, as_it_came)
+        wrong |= self._count_in(arrived)
+        held = self._hold(arrived, wrong) if every & kernel.HAS_QOS_2 else {}
+        for region, error in wrong.items():
+            self._connection(region).fail(error)
+            wanted[region] = 0
+        return (arrived.of_regions(wanted) if wrong else arrived), held
+
+    def _aliased(self, regions: array[int], contents: array[int]) -> list[Aliased]:
+        firsts, found = _zeros(len(contents) + 1), []
+        kernel.bounds(regions, firsts)
+        for region, what in enumerate(contents):
+            if what & kernel.HAS_ALIASES and firsts[region] < firsts[region + 1]:
+                connection = self._connection(region)
+                client = connection.heard_aliases, connection.alias_maximum
+                found.append(Aliased(firsts[region], firsts[region + 1], *client))
+        return found
+
+    def _count_in(self, arrived: Arrived) -> dict[int, PacketError]:
+        """From now on they are to be answered. What is wrong with those who sent too many, by region."""
+        slots, columns = self._reactor.slots, self._columns
+        counts, over = _zeros(len(slots)), _zeros(len(slots))
+        limits = columns.unanswered, columns.maxima, columns.received
+        if not kernel.count_in(arrived.regions, arrived.heads, slots, *limits, counts, over):
             return {}
-        notes: dict[int, Noted] = {}
-        for topic, queue in made.items():
-            rows_of_it = arrived.columns.rows_of_topics([arrived.topics.index(topic)])
-            taken = (row for row in rows_of_it if row not in refused and arrived.heads[row] & _QOS)
-            if (row := next(taken, None)) is not None:
-                notes[row] = created(queue)
-        return notes
+        found: dict[int, PacketError] = {}
+        for region in compress(range(len(slots)), over):
+            mine = [head for head, each in zip(arrived.heads, arrived.regions, strict=True) if each == region]
+            incoming = self._connection(region).incoming
+            found[region] = incoming.exceeded(incoming.under_way + sum([head & _QOS == 2 for head in mine]))
+        return found
 
-    def _told(self, answer: Answer, arrived: Arrived, told: Mapping[int, Told]) -> dict[int, Told]:
-        """By packet identifier, of the one answer."""
-        mine = set(answer.packet_ids)
-        by_id = {arrived.packet_ids[row]: what for row, what in told.items() if arrived.packet_ids[row] in mine}
-        if answer.kind is PacketType.PUBREC:
-            self._connection.session.incoming.refuse(
-                [number for number, what in by_id.items() if isinstance(what, Refused)]
-            )
-        return by_id
+    def _hold(self, arrived: Arrived, wrong: dict[int, PacketError]) -> dict[int, array[int]]:
+        """The identifiers of QoS 2 by region: each is taken once [MQTT-4.3.3-10]."""
+        ids: dict[int, array[int]] = {}
+        for row, head in enumerate(arrived.heads):
+            if head & _QOS == _QOS_2:
+                ids.setdefault(arrived.regions[row], array("i")).append(arrived.packet_ids[row])
+        for region, mine in ids.items():
+            if region not in wrong:
+                connection = self._connection(region)
+                try:
+                    connection.own_publishes.hold(mine)
+                except PacketError as error:
+                    wrong[region] = error
+        return ids
 
-    def failed(self, error: PenstockError) -> None:
-        """Nothing was acknowledged: the client sends it again when it comes back."""
-        self._connection.fail(
-            ProtocolError(f"a publish could not be committed: {error}", ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR)
+    def _pause_limited(self, arrived: Arrived) -> None:
+        limited = self._reactor.values(self._columns.is_limited)
+        if any(limited):
+            for region in compress(range(len(limited)), limited):
+                if (count := arrived.regions.count(region)) and (pause := self._connection(region).spend(count)):
+                    self._await(self._connection(region), pause)
+
+    # Who goes with others
+
+    def _take_namespaces(self, arrived: Arrived, held: Mapping[int, array[int]]) -> None:
+        namespaces = self._reactor.values(self._columns.namespaces)
+        present = set(namespaces)
+        for number in present:
+            if len(present) == 1:
+                mine = arrived
+            else:
+                mine = arrived.of_regions(array("i", [each == number for each in namespaces]))
+            if mine.count:
+                self._take(mine, held, self._connection(mine.regions[0]).session.namespace)
+
+    def _take(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
+        """All of one namespace."""
+        apart = self._apart(arrived, held, namespace)
+        if any(apart):
+            together = arrived.of_regions(array("i", [not each for each in apart]))
+            if together.count:
+                self._publish(together, held, namespace)
+            self._take_apart(arrived, apart)
+        else:
+            self._publish(arrived, held, namespace)
+
+    def _apart(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> array[int]:
+        """Regions whose client has to be asked or told something on its own."""
+        reactor, topics, index = self._reactor, arrived.topics, arrived.columns.topic_index
+        assert index is not None
+        apart, regions = _zeros(len(reactor.slots)), arrived.regions
+        special = bytes([self._is_special(topic, namespace) for topic in topics])
+        if any(special):
+            kernel.mark_topics(regions, index, special, apart)
+        named = reactor.slots, reactor.generations
+        for region in self._grants.refused(regions, index, topics, *named, self._permissions):
+            apart[region] = 1
+        for row in directed_rows(arrived):
+            apart[regions[row]] = 1
+        for region in held:
+            apart[region] |= self._connection(region).own_publishes.has_duplicates
+        return apart
+
+    def _permissions(self, region: int) -> Permissions:
+        return self._connection(region).permissions
+
+    def _is_special(self, topic: bytes, namespace: str) -> bool:
+        """It asks the broker for something, or names a queue that would have to be made."""
+        if topic.startswith(b"$") and (not topic.startswith(b"$queue/") or is_settlement(topic)):
+            return True
+        try:
+            return self._gateway.broker.publishing.routes.queues(topic, namespace) is None
+        except PenstockError:
+            return True  # it can be no queue's, which its publisher is told
+
+    def _take_apart(self, arrived: Arrived, apart: array[int]) -> None:
+        arrived.keep()
+        for region in compress(range(len(apart)), apart):
+            mine = arrived.of_regions(_only(region, len(apart)))
+            if mine.count:
+                connection = self._connection(region)
+                self._await(connection, connection.own_publishes.take(mine))
+
+    def _await(self, connection: Connection, work: Work) -> None:
+        self._work.setdefault(connection, []).append(work)
+
+    # Publishing
+
+    def _publish(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
+        publication = self._publication(arrived, held, namespace)
+        shared = self._reactor, self._columns, self._connections, self._gateway.flusher
+        turn = TurnAnswers(*shared, arrived)
+        self.under_way += 1
+        try:
+            is_taken = self._gateway.topics.publish_now(publication, partial(self._done, turn))
+        except OutcomeUnknown as error:
+            turn.owe()
+            self._done(turn, error)
+            return
+        except PenstockError as error:
+            self.under_way -= 1
+            self._refused(arrived, held, namespace, error)
+            return
+        except BaseException:
+            self.under_way -= 1
+            raise
+        turn.owe()
+        if not is_taken:
+            self._publish_later(arrived, turn, publication)
+
+    def _publication(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> Publication:
+        reactor = self._reactor
+        places = array("q", bytes(8 * arrived.count))
+        kernel.spread(reactor.values(self._columns.places), arrived.regions, places)
+        return Publication(
+            arrived.columns,
+            arrived.topics,
+            arrived.flags,
+            self._publisher,
+            namespace,
+            _Publishers(reactor.slots, arrived.regions),
+            self._held_parts(arrived, held) if held else (),
+            places=places,
+            as_it_came=arrived.verbatim,
         )
 
-    # What takes longer
+    def _held_parts(self, arrived: Arrived, held: Mapping[int, array[int]]) -> list[Part]:
+        """Identifiers of QoS 2 of sessions that outlive their connection: message and identifier are one frame."""
+        mine, found = set(arrived.regions), []
+        for region, ids in held.items():
+            if region in mine and (stored := self._connection(region).session.stored) is not None:
+                found.append(self._gateway.sessions.held_part(stored, ids))
+        return found
 
-    async def _take_slowly(self, arrived: Arrived, held: array[int] | None, owed: list[Answer]) -> None:
-        refused: _Refusals = {}
-        made: _Made = {}
-        try:
-            for some in _runs(arrived):
-                mine = arrived if len(some) == arrived.columns.count else arrived.narrowed(some)
-                not_taken = await self._take_run(mine, held, made)
-                refused |= {some[row]: each for row, each in not_taken.items()}
-        except PacketError as error:
-            self._connection.fail(error)
+    def _refused(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, error: PenstockError) -> None:
+        """A queue refuses something of it, which is nothing to those who published to others."""
+        apart = self._blamed(arrived, namespace, error)
+        rest = array("i", [not each for each in apart])
+        self._take_apart(arrived, apart)
+        others = arrived.of_regions(rest)
+        if not others.count:
             return
-        except OutcomeUnknown as error:
-            self.failed(error)
+        regions = list(dict.fromkeys(others.regions))
+        if any(apart):
+            self._publish(others, held, namespace)
             return
-        self._gateway.counters.refused_rows.update([each.reason for each in refused.values()])
-        self._answer(owed, arrived, refused, made)
+        for half in (regions[: len(regions) // 2], regions[len(regions) // 2 :]):
+            wanted = _zeros(len(apart))
+            for region in half:
+                wanted[region] = 1
+            self._publish(arrived.of_regions(wanted), held, namespace)
 
-    async def _take_run(self, arrived: Arrived, held: array[int] | None, made: _Made) -> _Refusals:
-        """Rows that are all to be published, or all ask for something; what is refused of them."""
-        refused: _Refusals = {}
-        plain: list[int] = []
-        for number, topic in enumerate(arrived.topics):
-            reasons = await self._ask(arrived, number, topic)
-            if reasons is None:
-                plain.append(number)
-            else:
-                refused |= reasons
-        return refused | await self._publish(arrived, plain, held, made) if plain else refused
-
-    async def _ask(self, arrived: Arrived, number: int, topic: bytes) -> _Refusals | None:
-        """None if the topic is to be published; else the rows that were refused."""
-        if is_settlement(topic):
-            return await self._gateway.settlements.take(self._connection, arrived, number, topic)
-        if topic.startswith(b"$admin/"):
-            return await self._gateway.admin.take(self._connection, arrived, number, topic)
-        if not topic.startswith(_MINE) and self._connection.permissions.may_publish(topic):
-            return self._refused_to_make(arrived, number, topic)
-        detail = f"{self._connection.identity.name} may not publish to {topic.decode()!r}"
-        if topic.startswith(_MINE):
-            detail = f"{topic.decode()!r} is for the server to publish"
-        refused = Refused(ReasonCode.NOT_AUTHORIZED, detail)
-        return dict.fromkeys(arrived.columns.rows_of_topics([number]), refused)
-
-    def _refused_to_make(self, arrived: Arrived, number: int, topic: bytes) -> _Refusals | None:
-        """The client wants no queue to be made, and the topic names one that is not there."""
-        connection, routes = self._connection, self._gateway.broker.publishing.routes
-        if connection.makes_queues or routes.queues(topic, connection.session.namespace) is not None:
-            return None
-        refused = refusal_of(NoSuchQueue(queue_of_publish_topic(topic.decode()) or topic.decode()))
-        return dict.fromkeys(arrived.columns.rows_of_topics([number]), refused)
-
-    async def _publish(self, arrived: Arrived, topics: list[int], held: array[int] | None, made: _Made) -> _Refusals:
-        """As much of it as is taken, in its order, whatever came together: none is refused for the sake of another."""
-        numbers = arrived.columns.rows_of_topics(topics)
-        if has_directions(arrived):
-            return await self._publish_directed(arrived, numbers, held, made)
-        index = arrived.columns.topic_index
+    def _blamed(self, arrived: Arrived, namespace: str, error: PenstockError) -> array[int]:
+        """Regions that a refusal is about; none if that cannot be told of what it says."""
+        apart, queue, routes = _zeros(len(self._reactor.slots)), getattr(error, "queue", None), self._routes
+        regions, index = set(arrived.regions), arrived.columns.topic_index
         assert index is not None
-        refused: _Refusals = {}
-        given_up: set[int] = set()
-        waiting = [numbers]
-        while waiting:
-            some = array("i", [row for row in waiting.pop() if index[row] not in given_up])
-            error = await self._publish_rows(arrived, some, held, made) if some else None
-            if error is None:
-                continue
-            if len(some) > 1:
-                half = len(some) // 2
-                waiting += [some[half:], some[:half]]
-                continue
-            self._gateway.tell_refusal(self._connection, "publish", error)
-            refused[some[0]] = refusal_of(error)
-            if error.code is not ErrorCode.TOO_LARGE:
-                # What is full or not there now is so for those of its topic behind it, too.
-                given_up.add(index[some[0]])
-                behind = [row for row in numbers if row > some[0] and index[row] == index[some[0]]]
-                refused |= dict.fromkeys(behind, refusal_of(error))
-        return refused
+        if len(regions) == 1 or error.code in OF_EVERYBODY:
+            for region in regions:
+                apart[region] = 1
+        elif queue is not None:
+            fed = [routes.queues(topic, namespace) or () for topic in arrived.topics]
+            blamed = bytes([any(each.name == queue for each in queues) for queues in fed])
+            kernel.mark_topics(arrived.regions, index, blamed, apart)
+        return apart
 
-    async def _publish_rows(
-        self, arrived: Arrived, numbers: array[int], held: array[int] | None, made: _Made
-    ) -> PenstockError | None:
-        """What they are refused with; nobody got any of them then."""
-        mine = arrived if len(numbers) == arrived.columns.count else arrived.narrowed(numbers)
-        ids = None if not held else array("i", [number for number in held if number in set(mine.packet_ids)])
+    def _publish_later(self, arrived: Arrived, turn: TurnAnswers, publication: Publication) -> None:
+        """Something has to be waited for: by all of them together, and by nobody else."""
+        arrived.keep()
+        parties = {region: self._connection(region) for region in dict.fromkeys(arrived.regions)}
+        task = self._gateway.loop.create_task(self._published(parties, arrived, turn, publication))
+        for connection in parties.values():
+            self._await(connection, _finished(task))
+
+    async def _published(
+        self, parties: Mapping[int, Connection], arrived: Arrived, turn: TurnAnswers, publication: Publication
+    ) -> None:
+        regions = max(parties) + 1
         try:
-            await self._gateway.topics.publish(self._publication(mine, ids, made))
-        except OutcomeUnknown:
+            await self._gateway.topics.publish(publication)
+        except OutcomeUnknown as error:
+            self._done(turn, error)
+        except PenstockError:
+            self.under_way -= 1
+            turn.give_up()
+            for region, connection in parties.items():
+                if not connection.is_ended:
+                    await connection.own_publishes.take(arrived.of_regions(_only(region, regions)))
+        else:
+            self._done(turn, None)
+
+    @property
+    def _routes(self) -> Routes:
+        return self._gateway.broker.publishing.routes
+
+    def _done(self, turn: TurnAnswers, error: PenstockError | None) -> None:
+        """All of it is committed, or nobody knows whether."""
+        self.under_way -= 1
+        turn.done(error)
+        self._gateway.turns.committed()
+
+
+class _Publishers:
+    """The clients that rows are of."""
+
+    __slots__ = ("_regions", "_slots")
+
+    def __init__(self, slots: array[int], regions: array[int]) -> None:
+        self._slots, self._regions = slots, regions
+
+    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+        connection = subscriber.connection if isinstance(subscriber, Session) else None
+        if connection is None or connection.transport.slot not in self._slots:
+            return ()
+        region = self._slots.index(connection.transport.slot)
+        return {row for row, each in enumerate(self._regions) if each == region}
+
+
+async def _in_turn(several: Sequence[Work]) -> None:
+    """All of them, whatever becomes of one."""
+    for work in several:
+        try:
+            await work
+        except BaseException:
+            for each in several:
+                each.close()
             raise
-        except PenstockError as error:
-            return error
-        return None
-
-    def _feeds_queue(self, topic: bytes) -> bool:
-        """Or will, once that is made. To those who are no queue, what a message says is theirs to read."""
-        return self._gateway.broker.publishing.routes.queues(topic, self._connection.session.namespace) != []
-
-    async def _publish_directed(
-        self, arrived: Arrived, numbers: array[int], held: array[int] | None, made: _Made
-    ) -> _Refusals:
-        """One after the other, each in a frame of its own."""
-        refused = _Refusals()
-        for row in numbers:
-            one = arrived.narrowed(array("i", [row]))
-            ids = one.packet_ids if held and one.packet_ids[0] in held else None
-            publication = self._publication(one, ids, made)
-            try:
-                if self._feeds_queue(one.topics[0]):
-                    login = self._connection.identity.mark
-                    publication.partition, publication.producer = directions(one.columns, login)
-                await self._gateway.topics.publish(publication)
-            except OutcomeUnknown:
-                raise
-            except PenstockError as error:
-                self._gateway.tell_refusal(self._connection, "publish", error)
-                refused[row] = refusal_of(error)
-        return refused
 
 
-def _runs(arrived: Arrived) -> Iterator[array[int]]:
-    """Rows that follow each other and are all to be published, or all ask the broker for the same: what is settled
-    makes room for what comes behind it, and for nothing before."""
-    asks = [_asks(topic) for topic in arrived.topics]
-    index = arrived.columns.topic_index
-    if index is None or not any(asks) or len(asks) == 1:
-        yield array("i", range(arrived.columns.count))
-        return
-    for _, some in groupby(range(arrived.columns.count), lambda row: index[row] if asks[index[row]] else -1):
-        yield array("i", some)
+async def _finished(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
 
 
-def _asks(topic: bytes) -> bool:
-    return topic.startswith(b"$admin/") or is_settlement(topic)
+def _zeros(count: int) -> array[int]:
+    return array("i", bytes(4 * count))
+
+
+def _only(region: int, regions: int) -> array[int]:
+    wanted = _zeros(regions)
+    wanted[region] = 1
+    return wanted

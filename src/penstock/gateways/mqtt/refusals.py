@@ -18,3 +18,18 @@ REASONS = {
 def refusal_of(error: PenstockError) -> Refused:
     """What a publisher is told."""
     return Refused(REASONS.get(error.code, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR), str(error))
+
+
+OF_EVERYBODY = frozenset(
+    {
+        ErrorCode.DISK_LOW,
+        ErrorCode.JOURNAL_FAILED,
+        ErrorCode.JOURNAL_DAMAGED,
+        ErrorCode.LOG_POISONED,
+        ErrorCode.LOG_STOPPED,
+        ErrorCode.LOG_DAMAGED,
+        ErrorCode.OUTCOME_UNKNOWN,
+        ErrorCode.CLOSED,
+    }
+)
+"""What storage refuses for is no client's doing, and every one of them meets it."""

@@ -14,7 +14,7 @@ from penstock.broker.auth.identity import Identity
 from penstock.broker.sessions.records import Subscription as StoredSubscription
 from penstock.broker.sessions.records import Will as StoredWill
 from penstock.broker.sessions.session import Session as StoredSession
-from penstock.broker.topics.publication import Publication, is_reserved
+from penstock.broker.topics.publication import OneSource, Publication, is_reserved
 from penstock.broker.topics.subscriptions import Subscription
 from penstock.codecs.mqtt.errors import ProtocolError
 from penstock.codecs.mqtt.inflight import DEFAULT_RECEIVE_MAXIMUM, Incoming, Outgoing
@@ -342,8 +342,9 @@ class Registry:
         try:
             await self._gateway.topics.publish(publication)
         except Exception as error:
-            client = publication.source.client_id if isinstance(publication.source, Session) else ""
-            self._gateway.tell_lost_will(client, str(error))
+            source = publication.sources
+            session = source.subscriber if isinstance(source, OneSource) else None
+            self._gateway.tell_lost_will(session.client_id if isinstance(session, Session) else "", str(error))
 
 
 def subscription_of(session: Session, filter: str, stored: StoredSubscription) -> Subscription:

@@ -1,6 +1,5 @@
-"""All connections of a gateway, once a turn of the loop: what they sent is received and scanned together, plain
-publishes of all of them become one frame, and are answered together. Everything else is taken connection by connection,
-in the order in which it came."""
+"""All connections of a gateway, once a turn of the loop: what they sent is received and scanned together, and what they
+published is taken and answered together. Everything else is taken connection by connection."""
 
 from __future__ import annotations
 
@@ -20,8 +19,9 @@ from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import PacketType, Version
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.ports import Buffer
+from penstock.gateways.mqtt.client_columns import ClientColumns
 from penstock.gateways.mqtt.connection import Connection
-from penstock.gateways.mqtt.joint import JointPublishes
+from penstock.gateways.mqtt.publishes import Publishes
 from penstock.gateways.wire.listener import ListenerFacts
 from penstock.gateways.wire.reactor import Reactor, ReactorOptions, Transport, open_reactor
 from penstock.gateways.wire.slot import Facts, SlotTransport
@@ -41,28 +41,22 @@ _HIGH_WATER_BYTES = 64 << 10
 # The scanner looks at the flags of these, whole or not.
 _KINDS = frozenset(kind.value for kind in PacketType)
 _SCANNED = range(PacketType.PUBLISH, PacketType.PUBCOMP + 1)
-_POSITIONS = range(names.TOPIC_START, names.ALIAS_AT + 1)
 
 
 class RegionRows:
-    """What a scan found of one connection, with positions in its own bytes. It has the manner of a Scanner."""
+    """What a scan found of one connection."""
 
-    __slots__ = ("_first", "_scanner", "_start", "rows")
+    __slots__ = ("_first", "_scanner", "_stop")
 
-    def __init__(self, scanner: Scanner, first: int, stop: int, start: int) -> None:
-        self._scanner, self._first, self.rows, self._start = scanner, first, stop - first, start
+    def __init__(self, scanner: Scanner, first: int, stop: int) -> None:
+        self._scanner, self._first, self._stop = scanner, first, stop
 
     def column(self, number: int) -> array[int]:
         [found] = self.pick((number,))
         return found
 
     def pick(self, numbers: Sequence[int]) -> list[array[int]]:
-        found = self._scanner.pick_part(numbers, self._first, self._first + self.rows)
-        if self._start:
-            for number, column in zip(numbers, found, strict=True):
-                if number in _POSITIONS:
-                    kernel.shift(column, -self._start)
-        return found
+        return self._scanner.pick_part(numbers, self._first, self._stop)
 
 
 class Turns:
@@ -78,14 +72,14 @@ class Turns:
                 high_water_bytes=_HIGH_WATER_BYTES,
             )
         )
-        self._versions = self.reactor.add_column("i")
-        self._alias_maxima = self.reactor.add_column("i")
+        self.columns = ClientColumns(self.reactor)
+        self._namespaces: dict[str, int] = {}
         self._connections: dict[int, Connection] = {}
         """by slot"""
         self._waiting: dict[Connection, asyncio.Task[None]] = {}
         """what has to be done before anything else of the client is looked at"""
         self.scanner = Scanner(TURN_ROWS)
-        self.joint = JointPublishes(gateway, self.reactor, self.scanner)
+        self.publishes = Publishes(gateway, self.reactor, self.scanner, self.columns, self._connections)
         self._is_turning = self._is_called = self._is_closed = self._is_late = False
         self._timer: asyncio.TimerHandle | None = None
         """while nothing is received, so that what comes during a sync is one turn"""
@@ -112,9 +106,20 @@ class Turns:
 
     def let_in(self, connection: Connection) -> None:
         """From now on its packets are scanned."""
-        slot = connection.transport.slot
+        slot, columns = connection.transport.slot, self.columns
         assert connection.version is not None
-        self._versions[slot], self._alias_maxima[slot] = connection.version, connection.alias_maximum
+        columns.versions[slot], columns.alias_maxima[slot] = connection.version, connection.alias_maximum
+        columns.maxima[slot], columns.places[slot] = (
+            connection.incoming.receive_maximum,
+            connection.own_publishes.place,
+        )
+        namespace = connection.session.namespace
+        columns.namespaces[slot] = self._namespaces.setdefault(namespace, len(self._namespaces))
+        columns.is_limited[slot] = connection.rates.messages.is_limited
+
+    def shut_out(self, connection: Connection) -> None:
+        """Nothing more of it is taken."""
+        self.columns.versions[connection.transport.slot] = 0
 
     def feed(self, transport: SlotTransport, data: Buffer) -> None:
         self.reactor.feed(transport.slot, transport.generation, data)
@@ -160,7 +165,7 @@ class Turns:
     def _readable(self) -> None:
         """What comes while a frame of publishes is being committed becomes the next turn, which begins with the answers
         to it, or after a while: others need not wait for a slow disk."""
-        if not self.joint.under_way or self._is_late:
+        if not self.publishes.under_way or self._is_late:
             self.turn()
             return
         self.reactor.flush()
@@ -219,24 +224,25 @@ class Turns:
 
     def _take_regions(self) -> None:
         reactor, scanner, options = self.reactor, self.scanner, self._gateway.options
-        versions, alias_maxima = reactor.values(self._versions), reactor.values(self._alias_maxima)
+        versions, alias_maxima = reactor.values(self.columns.versions), reactor.values(self.columns.alias_maxima)
         arena, starts, stops = reactor.arena, reactor.starts, reactor.stops
         limits = options.maximum_qos, options.retain_available
         scanner.scan_regions(arena, starts, stops, versions, options.max_packet_bytes, alias_maxima, *limits)
         positions, again = scanner.positions, bytearray(len(starts))
-        connections = [self._connections[slot] for slot in reactor.slots]
         if scanner.rows:
-            self._take_rows(connections)
+            self._take_rows(len(starts))
         for region in compress(range(len(starts)), scanner.whys):
-            self._take_other(connections[region], region, positions, again)
+            self._take_other(self._connections[reactor.slots[region]], region, positions, again)
         for region in compress(range(len(starts)), map(ne, positions, stops)):
-            if scanner.whys[region] == names.NEEDS_BYTES and not connections[region].is_ended:
-                self._await_rest(connections[region], region)
+            if scanner.whys[region] == names.NEEDS_BYTES:
+                self._await_rest(self._connections[reactor.slots[region]], region)
         reactor.taken(positions, again)
 
     def _await_rest(self, connection: Connection, region: int) -> None:
         """Of a packet that is not there whole, maybe not even its length."""
         reactor, at, size = self.reactor, self.scanner.positions[region], self.scanner.sizes[region]
+        if connection.is_ended:
+            return
         if not size or reactor.arena[at] >> 4 not in _SCANNED:
             try:
                 read_header(reactor.arena[at : min(reactor.stops[region], at + 5)], connection.version)
@@ -245,22 +251,24 @@ class Turns:
         if size > _LONG_BYTES:
             reactor.expect(reactor.slots[region], reactor.generations[region], size)
 
-    def _take_rows(self, connections: list[Connection]) -> None:
-        """Packets that were scanned, of all regions."""
-        scanner, reactor = self.scanner, self.reactor
-        firsts = array("i", bytes(4 * (len(connections) + 1)))
-        heads, present, regions = scanner.pick((names.HEAD, names.PRESENT, names.REGION))
+    def _take_rows(self, count: int) -> None:
+        """Packets that were scanned, of so many regions."""
+        heads, present, regions = self.scanner.pick((names.HEAD, names.PRESENT, names.REGION))
+        contents = array("i", bytes(4 * count))
+        every = kernel.contents(heads, present, regions, contents)
+        if every & kernel.ACKNOWLEDGES:
+            self._take_acknowledgements(regions, contents)
+        if every & kernel.PUBLISHES:
+            self.publishes.take(heads, regions, contents, every)
+
+    def _take_acknowledgements(self, regions: array[int], contents: array[int]) -> None:
+        firsts = array("i", bytes(4 * (len(contents) + 1)))
         kernel.bounds(regions, firsts)
-        contents = array("i", bytes(4 * len(connections)))
-        kernel.contents(heads, present, regions, contents)
-        taken = self.joint.take(connections, heads, regions, contents)
         for region, what in enumerate(contents):
-            if not what or (taken[region] and what == kernel.PUBLISHES):
-                continue
-            start, stop = reactor.starts[region], reactor.stops[region]
-            rows = RegionRows(scanner, firsts[region], firsts[region + 1], start)
-            data = reactor.arena[start:stop]
-            self._run(connections[region], partial(connections[region].take_rows, rows, data, taken[region] != 0))
+            if what & kernel.ACKNOWLEDGES:
+                connection = self._connections[self.reactor.slots[region]]
+                rows = RegionRows(self.scanner, firsts[region], firsts[region + 1])
+                self._run(connection, partial(connection.take_acknowledgements, rows))
 
     def _run(self, connection: Connection, take: partial[Coroutine[None, None, None] | None]) -> None:
         if connection.is_ended:

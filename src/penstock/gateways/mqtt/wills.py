@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.sessions.records import Will as StoredWill
 from penstock.broker.sessions.targets import RETAIN
-from penstock.broker.topics.publication import Publication
+from penstock.broker.topics.publication import OneSource, Publication
 from penstock.broker.topics.subscriptions import Subscriber
 from penstock.codecs.mqtt.packets import Will
 from penstock.gateways.mqtt.packed import packed
@@ -38,4 +38,5 @@ def published_will(
         expiry=[now_ms + 1000 * will.expiry_s] if will.expiry_s else None,
     )
     flags = bytes([will.qos | (RETAIN if will.retain else 0)])
-    return Publication(columns, [will.topic], flags, publisher, namespace, source)
+    sources = None if source is None else OneSource(source, 1)
+    return Publication(columns, [will.topic], flags, publisher, namespace, sources)
