@@ -285,17 +285,17 @@ class Incoming:
         self._held = set(held)
         self.leave()
 
-    def count_at(self, unanswered: Counts, place: int) -> None:
-        """What is unanswered is counted there from now on: who takes PUBLISHes of many connections together counts
-        those of QoS 1 himself."""
-        self._unanswered, self._place = unanswered, place
-        unanswered[place] = 0
-
     def leave(self) -> None:
         """The connection is gone: the count begins anew, and the place where it was is another's."""
         self._counted: set[int] = set()
         self._unanswered: Counts = [0]
         self._place = 0
+
+    def count_at(self, unanswered: Counts, place: int) -> None:
+        """What is unanswered is counted there from now on: who takes PUBLISHes of many connections together counts
+        those of QoS 1 himself."""
+        self._unanswered, self._place = unanswered, place
+        unanswered[place] = 0
 
     @property
     def receive_maximum(self) -> int:
