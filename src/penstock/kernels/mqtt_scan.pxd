@@ -26,6 +26,9 @@ cdef class Scanner:
     cdef int _version, _max_alias, _max_qos, _present, _alias, _region
     cdef bint _may_retain
 
+    @cython.locals(count=int64_t, stride=int64_t, at=int64_t, i=int64_t, number=int64_t, cells="int[::1]")
+    cpdef list pick_rows(self, numbers, const int[::1] rows)
+
     cpdef int64_t scan(
         self,
         const unsigned char[::1] data,

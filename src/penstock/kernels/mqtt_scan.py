@@ -81,6 +81,21 @@ class Scanner:
         stride, columns, stop = self._stride, self.columns, min(stop, self.rows)
         return [columns[number * stride + first : number * stride + stop] for number in numbers]
 
+    def pick_rows(self, numbers: Sequence[int], rows: array[int]) -> list[array[int]]:
+        """Of these rows."""
+        count, stride, at = len(rows), self._stride, 0
+        flat = array("i", [0]) * (len(numbers) * count)
+        cells = flat
+        for number in numbers:
+            if not 0 <= number < _COLUMNS:
+                raise InvalidArgument(f"rows of packets have no column {number}")
+            for i in range(count):
+                if not 0 <= rows[i] < self.rows:
+                    raise InvalidArgument("a row was not scanned")
+                cells[at + i] = self._cells[number * stride + rows[i]]
+            at += count
+        return [flat[start : start + count] for start in range(0, len(flat), count)] if count else [flat] * len(numbers)
+
     def scan(
         self,
         data: Buffer,

@@ -14,6 +14,12 @@ cpdef int bounds(const int[::1] regions, int[::1] firsts) except -1
 cpdef int contents(const int[::1] heads, const int[::1] present, const int[::1] regions, int[::1] out) except -1
 
 
+@cython.locals(i=Py_ssize_t, count=Py_ssize_t)
+cpdef Py_ssize_t publishers(
+    const int[::1] contents, const int[::1] slots, const int[::1] versions, int[::1] out
+) except -1
+
+
 @cython.locals(row=Py_ssize_t, count=Py_ssize_t)
 cpdef Py_ssize_t pick_publishes(
     const int[::1] heads, const int[::1] regions, const int[::1] wanted, int[::1] out

@@ -49,6 +49,16 @@ def contents(heads: array[int], present: array[int], regions: array[int], out: a
     return every
 
 
+def publishers(contents: array[int], slots: array[int], versions: memoryview, out: array[int]) -> int:
+    """out[r] = 1 for regions with publishes of clients that are let in (their version is not 0); how many these are."""
+    count = 0
+    for i in range(len(contents)):
+        if contents[i] & _PUBLISHES and versions[slots[i]]:
+            out[i] = 1
+            count += 1
+    return count
+
+
 def pick_publishes(heads: array[int], regions: array[int], wanted: array[int], out: array[int]) -> int:
     """Rows of PUBLISHes of regions that are `wanted`, in order; how many."""
     count = 0

@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 from penstock.broker.sessions.targets import RETAIN
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
+from penstock.gateways.mqtt.scanned import Scanned
 from penstock.gateways.mqtt.topic_aliases import HeardAliases
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_rows, rows
 from penstock.kernels import turn as kernel
-from penstock.kernels.mqtt_scan import Scanner
 from penstock.log.columns import Columns, Spans
 
 _KEY = b"partition-key"
+_ZERO = array("i", [0])
 _ANY = 0xFFFF
 _ALWAYS = (
     names.HEAD,
@@ -28,6 +29,7 @@ _ALWAYS = (
     names.TOPIC_END,
     names.PAYLOAD_START,
     names.PAYLOAD_END,
+    names.REGION,
 )
 _OF_PROPERTIES = (names.PROPERTIES_START, names.PROPERTIES_END, names.EXPIRY_AT, names.ALIAS_AT)
 
@@ -102,7 +104,7 @@ class Arrived:
 
     def of_regions(self, wanted: array[int]) -> Arrived:
         """Rows of the regions that are wanted."""
-        found = array("i", bytes(4 * self.columns.count))
+        found = _ZERO * self.columns.count
         return self.narrowed(found[: kernel.pick_regions(self.regions, wanted, found)])
 
     def keep(self) -> None:
@@ -123,24 +125,21 @@ class Arrivals:
     def take(
         self,
         data: memoryview,
-        scanner: Scanner,
-        wanted: array[int] | None,
+        scanned: Scanned,
         aliased: Sequence[Aliased],
         now_ms: int,
         as_it_came: tuple[int, int] | None,
     ) -> tuple[Arrived, dict[int, PacketError]]:
-        """The PUBLISH rows of the last scan: all, or those with the `wanted` numbers. And what is wrong with those who
-        used an alias, by region: one that was never told, or too many; what they sent has topics that say nothing.
-        `as_it_came`: the version and the start of packets of one client that are all rows of the scan."""
-        heads, present, packet_ids, starts, ends, value_starts, value_ends, regions = _columns(
-            scanner, wanted, (*_ALWAYS, names.REGION)
-        )
+        """PUBLISH rows of a scan. And what is wrong with those who used an alias, by region: one that was never told,
+        or too many; what they sent has topics that say nothing. `as_it_came`: the rows are packets of one client that
+        lie behind each other, their version and their start."""
+        heads, present, packet_ids, starts, ends, value_starts, value_ends, regions = scanned.pick(_ALWAYS)
         count, wrong, source = len(heads), dict[int, PacketError](), data
         id_positions = ends
         if aliased:
-            (row_aliases,) = _columns(scanner, wanted, (names.ALIAS,))
+            [row_aliases] = scanned.pick((names.ALIAS,))
             source, starts, ends = self._resolved(data, starts, ends, row_aliases, regions, aliased, wrong)
-        index = array("i", bytes(4 * count))
+        index = _ZERO * count
         spans = Spans(starts, ends)
         if count > 1:
             distinct = mqtt_rows.group_topics(
@@ -151,7 +150,7 @@ class Arrivals:
         columns = Columns(count, source, Spans(value_starts, value_ends), topic_index=index, topics=spans)
         has_user_properties = is_changed = False
         if self._any(present, _ANY):
-            first, last, expiry_at, alias_at = _columns(scanner, wanted, _OF_PROPERTIES)
+            first, last, expiry_at, alias_at = scanned.pick(_OF_PROPERTIES)
             properties = Spans(first, last)
             is_changed = self._take_properties(columns, properties, present, expiry_at, alias_at, now_ms)
             has_user_properties = self._any(present, names.HAS_USER_PROPERTIES)
@@ -200,7 +199,7 @@ class Arrivals:
     ) -> tuple[list[bytes], array[int]]:
         """The topics of one client's rows, and the number of each row's. ProtocolError for an alias that was never
         told, or that there is no room for."""
-        numbers, index = array("i", [-1]) * (client.maximum + 1), array("i", bytes(4 * len(starts)))
+        numbers, index = array("i", [-1]) * (client.maximum + 1), _ZERO * len(starts)
         distinct = mqtt_rows.group_topics(
             data, starts, ends, row_aliases, numbers, self._seed, self._table, index, self._firsts
         )
@@ -249,8 +248,3 @@ def _taken(values: array[int], wanted: array[int]) -> array[int]:
     out = wanted[:]
     rows.take_int32(values, wanted, out)
     return out
-
-
-def _columns(scanner: Scanner, wanted: array[int] | None, numbers: Sequence[int]) -> list[array[int]]:
-    whole = scanner.pick(numbers)
-    return whole if wanted is None else [_taken(column, wanted) for column in whole]

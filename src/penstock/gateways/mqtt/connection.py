@@ -37,6 +37,7 @@ from penstock.gateways.mqtt.deliveries import Deliveries
 from penstock.gateways.mqtt.login import Login
 from penstock.gateways.mqtt.outbox import Outbox
 from penstock.gateways.mqtt.own_publishes import OwnPublishes
+from penstock.gateways.mqtt.scanned import Scanned
 from penstock.gateways.mqtt.sender import Sender
 from penstock.gateways.mqtt.session import Session
 from penstock.gateways.mqtt.subscribing import end_dismissed, subscribe, unsubscribe
@@ -49,7 +50,6 @@ from penstock.kernels import mqtt_rows, rows
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.consuming import QueueConsumer
     from penstock.gateways.mqtt.gateway import MqttGateway
-    from penstock.gateways.mqtt.turns import RegionRows
 
 logger = logging.getLogger("penstock.mqtt")
 
@@ -170,9 +170,9 @@ class Connection:
                 raise ProtocolError(f"a client sent {packet.type.name}", version=self.version)
         return None
 
-    def take_acknowledgements(self, scanned: RegionRows) -> Coroutine[None, None, None] | None:
+    def take_acknowledgements(self, scanned: Scanned) -> Coroutine[None, None, None] | None:
         """Those that a scan found, whatever else did it find."""
-        heads = scanned.column(names.HEAD)
+        [heads] = scanned.pick((names.HEAD,))
         if heads.count(heads[0]) == len(heads):
             # What is nearly always so.
             return self._take_kind(scanned, _KINDS[heads[0] >> 4], None)
@@ -193,7 +193,7 @@ class Connection:
         return asyncio.sleep(wait_s)
 
     def _take_kind(
-        self, scanned: RegionRows, kind: PacketType, wanted: array[int] | None
+        self, scanned: Scanned, kind: PacketType, wanted: array[int] | None
     ) -> Coroutine[None, None, None] | None:
         """Acknowledgements of one kind."""
         ids, reasons = scanned.pick((names.PACKET_ID, names.REASON))

@@ -21,10 +21,11 @@ from penstock.gateways.mqtt.client_columns import ClientColumns
 from penstock.gateways.mqtt.directed import directed_rows
 from penstock.gateways.mqtt.grants import Grants
 from penstock.gateways.mqtt.refusals import OF_EVERYBODY
+from penstock.gateways.mqtt.scanned import RunOfRows, Scanned, rows_of
 from penstock.gateways.mqtt.session import Session
 from penstock.gateways.mqtt.turn_answers import TurnAnswers
 from penstock.gateways.wire.reactor import Reactor
-from penstock.kernels import rows
+from penstock.kernels import mqtt_columns as names
 from penstock.kernels import turn as kernel
 from penstock.kernels.mqtt_scan import Scanner
 from penstock.log.late import Part
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from penstock.gateways.mqtt.gateway import MqttGateway
 
 _QOS, _QOS_2 = 0x06, 0x04
+_ZERO = array("i", [0])
+_NOTHING_HELD: Mapping[int, array[int]] = {}
 Work = Coroutine[None, None, None]
 
 
@@ -62,50 +65,44 @@ class Publishes:
 
     def take(self, heads: array[int], regions: array[int], contents: array[int], every: int) -> None:
         """The publishes that a scan found; `contents` says what each region holds, `every` what any of them does."""
-        arrived, held = self._arrived(heads, regions, contents, every)
+        wanted, reactor = _zeros(len(contents)), self._reactor
+        publishers = kernel.publishers(contents, reactor.slots, self._columns.versions, wanted)
+        if not publishers:
+            return
+        if publishers == len(contents) and not every & kernel.ACKNOWLEDGES:
+            scanned: Scanned = RunOfRows(self._scanner, 0, len(heads))
+        else:
+            picked = _zeros(len(heads))
+            scanned = rows_of(self._scanner, picked[: kernel.pick_publishes(heads, regions, wanted, picked)])
+        as_it_came = None
+        if publishers == 1 and not contents[region := wanted.index(1)] & kernel.ACKNOWLEDGES:
+            as_it_came = self._columns.versions[reactor.slots[region]], reactor.starts[region]
+        aliased = self._aliased(scanned, contents) if every & kernel.HAS_ALIASES else ()
+        arrived, wrong = self._gateway.arrivals.take(
+            reactor.arena[: reactor.stops[-1]], scanned, aliased, self._gateway.broker.wall(), as_it_came
+        )
+        wrong |= self._count_in(arrived)
+        held = self._hold(arrived, wrong) if every & kernel.HAS_QOS_2 else _NOTHING_HELD
+        if wrong:
+            arrived = self._without_wrong(arrived, wrong, wanted)
         if arrived.count:
             self._take_namespaces(arrived, held)
             self._pause_limited(arrived)
-        if self._work:
-            work, self._work = self._work, {}
-            for connection, several in work.items():
-                self._gateway.turns.wait_for(connection, several[0] if len(several) == 1 else _in_turn(several))
+        self._begin_work()
+
+    def _begin_work(self) -> None:
+        work, self._work = self._work, {}
+        for connection, several in work.items():
+            self._gateway.turns.wait_for(connection, several[0] if len(several) == 1 else _in_turn(several))
 
     def _connection(self, region: int) -> Connection:
         return self._connections[self._reactor.slots[region]]
 
     # What came
 
-    def _arrived(
-        self, heads: array[int], regions: array[int], contents: array[int], every: int
-    ) -> tuple[Arrived, dict[int, array[int]]]:
-        """Without those of clients that have broken the protocol by them; and the identifiers of QoS 2, by region."""
-        reactor = self._reactor
-        wanted, data = _zeros(len(contents)), reactor.arena[: reactor.stops[-1]]
-        for region, version in enumerate(reactor.values(self._columns.versions)):
-            wanted[region] = version and contents[region] & kernel.PUBLISHES
-        picked, as_it_came = None, None
-        if every & kernel.ACKNOWLEDGES or 0 in wanted:
-            picked = _zeros(len(heads))
-            picked = picked[: kernel.pick_publishes(heads, regions, wanted, picked)]
-        elif len(contents) == 1:
-            as_it_came = self._columns.versions[reactor.slots[0]], reactor.starts[0]
-        mine = regions
-        if picked is not None:
-            mine = picked[:]
-            rows.take_int32(regions, picked, mine)
-        aliased = self._aliased(mine, contents) if every & kernel.HAS_ALIASES else ()
-        now_ms = self._gateway.broker.wall()
-        arrived, wrong = self._gateway.arrivals.take(data, self._scanner, picked, aliased, now_ms, as_it_came)
-        wrong |= self._count_in(arrived)
-        held = self._hold(arrived, wrong) if every & kernel.HAS_QOS_2 else {}
-        for region, error in wrong.items():
-            self._connection(region).fail(error)
-            wanted[region] = 0
-        return (arrived.of_regions(wanted) if wrong else arrived), held
-
-    def _aliased(self, regions: array[int], contents: array[int]) -> list[Aliased]:
+    def _aliased(self, scanned: Scanned, contents: array[int]) -> list[Aliased]:
         firsts, found = _zeros(len(contents) + 1), []
+        [regions] = scanned.pick((names.REGION,))
         kernel.bounds(regions, firsts)
         for region, what in enumerate(contents):
             if what & kernel.HAS_ALIASES and firsts[region] < firsts[region + 1]:
@@ -113,6 +110,13 @@ class Publishes:
                 client = connection.heard_aliases, connection.alias_maximum
                 found.append(Aliased(firsts[region], firsts[region + 1], *client))
         return found
+
+    def _without_wrong(self, arrived: Arrived, wrong: Mapping[int, PacketError], wanted: array[int]) -> Arrived:
+        """Clients that have broken the protocol by what they published."""
+        for region, error in wrong.items():
+            self._connection(region).fail(error)
+            wanted[region] = 0
+        return arrived.of_regions(wanted)
 
     def _count_in(self, arrived: Arrived) -> dict[int, PacketError]:
         """From now on they are to be answered. What is wrong with those who sent too many, by region."""
@@ -362,7 +366,7 @@ async def _finished(task: asyncio.Task[None]) -> None:
 
 
 def _zeros(count: int) -> array[int]:
-    return array("i", bytes(4 * count))
+    return _ZERO * count
 
 
 def _only(region: int, regions: int) -> array[int]:

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
 
 _ANSWER_BYTES = 4
+_ZERO = array("i", [0])
 
 
 def _zeros(count: int) -> array[int]:
-    return array("i", bytes(4 * count))
+    return _ZERO * count
 
 
 class TurnAnswers:

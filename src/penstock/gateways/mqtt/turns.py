@@ -7,7 +7,7 @@ import asyncio
 import math
 import socket
 from array import array
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
 from itertools import compress
 from operator import ne
@@ -22,6 +22,7 @@ from penstock.core.ports import Buffer
 from penstock.gateways.mqtt.client_columns import ClientColumns
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.publishes import Publishes
+from penstock.gateways.mqtt.scanned import RunOfRows
 from penstock.gateways.wire.listener import ListenerFacts
 from penstock.gateways.wire.reactor import Reactor, ReactorOptions, Transport, open_reactor
 from penstock.gateways.wire.slot import Facts, SlotTransport
@@ -41,22 +42,6 @@ _HIGH_WATER_BYTES = 64 << 10
 # The scanner looks at the flags of these, whole or not.
 _KINDS = frozenset(kind.value for kind in PacketType)
 _SCANNED = range(PacketType.PUBLISH, PacketType.PUBCOMP + 1)
-
-
-class RegionRows:
-    """What a scan found of one connection."""
-
-    __slots__ = ("_first", "_scanner", "_stop")
-
-    def __init__(self, scanner: Scanner, first: int, stop: int) -> None:
-        self._scanner, self._first, self._stop = scanner, first, stop
-
-    def column(self, number: int) -> array[int]:
-        [found] = self.pick((number,))
-        return found
-
-    def pick(self, numbers: Sequence[int]) -> list[array[int]]:
-        return self._scanner.pick_part(numbers, self._first, self._stop)
 
 
 class Turns:
@@ -267,7 +252,7 @@ class Turns:
         for region, what in enumerate(contents):
             if what & kernel.ACKNOWLEDGES:
                 connection = self._connections[self.reactor.slots[region]]
-                rows = RegionRows(self.scanner, firsts[region], firsts[region + 1])
+                rows = RunOfRows(self.scanner, firsts[region], firsts[region + 1])
                 self._run(connection, partial(connection.take_acknowledgements, rows))
 
     def _run(self, connection: Connection, take: partial[Coroutine[None, None, None] | None]) -> None:

@@ -261,7 +261,7 @@ cdef class EpollReactor:
         cdef int32_t k
         if len(column) != r.max_slots:
             raise InvalidArgument("a column has a cell for each slot")
-        if width(column.format) == 4:
+        if column.itemsize == 4:
             ints = column
             made = array.clone(_INTS, r.regions, False)
             for k in range(r.regions):
