@@ -187,23 +187,26 @@ def answers(
     regions: array[int],
     heads: bytes,
     packet_ids: array[int],
+    slots: array[int],
+    generations: array[int],
     out: bytearray,
-    owners: array[int],
+    to: array[int],
     starts: array[int],
     stops: array[int],
     counts: array[int],
 ) -> int:
-    """PUBACK or PUBREC for every row with a packet identifier. Those of a region lie behind each other: owners[n] is
-    the n-th such region, its bytes are out[starts[n]:stops[n]], with counts[n] PUBACKs; zeros on entry. How many
-    regions there are. `out` has 4 bytes a row."""
+    """PUBACK or PUBREC for every row with a packet identifier. Those of a region lie behind each other: the n-th such
+    region is of the connection with the slot to[n] and the generation to[rows + n], its bytes are
+    out[starts[n]:stops[n]], with counts[n] PUBACKs; zeros on entry. How many there are. `out` has 4 bytes a row."""
     if len(out) < _ANSWER_BYTES * len(regions):
         raise InvalidArgument("there is less room than answers")
-    count, at = 0, 0
+    count, at, last = 0, 0, -1
     for i in range(len(regions)):
         if packet_ids[i] == 0:
             continue
-        if count == 0 or owners[count - 1] != regions[i]:
-            owners[count], starts[count] = regions[i], at
+        if last != regions[i]:
+            last = regions[i]
+            to[count], to[len(regions) + count], starts[count] = slots[last], generations[last], at
             count += 1
         out[at], out[at + 1] = 0x50, 2
         if heads[i] & 6 == 2:

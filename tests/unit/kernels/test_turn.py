@@ -92,10 +92,14 @@ def test_publishes_of_some_regions_and_who_may_send_them(
 @settings(max_examples=200, deadline=None)
 def test_answers_of_a_region_lie_behind_each_other(turn: ModuleType, rows: list[tuple[int, int, int]]) -> None:
     rows = sorted(rows, key=lambda row: row[0])
-    out, (owners, starts, stops, counts) = bytearray(4 * len(rows)), (zeros(len(rows)) for _ in range(4))
+    out, to = bytearray(4 * len(rows)), zeros(2 * len(rows))
+    starts, stops, counts = (zeros(len(rows)) for _ in range(3))
     regions, ids = array("i", [row[0] for row in rows]), array("i", [row[1] for row in rows])
     heads = bytes([row[2] for row in rows])
-    count = turn.answers(regions, heads, ids, out, owners, starts, stops, counts)
+    named = array("i", [7, 3, 9, 0, 5]), array("i", [1, 2, 3, 4, 5])
+    count = turn.answers(regions, heads, ids, *named, out, to, starts, stops, counts)
+    owners = [named[0].index(slot) for slot in to[:count]]
+    assert list(to[len(rows) : len(rows) + count]) == [named[1][owner] for owner in owners]
     expected, pubacks = dict[int, bytes](), dict[int, int]()
     for region, packet_id, head in rows:
         if packet_id:
@@ -154,4 +158,4 @@ def test_positions_are_moved_and_room_is_looked_at(turn: ModuleType) -> None:
     turn.shift(values, -5)
     assert list(values) == [0, 1, 2]
     with pytest.raises(InvalidArgument):
-        turn.answers(zeros(2), bytes(2), array("i", [1, 1]), bytearray(4), *(zeros(2) for _ in range(4)))
+        turn.answers(zeros(2), bytes(2), array("i", [1, 1]), *(zeros(2),) * 2, bytearray(4), *(zeros(4),) * 4)

@@ -149,10 +149,9 @@ class Publishes:
 
     def _pause_limited(self, arrived: Arrived) -> None:
         limited = self._reactor.values(self._columns.is_limited)
-        if any(limited):
-            for region in compress(range(len(limited)), limited):
-                if (count := arrived.regions.count(region)) and (pause := self._connection(region).spend(count)):
-                    self._await(self._connection(region), pause)
+        for region in compress(range(len(limited)), limited):
+            if (count := arrived.regions.count(region)) and (pause := self._connection(region).spend(count)):
+                self._await(self._connection(region), pause)
 
     # Who goes with others
 
@@ -189,7 +188,7 @@ class Publishes:
         named = reactor.slots, reactor.generations
         for region in self._grants.refused(regions, index, topics, *named, self._permissions):
             apart[region] = 1
-        for row in directed_rows(arrived):
+        for row in directed_rows(arrived) if arrived.has_user_properties else ():
             apart[regions[row]] = 1
         for region in held:
             apart[region] |= self._connection(region).own_publishes.has_duplicates
@@ -200,7 +199,9 @@ class Publishes:
 
     def _is_special(self, topic: bytes, namespace: str) -> bool:
         """It asks the broker for something, or names a queue that would have to be made."""
-        if topic.startswith(b"$") and (not topic.startswith(b"$queue/") or is_settlement(topic)):
+        if not topic.startswith(b"$"):
+            return False
+        if not topic.startswith(b"$queue/") or is_settlement(topic):
             return True
         try:
             return self._gateway.broker.publishing.routes.queues(topic, namespace) is None

@@ -13,7 +13,6 @@ from penstock.gateways.mqtt.arrival import Arrived
 from penstock.gateways.mqtt.client_columns import ClientColumns
 from penstock.gateways.mqtt.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor
-from penstock.kernels import rows
 from penstock.kernels import turn as kernel
 
 if TYPE_CHECKING:
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
 
 _ANSWER_BYTES = 4
 _ZERO = array("i", [0])
-
-
-def _zeros(count: int) -> array[int]:
-    return _ZERO * count
 
 
 class TurnAnswers:
@@ -58,14 +53,13 @@ class TurnAnswers:
     ) -> None:
         self._reactor, self._columns, self._connections, self._flusher = reactor, columns, connections, flusher
         room = arrived.count
-        self._data, owners, counts = bytearray(_ANSWER_BYTES * room), _zeros(room), _zeros(room)
-        starts, stops = _zeros(room), _zeros(room)
-        asked = arrived.regions, arrived.heads, arrived.packet_ids
-        found = kernel.answers(*asked, self._data, owners, starts, stops, counts)
-        owners, self._counts, self._starts, self._stops = owners[:found], counts[:found], starts[:found], stops[:found]
-        self._slots, self._generations, self._direct = owners[:], owners[:], _zeros(found)
-        rows.take_int32(reactor.slots, owners, self._slots)
-        rows.take_int32(reactor.generations, owners, self._generations)
+        self._data, to = bytearray(_ANSWER_BYTES * room), _ZERO * (2 * room)
+        counts, starts, stops = _ZERO * room, _ZERO * room, _ZERO * room
+        asked = arrived.regions, arrived.heads, arrived.packet_ids, reactor.slots, reactor.generations
+        found = kernel.answers(*asked, self._data, to, starts, stops, counts)
+        self._slots, self._generations = to[:found], to[room : room + found]
+        self._counts, self._starts, self._stops = counts[:found], starts[:found], stops[:found]
+        self._direct = _ZERO * found
         self._later: list[tuple[int, Connection, Encoded]] = []
         """of those who are owed others, which come first"""
         self._is_owed = self._is_done = False
@@ -109,7 +103,7 @@ class TurnAnswers:
     def _answer(self) -> None:
         columns, reactor, flusher = self._columns, self._reactor, self._flusher
         flusher.flush_now()
-        named, behind = (self._slots, self._generations), _zeros(len(self._slots))
+        named, behind = (self._slots, self._generations), _ZERO * len(self._slots)
         counted = columns.unanswered, columns.owed, columns.waiting
         found = kernel.settle(*named, self._counts, self._direct, reactor.generation, *counted, behind)
         parts = [*named, self._starts, self._stops]
