@@ -12,8 +12,9 @@ from functools import partial
 from bench.measure import Benchmark, Comparison, Ratio, Run, Series, Target, cpu_seconds, interleaved
 from bench.path.load import BATCH_BYTES, BATCH_MESSAGES, MESSAGE_BYTES
 from penstock.broker.broker import Broker
-from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.log.columns import Columns
@@ -78,7 +79,7 @@ class Passage:
             # One each time: what looking at it costs would be counted, and grow with the partitions.
             if found:
                 self._check(found[self.taken % len(found)])
-            self.taken += (await self.broker.ack_all(found)).done
+            self.taken += (await self.broker.settling.several([Held(each) for each in found])).done
 
     async def _room(self) -> None:
         # Nobody tells when a group has settled something.

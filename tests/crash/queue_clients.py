@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from msgspec.structs import replace
 from tests.support.queue_fates import GroupRules
 from tests.support.queue_history import (
     Event,
@@ -30,8 +31,9 @@ from tests.support.queue_history import (
 )
 
 from penstock.broker.broker import Broker
-from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
 from penstock.broker.group import Group
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import ProducerCall, Published
@@ -123,16 +125,14 @@ class Fleet:
             return
         offsets = array("q", [delivery.offsets[place] for place in places])
         call = self.tell_settling(consumer, delivery, verb, offsets)
-        settling, where = self.broker.settling, (delivery.group, delivery.unit)
-        deliveries = delivery.deliveries
-        counts = array("i", [1 if deliveries is None else deliveries[place] for place in places])
+        settling, held = self.broker.settling, Held(replace(delivery, consumer=consumer), places)
         if verb == "ack":
-            done = await settling.ack(*where, offsets, counts, consumer)
+            done = await settling.ack(held)
         elif verb == "fail":
             delay = 0 if self.rng.random() < 0.3 else None
-            done = await settling.fail(*where, offsets, counts, consumer, delay)
+            done = await settling.fail(held, delay)
         else:
-            done = await settling.reject(*where, offsets, counts, consumer)
+            done = await settling.reject(held)
         self.tell(Settled(call, done.done))
 
     def tell_settling(self, consumer: int, delivery: Delivery, verb: str, offsets: array[int], call: str = "") -> str:
@@ -291,7 +291,7 @@ async def _move_some(
         ]
         transaction.put(fleet.broker.queue(name), columns_of(mine))
         made += mine
-    transaction.ack(delivery, offsets)
+    transaction.ack(Held(delivery, places))
     fleet.tell(Putting(call, "", made))
     fleet.tell_settling(consumer.number, delivery, "ack", offsets, call)
     try:

@@ -23,6 +23,7 @@ from tests.support.queue_history import Drained, Letter, Opening, encode_event, 
 from penstock.broker import broker as broker_module
 from penstock.broker import snapshots
 from penstock.broker.broker import Broker, BrokerOptions
+from penstock.broker.feed.held import Held
 from penstock.core.errors import NoSuchQueue
 from penstock.core.logs import configure_logs
 from penstock.queues.deadletter import from_properties
@@ -84,7 +85,7 @@ async def tell_letters(fleet: Fleet) -> None:
                     assert facts is not None, "a dead letter says nothing of where it came from"
                     place = facts.source.partition, facts.source.offset
                     fleet.tell(Letter(facts.source.queue, facts.group.name, *place, id_of(batch.value(row))))
-                left -= (await fleet.broker.ack(delivery)).done
+                left -= (await fleet.broker.settling.ack(Held(delivery))).done
 
 
 async def run(directory: Path, history: Path, run_number: int, drains: bool) -> None:

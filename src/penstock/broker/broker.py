@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
 from penstock.broker import opening, snapshots
 from penstock.broker.alarms import Alarms
-from penstock.broker.claiming import Claiming
 from penstock.broker.configuration import Configuration
-from penstock.broker.consumer import Consumer
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.declaring import Declaring
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.claiming import Claiming
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.settling import Settling
 from penstock.broker.group import Group
 from penstock.broker.ledger import Ledger
 from penstock.broker.publish.commit import Intake
@@ -25,7 +25,6 @@ from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
 from penstock.broker.publish.routes import Routes
 from penstock.broker.queue import Queue
-from penstock.broker.settling import Settled, Settling
 from penstock.broker.staging.staging import Staging
 from penstock.broker.start import EARLIEST, Start
 from penstock.broker.superseded import settle_superseded
@@ -223,17 +222,6 @@ class Broker:
         claiming = Claiming(group, self.settling, session, idle_ms, timeout if lease_ms is None else lease_ms, spared)
         return await claiming.claim(limit)
 
-    # Settling
-
-    async def ack(self, delivery: Delivery, rows: array[int] | None = None) -> Settled:
-        """Of a delivery, all messages or the rows with these numbers (places in `delivery.rows`)."""
-        offsets, deliveries = _named(delivery, rows)
-        return await self.settling.ack(delivery.group, delivery.unit, offsets, deliveries, delivery.consumer)
-
-    async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:
-        """All messages of several deliveries, in one commit."""
-        return await self.settling.ack_all(deliveries)
-
     def find(self, message: MessageId) -> tuple[Queue, Unit]:
         """InvalidArgument for a message of a queue that is gone, or of a partition it has not."""
         queue = self.declaring.by_incarnation.get(message.incarnation)
@@ -295,13 +283,3 @@ class Broker:
             for group in list(queue.groups.values()):
                 await settle_superseded(self.shard, group, unit, self.settling)
         unit.holes = holes
-
-
-def _named(delivery: Delivery, places: array[int] | None) -> tuple[array[int], array[int] | None]:
-    offsets, deliveries = delivery.offsets, delivery.deliveries
-    if places is None:
-        return offsets, deliveries
-    return (
-        array("q", [offsets[place] for place in places]),
-        None if deliveries is None else array("i", [deliveries[place] for place in places]),
-    )

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 
-from penstock.broker.settling import Settled
+from penstock.broker.feed.settling import Settled
 from penstock.core.errors import Closed
 from penstock.embedded.auto_ack import AutoAck
 from penstock.embedded.bridge import Ignored, Work
 from penstock.embedded.feed import Feed
-from penstock.embedded.message import AsyncMessage, Message, MessageBatch, deliveries_of
+from penstock.embedded.message import AsyncMessage, Message, MessageBatch, held_of
 from penstock.embedded.runtime import Runtime
 
 # Taken at once where the caller asks for one: crossing to the broker's thread costs as much for all of them. The clock
@@ -87,7 +87,7 @@ class Consumer:
 
     def ack_many(self, messages: Iterable[Message]) -> Settled:
         """How many are done with, and how many were stale: taken back, or settled before. Durable when it returns."""
-        return self._feed.ack_many_and_wait(deliveries_of(messages))
+        return self._feed.ack_many_and_wait(held_of(messages))
 
     def stop(self) -> None:
         """Whoever waits for messages gets none; those at hand can be settled until close()."""
@@ -189,7 +189,7 @@ class AsyncConsumer:
 
     async def ack_many(self, messages: Iterable[AsyncMessage]) -> Settled:
         feed = self._feed or await self._opened()
-        return await self._runtime.wait(feed.ack_many(deliveries_of(messages)))
+        return await self._runtime.wait(feed.ack_many(held_of(messages)))
 
     async def stop(self) -> None:
         await self._runtime.wait((await self._opened()).stop())

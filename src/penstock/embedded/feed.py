@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
 
-import msgspec
-
-from penstock.broker.consumer import Consumer as Member
-from penstock.broker.delivery import Delivery
-from penstock.broker.settling import Settled
+from penstock.broker.feed.consumer import Consumer as Member
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.settling import Settled
 from penstock.broker.start import Start
 from penstock.core.errors import Closed, StaleSettlement
 from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
 from penstock.embedded.gathering import Gatherer
-from penstock.embedded.message import DeliveredMessage, deliveries_of
+from penstock.embedded.message import DeliveredMessage, held_of
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
-from penstock.queues.cursor import HELD
 from penstock.queues.names import group_name
 from penstock.queues.settings import Ordering
 
@@ -201,13 +198,9 @@ class Feed:
 
     def _begin_ack(self, message: DeliveredMessage) -> asyncio.Future[None]:
         """StaleSettlement at once; the commit of what changed otherwise."""
-        settling, unit = self.runtime.broker.settling, message.unit
-        offsets, counts = array("q", [message.offset]), array("i", [message.delivery_count])
-        settled = settling.ack_now(self.group, unit, offsets, counts, message.holder)
-        message.is_settled = True
-        if settled.stale:
-            raise _stale(message)
-        return settling.committed(unit)
+        settlement = self.runtime.broker.settling.ack(message.held)
+        self._look_at(message, settlement.settled)
+        return settlement.waiting[0]
 
     async def _ack_together(self, acks: list[Ack]) -> None:
         if len(acks) == 1:
@@ -220,10 +213,8 @@ class Feed:
 
     async def _ack_alone(self, ack: Ack) -> None:
         """As _ack_in_partition(), without the lists."""
-        message = ack.message
-        offsets, counts = array("q", [message.offset]), array("i", [message.delivery_count])
         try:
-            settled = await self.runtime.broker.settling.ack(self.group, message.unit, offsets, counts, message.holder)
+            settled = await self.runtime.broker.settling.ack(ack.message.held)
         except BaseException as error:
             _fail([ack], error)
             return
@@ -237,60 +228,52 @@ class Feed:
                 first.setdefault(ack.message.offset, ack)
         held = list(first.values())
         try:
-            settled = await self.ack_many(deliveries_of([ack.message for ack in held]))
+            settled = await self.ack_many(held_of([ack.message for ack in held]))
         except BaseException as error:
             _fail(acks, error)
             return
         for ack in acks:
             ack.tell(stale=settled.stale > 0 or ack not in held)
 
-    def ack_many_and_wait(self, deliveries: Sequence[Delivery]) -> Settled:
+    def ack_many_and_wait(self, acked: Sequence[Held]) -> Settled:
         """For a thread, which waits."""
         runtime, settled = self.runtime, Settled(0, 0)
         runtime.check_caller()
 
         def stage() -> asyncio.Future[None]:
             nonlocal settled
-            settled, waiting = runtime.broker.settling.ack_all_now(deliveries)
-            return _all_of(waiting)
+            settlement = runtime.broker.settling.several(acked)
+            settled = settlement.settled
+            return _all_of(settlement.waiting)
 
-        return settled if runtime.visit(stage) else runtime.run(self.ack_many(deliveries))
+        return settled if runtime.visit(stage) else runtime.run(self.ack_many(acked))
 
-    async def ack_many(self, deliveries: Sequence[Delivery]) -> Settled:
-        return await self.runtime.broker.settling.ack_all(deliveries)
+    async def ack_many(self, acked: Sequence[Held]) -> Settled:
+        return await self.runtime.broker.settling.several(acked)
 
     async def retry(self, message: DeliveredMessage, delay: float | None, reason: str) -> None:
         delay_ms = None if delay is None else int(delay * 1000)
-        delivery = message.delivery
-        work = self.runtime.broker.settling.fail(
-            delivery.group, delivery.unit, delivery.offsets, delivery.counts, delivery.consumer, delay_ms, reason
-        )
-        failing = asyncio.ensure_future(work)
-        # In its first step it takes back later messages of the key; those must not be looked at before it comes again.
-        await asyncio.sleep(0)
+        failing = self.runtime.broker.settling.fail(message.held, delay_ms, reason)
+        # It took back later messages of the key; those must not be looked at before it comes again.
         self._drop_taken_back()
         self._look_at(message, await failing)
 
     async def extend(self, message: DeliveredMessage) -> None:
         if not self.is_held(message):
             raise StaleSettlement(message.id, "it was taken back")
-        delivery, settling = message.delivery, self.runtime.broker.settling
-        if delivery.deadline < 0:
-            settling.restart_clock(self.group, message.unit, delivery.consumer)
+        settling = self.runtime.broker.settling
+        if message.delivery.deadline < 0:
+            settling.restart_clock(message.held)
             return
         until = self.runtime.broker.now() + self.queue.settings.performance.delivery_timeout_ms
-        await settling.extend(self.group, delivery.unit, delivery.offsets, delivery.counts, delivery.consumer, until)
+        await settling.extend(message.held, until)
 
     async def reject(self, message: DeliveredMessage, reason: str) -> None:
-        delivery = message.delivery
-        settled = await self.runtime.broker.settling.reject(
-            delivery.group, delivery.unit, delivery.offsets, delivery.counts, delivery.consumer, reason
-        )
-        self._look_at(message, settled)
+        self._look_at(message, await self.runtime.broker.settling.reject(message.held, reason))
 
     def is_held(self, message: DeliveredMessage) -> bool:
         """On the loop: whether it is still held as it was handed out."""
-        return len(self._still_held(message.delivery)) > 0
+        return bool(message.held.current())
 
     async def publish(self, columns: Columns) -> None:
         runtime = self.runtime
@@ -310,16 +293,7 @@ class Feed:
             self._deliveries = deque(held for delivery in kept if len(held := self._still_held(delivery)))
 
     def _still_held(self, delivery: Delivery) -> Delivery:
-        window, counts = delivery.group.cursor(delivery.unit).window, delivery.counts
-        rows, held = array("i"), array("i")
-        for row, offset, count in zip(delivery.rows, delivery.offsets, counts, strict=True):
-            entry = window.entry(offset)
-            if entry is None or entry.state not in HELD or entry.consumer != delivery.consumer:
-                continue
-            if entry.deliveries == count:
-                rows.append(row)
-                held.append(count)
-        return msgspec.structs.replace(delivery, rows=rows, deliveries=held)
+        return delivery.picked(Held(delivery).current())
 
 
 class Ack:

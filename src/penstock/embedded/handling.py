@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.held import Held
 from penstock.embedded.feed import Feed
-from penstock.embedded.message import DeliveredMessage, M, deliveries_of
+from penstock.embedded.message import DeliveredMessage, M, held_of
 from penstock.queues.settings import Ordering
 
 logger = logging.getLogger("penstock.embedded.worker")
@@ -112,13 +112,13 @@ class Acks:
     async def _flush(self) -> None:
         # First: who comes after the last look posts again.
         self._is_posted = False
-        deliveries = self._taken()
-        if not deliveries:
+        handled = self._taken()
+        if not handled:
             return
         task = asyncio.current_task()
         self._under_way.add(task)
         try:
-            settled = await self._feed.ack_many(deliveries)
+            settled = await self._feed.ack_many(handled)
         finally:
             self._under_way.discard(task)
         if settled.stale:
@@ -129,8 +129,8 @@ class Acks:
                 self._feed.group.name,
             )
 
-    def _taken(self) -> list[Delivery]:
+    def _taken(self) -> list[Held]:
         taken = []
         while self._handled:
             taken.append(self._handled.popleft())
-        return deliveries_of(taken)
+        return held_of(taken)

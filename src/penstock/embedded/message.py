@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-import msgspec
-
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held, together
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queue import Queue
-from penstock.broker.stored import StoredBatch
-from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.outgoing import Headers, Value, one_message
 from penstock.kernels import cells
@@ -122,18 +119,13 @@ class DeliveredMessage(StoredMessage):
         return 1 if counts is None else counts[self._place]
 
     @property
-    def unit(self) -> Unit:
-        return self._delivery.unit
-
-    @property
-    def holder(self) -> int:
-        """The broker's number of who was handed it."""
-        return self._delivery.consumer
-
-    @property
     def delivery(self) -> Delivery:
-        """This message alone, as the broker hands it out."""
-        return self._delivery.part(self._place, self._place + 1)
+        return self._delivery
+
+    @property
+    def held(self) -> Held:
+        """This message alone, to settle it."""
+        return Held(self._delivery, None if len(self._delivery.rows) == 1 else (self._place,))
 
     @property
     def feed(self) -> Feed:
@@ -245,25 +237,15 @@ class MessageBatch(Sequence[M], Generic[M]):
         return found
 
 
-def deliveries_of(messages: Iterable[DeliveredMessage]) -> list[Delivery]:
-    """To settle them: as few as there are, messages of one delivery together."""
+def held_of(messages: Iterable[DeliveredMessage]) -> list[Held]:
+    """To settle them."""
     if isinstance(messages, MessageBatch):
-        return messages.deliveries
-    places: dict[int, tuple[Delivery, list[int]]] = {}
+        return [Held(delivery) for delivery in messages.deliveries]
+    places = []
     for message in messages:
         message.is_settled = True
-        delivery = message._delivery
-        places.setdefault(id(delivery), (delivery, []))[1].append(message._place)
-    return [_picked(delivery, sorted(chosen)) for delivery, chosen in places.values()]
-
-
-def _picked(delivery: Delivery, places: list[int]) -> Delivery:
-    counts, rows = delivery.deliveries, delivery.rows
-    return msgspec.structs.replace(
-        delivery,
-        rows=array("i", [rows[place] for place in places]),
-        deliveries=None if counts is None else array("i", [counts[place] for place in places]),
-    )
+        places.append((message._delivery, message._place))
+    return together(places)
 
 
 def _values(delivery: Delivery) -> list[bytes]:

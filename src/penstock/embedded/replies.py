@@ -6,7 +6,8 @@ import asyncio
 import logging
 import uuid
 
-from penstock.broker.consumer import Consumer as Member
+from penstock.broker.feed.consumer import Consumer as Member
+from penstock.broker.feed.held import Held
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.core.errors import PenstockError
@@ -109,7 +110,7 @@ class Replies:
                 for delivery in await member.receive(_BATCH, 3600.0):
                     for row in delivery.rows:
                         self._answer(StoredMessage(queue, delivery.unit.partition, delivery.stored, row))
-                    await self._runtime.broker.ack(delivery)
+                    await self._runtime.broker.settling.ack(Held(delivery))
             except PenstockError as error:
                 self._fail(error)
                 return

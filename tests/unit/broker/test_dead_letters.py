@@ -9,8 +9,8 @@ from tests.support.broker import Got, Stage, retries, stage
 from tests.support.loop import run
 from tests.support.receiver import receiving
 
-from penstock.broker import settling
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed import settling
+from penstock.broker.feed.consumer import Consumer
 from penstock.core.errors import LogPoisoned
 from penstock.queues.deadletter import DeadLetter, Reason, from_properties
 

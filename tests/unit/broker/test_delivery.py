@@ -7,6 +7,7 @@ import pytest
 from tests.support.broker import got, offsets, retries, stage, values
 from tests.support.loop import run
 
+from penstock.broker.feed.held import Held
 from penstock.broker.start import Start
 from penstock.core.errors import Closed, InvalidArgument
 from penstock.queues.names import GroupName
@@ -422,7 +423,7 @@ def test_a_message_that_retention_took_is_passed_over_and_counted(tmp_path: Path
             assert consumer.group.cursor(unit).window.floor == 3
             assert consumer.group.cursor(unit).tally.lost == 1
             assert await s.broker.settling.commit(consumer.group, unit, 3) == 0
-            assert await s.broker.settling.ack(consumer.group, unit, offsets(0), None, -1) == (0, 1)
+            assert await s.broker.settling.ack(Held.named(consumer.group, unit, offsets(0), None, -1)) == (0, 1)
 
     run(main())
 

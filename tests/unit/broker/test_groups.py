@@ -8,6 +8,7 @@ import pytest
 from tests.support.broker import got, offsets, stage
 from tests.support.loop import run
 
+from penstock.broker.feed.held import Held
 from penstock.broker.start import LATEST
 from penstock.core.errors import FencedMember
 
@@ -202,7 +203,7 @@ def test_in_flight_is_per_group(tmp_path: Path) -> None:
             one, two = await s.consumer(queue, "one"), await s.consumer(queue, "two")
             await s.put(queue, b"v")
             assert len(await s.receive(one)) == len(await s.receive(two)) == 1
-            assert await s.broker.settling.ack(one.group, queue.units[0], offsets(0), None, -1) == (1, 0)
+            assert await s.broker.settling.ack(Held.named(one.group, queue.units[0], offsets(0), None, -1)) == (1, 0)
             assert (one.group.depth(), two.group.depth()) == (0, 1)
 
     run(main())

@@ -9,7 +9,7 @@ import pytest
 from tests.support.broker import Got, Stage, retries, stage
 from tests.support.loop import run
 
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed.consumer import Consumer
 
 TIMEOUT_S = 30
 SOON = {"initial_backoff": "1s", "max_backoff": "1s", "total_timeout": "none"}

@@ -8,10 +8,10 @@ import pytest
 from tests.support.broker import LARGE, Stage, stage
 from tests.support.loop import run
 
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.letters import REDRIVE, Selection, dead_letter_queue_of, dead_letter_queues, letters, waiting
 from penstock.broker.queue import Queue
 from penstock.broker.redrive import RedriveOptions, Report, drop, redrive
-from penstock.broker.stored import StoredBatch
 from penstock.core.errors import InvalidArgument, QueueFull
 from penstock.log.backup import create_backup, restore_backup
 from penstock.log.batch import Row, select_rows

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed.consumer import Consumer
 from penstock.broker.start import EARLIEST
 from penstock.core.errors import Closed, NotAuthorised, PenstockError
 from penstock.gateways.http.bodies import Message

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue
 from penstock.core.errors import Closed, PenstockError
@@ -170,7 +170,7 @@ class QueueConsumer:
         if not self.qos:
             self._connection.outbox.write(packets.data)
             self._connection.sender.sent += len(packets)
-            self._ack(delivery, *_named(delivery, places))
+            self._settling.ack(Held(delivery, places))
         else:
             self._await(delivery, self._connection.sender.send_now(packets), places)
 
@@ -191,46 +191,32 @@ class QueueConsumer:
 
     def _give_up(self, delivery: Delivery, places: Sequence[int]) -> None:
         """The client takes no packet that large, and never will."""
-        offsets, deliveries = _named(delivery, places)
-        detail = "larger than the consumer's maximum packet size"
-        self._connection.gateway.spawn(
-            self._settling.reject(delivery.group, delivery.unit, offsets, deliveries, delivery.consumer, detail)
-        )
-
-    def _ack(self, delivery: Delivery, offsets: array[int], deliveries: array[int] | None) -> None:
-        self._settling.ack_now(delivery.group, delivery.unit, offsets, deliveries, delivery.consumer)
+        self._settling.reject(Held(delivery, places), "larger than the consumer's maximum packet size")
 
     def settled(self, finished: list[int], refused: list[int]) -> None:
         """The client answered: what is ours of it is done, or has failed."""
         if not self._under_way:
             return
-        for number, places in self._taken_out(finished):
-            delivery = self._sent[number]
-            if len(places) == len(delivery):
-                self._settling.ack_delivery_now(delivery)
-            else:
-                self._ack(delivery, *_named(delivery, places))
-            self._answered(number, len(places))
-        for number, places in self._taken_out(refused) if refused else ():
-            self._fail(self._sent[number], places)
-            self._answered(number, len(places))
+        if done := self._taken_out(finished):
+            self._settling.several(done)
+        for held in self._taken_out(refused) if refused else ():
+            self._settling.fail(held)
 
-    def _taken_out(self, packet_ids: list[int]) -> list[tuple[int, list[int]]]:
+    def _taken_out(self, packet_ids: list[int]) -> list[Held]:
+        """What was sent with these identifiers and is under way no more."""
         take, mask = self._under_way.pop, (1 << _ROW_BITS) - 1
         found = [word for packet_id in packet_ids if (word := take(packet_id, -1)) >= 0]
         if found and (number := found[0] >> _ROW_BITS) == max(found) >> _ROW_BITS == min(found) >> _ROW_BITS:
-            return [(number, [word & mask for word in found])]
-        return [(number, [word & mask for word in some]) for number, some in groupby(found, lambda w: w >> _ROW_BITS)]
+            return [self._answered(number, [word & mask for word in found])]
+        runs = groupby(found, lambda word: word >> _ROW_BITS)
+        return [self._answered(number, [word & mask for word in some]) for number, some in runs]
 
-    def _answered(self, number: int, count: int) -> None:
-        self._left[number] -= count
+    def _answered(self, number: int, places: list[int]) -> Held:
+        delivery = self._sent[number]
+        self._left[number] -= len(places)
         if not self._left[number]:
             del self._left[number], self._sent[number]
-
-    def _fail(self, delivery: Delivery, places: list[int]) -> None:
-        offsets, deliveries = _named(delivery, places)
-        work = self._settling.fail(delivery.group, delivery.unit, offsets, deliveries, delivery.consumer)
-        self._connection.gateway.spawn(work)
+        return Held(delivery, None if len(places) == len(delivery) else places)
 
     def pump(self) -> None:
         """The client may take more."""
@@ -267,14 +253,6 @@ class QueueConsumer:
             text = "consumer stopped queue=%s group=%s error=%s"
             self._connection.gateway.telling.warn("consumer", text, self.queue.name, self._group.name, error)
         self._connection.broke(error)
-
-
-def _named(delivery: Delivery, places: Sequence[int]) -> tuple[array[int], array[int]]:
-    """With how often each was handed out then: an answer to an earlier delivery settles no later one."""
-    offsets, counts = delivery.offsets, delivery.counts
-    if len(places) == len(offsets):
-        return offsets, counts
-    return array("q", [offsets[place] for place in places]), array("i", [counts[place] for place in places])
 
 
 def _nobody_listens() -> None:

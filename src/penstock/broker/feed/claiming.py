@@ -5,10 +5,10 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.settling import Settling
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.group import Group
-from penstock.broker.settling import Settling
-from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 

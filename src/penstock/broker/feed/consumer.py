@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.broker.delivery import Delivery, Taking
-from penstock.broker.hold import Hold
-from penstock.broker.whole_batches import take_whole
+from penstock.broker.feed.delivery import Delivery, Taking
+from penstock.broker.feed.hold import Hold
+from penstock.broker.feed.whole_batches import take_whole
 from penstock.core.errors import Closed
 from penstock.queues.cursor import NO_DEADLINE
 
