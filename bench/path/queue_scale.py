@@ -119,7 +119,7 @@ async def _declare_idle(broker: Broker, numbers: Iterator[int]) -> None:
         consumer = broker.join(await broker.group(queue, "idle"))
         await broker.publishing.put(queue, message, broker.publisher())
         await broker.settling.several([Held(each) for each in await consumer.receive(1, 10.0)])
-        await broker.leave(consumer)
+        consumer.leave()
 
 
 def _cost(runner: asyncio.Runner, passage: Passage, load: Load, calls: int) -> float:

@@ -240,7 +240,7 @@ async def _consume(fleet: Fleet, queue: str, name: str) -> None:
             await _settle_some(fleet, consumer.number, delivery)
         if not fleet.drains and fleet.rng.random() < 0.03:
             fleet.tell(Left(queue, name, consumer.number))
-            await fleet.broker.leave(consumer)
+            consumer.leave()
             consumer = None
 
 

@@ -36,7 +36,7 @@ class Consuming:
         consumer = world.consumers.pop(world.random.randrange(len(world.consumers)))
         world.say(f"leave {consumer.number}")
         model = world.model(consumer)
-        await world.stage.broker.leave(consumer)
+        consumer.leave()
         model.give_back(model.held_by(consumer.number), counted=True)
 
     async def receive(self) -> None:
@@ -235,4 +235,4 @@ class Consuming:
                     for offset in delivery.offsets:
                         model.ack(model.messages[delivery.unit.partition][offset])
             world.look(name)
-            await world.stage.broker.leave(consumer)
+            consumer.leave()

@@ -17,6 +17,9 @@ from penstock.broker.declaring import Declaring
 from penstock.broker.feed.claiming import Claiming
 from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.feed import Feed, Outlet, Source
+from penstock.broker.feed.feeder import Feeder
+from penstock.broker.feed.inbox import Inbox
 from penstock.broker.feed.settling import Settling
 from penstock.broker.group import Group
 from penstock.broker.ledger import Ledger
@@ -68,6 +71,7 @@ class Broker:
         self.timeline.watch(self._note_jump)
         self.alarms = Alarms(self.timeline)
         self.ledger = Ledger(shard)
+        self._feeder = Feeder()
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
         self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, options.max_auto_queues)
@@ -197,9 +201,13 @@ class Broker:
             raise InvalidArgument(f"a prefetch of {wanted} lets no message through: at least 1")
         return group.join(next(self._numbers), min(wanted, limit), is_immortal)
 
-    async def leave(self, consumer: Consumer) -> None:
-        """What it holds is free at once."""
-        consumer.group.leave(consumer)
+    def feed(self, source: Source, outlet: Outlet) -> Feed:
+        """What the source is handed is sent to the outlet, from now on."""
+        return Feed(source, outlet, self._feeder)
+
+    def inbox(self, source: Source) -> Inbox:
+        """What the source is handed, for one who comes for it."""
+        return Inbox(source, self._feeder)
 
     def session(self) -> int:
         """The number of one who pulls without being a member. Each request may take one: they come round again, long

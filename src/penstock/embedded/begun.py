@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import types
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from penstock.broker.feed.begun import resumed
 
 if TYPE_CHECKING:
     from penstock.embedded.bridge import Caller, Work
@@ -39,22 +39,4 @@ class Begun(Generic[T]):
 
     async def rest(self) -> T:
         """For a task, which waits for what it waited for."""
-        return await _resumed(self._work, self._waited)
-
-
-@types.coroutine
-def _resumed(work: Work[T], waited: object) -> Generator[object, None, T]:
-    try:
-        while True:
-            try:
-                yield waited
-            except GeneratorExit:
-                work.close()
-                raise
-            except BaseException as error:
-                waited = work.throw(error)
-            else:
-                waited = work.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+        return await resumed(self._work, self._waited)

@@ -19,7 +19,7 @@ from penstock.queues.properties import Envelope, unpack
 
 if TYPE_CHECKING:
     from penstock.embedded.bridge import Work
-    from penstock.embedded.feed import Feed
+    from penstock.embedded.subscription import Subscription
 
 
 class StoredMessage:
@@ -100,17 +100,17 @@ class StoredMessage:
 class DeliveredMessage(StoredMessage):
     """A message that a group's consumer holds until it is settled, or until its time is over."""
 
-    __slots__ = ("_delivery", "_feed", "_place", "is_settled")
+    __slots__ = ("_delivery", "_place", "_subscription", "is_settled")
 
-    def __init__(self, feed: Feed, delivery: Delivery, place: int) -> None:
-        super().__init__(feed.queue, delivery.unit.partition, delivery.stored, delivery.rows[place])
-        self._feed, self._delivery, self._place = feed, delivery, place
+    def __init__(self, subscription: Subscription, delivery: Delivery, place: int) -> None:
+        super().__init__(subscription.queue, delivery.unit.partition, delivery.stored, delivery.rows[place])
+        self._subscription, self._delivery, self._place = subscription, delivery, place
         self.is_settled = False
         """by a call on this object"""
 
     @property
     def group(self) -> str:
-        return self._feed.group.name
+        return self._subscription.group.name
 
     @property
     def delivery_count(self) -> int:
@@ -128,8 +128,8 @@ class DeliveredMessage(StoredMessage):
         return Held(self._delivery, None if len(self._delivery.rows) == 1 else (self._place,))
 
     @property
-    def feed(self) -> Feed:
-        return self._feed
+    def subscription(self) -> Subscription:
+        return self._subscription
 
     def _answer(self, value: Value, headers: Headers | None) -> Columns:
         envelope = self.envelope
@@ -146,28 +146,28 @@ class Message(DeliveredMessage):
 
     def ack(self) -> None:
         """Acknowledge."""
-        self._feed.ack_and_wait(self)
+        self._subscription.ack_and_wait(self)
 
     def retry(self, delay: float | None = None, reason: str = "") -> None:
         """Not done: it comes again after so many seconds, by default those of the queue's retry policy. After too many
         failures it becomes a dead letter, with the reason of the last one."""
-        self._run(self._feed.retry(self, delay, reason))
+        self._run(self._subscription.retry(self, delay, reason))
 
     def dead_letter(self, reason: str = "") -> None:
         """Never to be done: it is moved to the dead letters, which tell the reason."""
-        self._run(self._feed.reject(self, reason))
+        self._run(self._subscription.reject(self, reason))
 
     def extend(self) -> None:
         """Still at work: the time of what this consumer holds of the partition begins anew, up to ten times the queue's
         delivery_timeout in all. That of a claimed message is its own."""
-        self._run(self._feed.extend(self))
+        self._run(self._subscription.extend(self))
 
     def reply(self, value: Value, headers: Headers | None = None) -> None:
         """Publish the answer to the topic that the message names. It is not settled by that."""
-        self._run(self._feed.publish(self._answer(value, headers)))
+        self._run(self._subscription.publish(self._answer(value, headers)))
 
     def _run(self, work: Work[None]) -> None:
-        self._feed.runtime.run(work)
+        self._subscription.runtime.run(work)
 
 
 class AsyncMessage(DeliveredMessage):
@@ -176,22 +176,22 @@ class AsyncMessage(DeliveredMessage):
     __slots__ = ()
 
     async def ack(self) -> None:
-        await self._feed.runtime.ask_and_wait(self._feed.ack_one(self))
+        await self._subscription.runtime.ask_and_wait(self._subscription.ack_one(self))
 
     async def retry(self, delay: float | None = None, reason: str = "") -> None:
-        await self._wait(self._feed.retry(self, delay, reason))
+        await self._wait(self._subscription.retry(self, delay, reason))
 
     async def dead_letter(self, reason: str = "") -> None:
-        await self._wait(self._feed.reject(self, reason))
+        await self._wait(self._subscription.reject(self, reason))
 
     async def extend(self) -> None:
-        await self._wait(self._feed.extend(self))
+        await self._wait(self._subscription.extend(self))
 
     async def reply(self, value: Value, headers: Headers | None = None) -> None:
-        await self._wait(self._feed.publish(self._answer(value, headers)))
+        await self._wait(self._subscription.publish(self._answer(value, headers)))
 
     async def _wait(self, work: Work[None]) -> None:
-        await self._feed.runtime.wait(work)
+        await self._subscription.runtime.wait(work)
 
 
 M = TypeVar("M", bound=DeliveredMessage)
@@ -201,10 +201,10 @@ class MessageBatch(Sequence[M], Generic[M]):
     """Messages taken together. They are made one by one when they are looked at; settling all of them, or reading all
     values, makes none."""
 
-    __slots__ = ("_count", "_feed", "_kind", "deliveries")
+    __slots__ = ("_count", "_kind", "_subscription", "deliveries")
 
-    def __init__(self, feed: Feed, kind: type[M], deliveries: list[Delivery]) -> None:
-        self._feed, self._kind, self.deliveries = feed, kind, deliveries
+    def __init__(self, subscription: Subscription, kind: type[M], deliveries: list[Delivery]) -> None:
+        self._subscription, self._kind, self.deliveries = subscription, kind, deliveries
         self._count = sum([len(delivery) for delivery in deliveries])
 
     def __len__(self) -> int:
@@ -220,14 +220,14 @@ class MessageBatch(Sequence[M], Generic[M]):
         place = index + self._count if index < 0 else index
         for delivery in self.deliveries:
             if 0 <= place < len(delivery):
-                return self._kind(self._feed, delivery, place)
+                return self._kind(self._subscription, delivery, place)
             place -= len(delivery)
         raise IndexError(index)
 
     def __iter__(self) -> Iterator[M]:
         for delivery in self.deliveries:
             for place in range(len(delivery)):
-                yield self._kind(self._feed, delivery, place)
+                yield self._kind(self._subscription, delivery, place)
 
     def values(self) -> list[bytes]:
         """Of all messages, in order."""

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import uuid
 
-from penstock.broker.feed.consumer import Consumer as Member
 from penstock.broker.feed.held import Held
+from penstock.broker.feed.inbox import Inbox
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.core.errors import PenstockError
@@ -88,8 +88,8 @@ class Replies:
                 await self._delete_leftovers()
                 self._queue = await self._declare()
                 group = await self._runtime.broker.group(self._queue, _GROUP, is_derived=True)
-                member = self._runtime.broker.join(group)
-                self._reading = asyncio.get_running_loop().create_task(self._read(self._queue, member))
+                inbox = self._runtime.broker.inbox(self._runtime.broker.join(group))
+                self._reading = asyncio.get_running_loop().create_task(self._read(self._queue, inbox))
         return self._queue
 
     async def _declare(self) -> Queue:
@@ -104,10 +104,11 @@ class Replies:
             if queue.name.startswith(_PREFIX) and queue.record.is_auto and queue.namespace == self._runtime.namespace:
                 await declaring.delete(queue)
 
-    async def _read(self, queue: Queue, member: Member) -> None:
+    async def _read(self, queue: Queue, inbox: Inbox) -> None:
         while True:
             try:
-                for delivery in await member.receive(_BATCH, 3600.0):
+                await inbox.receive(_BATCH, None)
+                for delivery in inbox.take_many(_BATCH):
                     for row in delivery.rows:
                         self._answer(StoredMessage(queue, delivery.unit.partition, delivery.stored, row))
                     await self._runtime.broker.settling.ack(Held(delivery))

@@ -67,7 +67,7 @@ def test_a_delay_is_as_long_as_it_was_asked_for(tmp_path: Path, jump_s: int, res
             await s.put(queue, b"x")
             [message] = await s.receive(consumer)
             await s.fail(consumer, message, delay_ms=600_000)
-            await s.broker.leave(consumer)
+            consumer.leave()
             await set_clock(s, jump_s)
             if restarts:
                 await s.restart()

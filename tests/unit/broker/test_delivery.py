@@ -181,7 +181,7 @@ def test_a_closed_consumer_gets_nothing(tmp_path: Path) -> None:
             consumer = await s.consumer(queue)
             await s.put(queue, b"v")
             waiting = asyncio.ensure_future((await s.consumer(queue, "other")).receive(1, wait_s=60))
-            await s.broker.leave(consumer)
+            consumer.leave()
             with pytest.raises(Closed):
                 await consumer.receive(1)
             await waiting

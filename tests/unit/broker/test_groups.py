@@ -64,7 +64,7 @@ def test_a_revocation_that_is_off_lets_messages_flow_again(tmp_path: Path) -> No
             await s.receive(one)
             two = await s.consumer(queue)
             await s.put(queue, b"w", partition=1)
-            await s.broker.leave(two)
+            two.leave()
             assert one.partitions == [0, 1]
             assert [m.value for m in await s.receive(one)] == [b"w"]
 
@@ -78,7 +78,7 @@ def test_what_a_gone_consumer_held_is_free_at_once_and_counts_as_returned(tmp_pa
             one, two = await s.consumer(queue), await s.consumer(queue)
             await s.put(queue, b"v")
             await s.receive(one)
-            await s.broker.leave(one)
+            one.leave()
             assert [m.times for m in await s.receive(two)] == [2]
             entry = two.group.cursor(queue.units[0]).window.entry(0)
             assert entry is not None and (entry.returns, entry.failures) == (1, 0)
@@ -147,7 +147,7 @@ def test_a_group_without_members_goes_after_its_expiry_and_the_log_says_so(
         async with stage(tmp_path) as s:
             queue = await s.queue(group_expiry="1h")
             used, unused = await s.consumer(queue, "used"), await s.consumer(queue, "unused")
-            await s.broker.leave(unused)
+            unused.leave()
             await s.advance(3599)
             assert len(queue.groups) == 2
             with caplog.at_level(logging.INFO, "penstock.broker"):
@@ -170,7 +170,7 @@ def test_a_derived_group_goes_an_hour_after_its_last_session(tmp_path: Path) -> 
             consumer = s.broker.join(group)
             await s.advance(2 * 3600)
             assert len(queue.groups) == 2
-            await s.broker.leave(consumer)
+            consumer.leave()
             await s.advance(3601)
             assert [group.key.name for group in queue.groups.values()] == ["named"]
 

@@ -134,7 +134,7 @@ def test_one_that_comes_gets_what_a_hung_one_has_at_once(tmp_path: Path) -> None
             assert (hung.partitions, healthy.partitions) == ([], [0, 1, 2])
             await s.advance(2)
             assert await work(s, healthy) == [b"x"]
-            await s.broker.leave(healthy)
+            healthy.leave()
             assert hung.partitions == [0, 1, 2]
 
     run(main())

@@ -32,7 +32,7 @@ async def reject_all(s: Stage, group: str, detail: str) -> int:
     count = 0
     while messages := await s.receive(consumer):
         count += (await s.reject(consumer, *messages, detail=detail)).done
-    await s.broker.leave(consumer)
+    consumer.leave()
     return count
 
 

@@ -35,7 +35,7 @@ def test_what_was_acknowledged_never_comes_again(tmp_path: Path) -> None:
             await s.put(queue, b"1", b"2", b"3")
             one, two, three = await s.receive(consumer)
             assert await s.ack(consumer, one, three) == (2, 0)
-            await s.broker.leave(consumer)
+            consumer.leave()
             assert [m.value for m in await s.receive(await s.consumer(queue))] == [b"2"]
             await s.restart()
             again = s.broker.join(s.group_of())
@@ -272,9 +272,9 @@ def test_a_clock_runs_though_the_partition_was_away_meanwhile(tmp_path: Path) ->
             await s.put(queue, b"v")
             await s.ack(first, *await s.receive(first))
             second = await s.consumer(queue)
-            await s.broker.leave(first)
+            first.leave()
             first = await s.consumer(queue)
-            await s.broker.leave(second)
+            second.leave()
             await s.advance(10)
             await s.put(queue, b"w")
             assert len(await s.receive(first)) == 1
@@ -311,7 +311,7 @@ def test_time_starts_anew_for_whoever_gets_a_message_next(tmp_path: Path) -> Non
             await s.put(queue, b"v")
             await s.receive(one)
             await s.advance(29)
-            await s.broker.leave(one)
+            one.leave()
             two = await s.consumer(queue)
             [message] = await s.receive(two)
             await s.advance(29)
@@ -456,7 +456,7 @@ def test_a_message_on_its_way_to_the_dead_letters_is_handed_out_no_more(tmp_path
             three = await s.receive(again)
             rejecting = asyncio.ensure_future(s.reject(again, three[0]))
             await asyncio.sleep(0)
-            await s.broker.leave(again)
+            again.leave()
             assert await rejecting == (1, 0)
             assert [m.value for m in await s.receive(await s.consumer(queue, "other"))] == [b"2"]
             assert (s.dead_letters(), first.times, second.times) == (2, 1, 1)

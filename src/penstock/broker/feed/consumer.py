@@ -119,6 +119,10 @@ class Consumer:
         self.is_closed = True
         self._tell()
 
+    def leave(self, counted: bool = True) -> None:
+        """What it holds is free at once."""
+        self.group.leave(self, counted)
+
     async def _take(self, limit: int) -> list[Delivery]:
         found: list[Delivery] = []
         room = 0 if self.is_closed else min(limit, self.prefetch - self.held)

@@ -1,15 +1,14 @@
-"""What a consumer was handed and nobody has looked at yet, and what is said of its messages."""
+"""A consumer of a group, and what is said of its messages."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
 
 from penstock.broker.feed.consumer import Consumer as Member
 from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.feed import still_held
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settled
 from penstock.broker.start import Start
@@ -23,20 +22,15 @@ from penstock.queues.names import group_name
 from penstock.queues.settings import Ordering
 
 
-class Feed:
-    """Coroutines run on the broker's loop. take() and what is not a coroutine may be called from any thread."""
+class Subscription:
+    """A member of a group. Coroutines run on the broker's loop; what is not a coroutine may be called from any thread,
+    and so may what the inbox says is."""
 
     def __init__(self, runtime: Runtime, member: Member) -> None:
         self.runtime, self._member = runtime, member
         self.group, self.queue = member.group, member.group.queue
-        self.is_stopped = False
-        self._deliveries: deque[Delivery] = deque()
-        self._passed: tuple[Delivery | None, int] = (None, 0)
-        """how many messages of a delivery were taken. Beside it, so that a delivery goes in one step: the handler of a
-        signal may raise between two"""
-        self._lock = threading.Lock()
+        self.inbox = runtime.broker.inbox(member)
         self._acks = Gatherer[Ack](runtime, self._ack_together)
-        self._sleeper: asyncio.Task[object] | None = None
         self._session = runtime.broker.session()
         """who holds what was claimed: a member's own time is that of all it holds"""
         self._claimed: list[Delivery] = []
@@ -44,7 +38,7 @@ class Feed:
     @classmethod
     async def open(
         cls, runtime: Runtime, queue: str, group: str, topic_filter: str | None, start: str, prefetch: int | None
-    ) -> Feed:
+    ) -> Subscription:
         """The group is made, to begin at `start`, if there is none."""
         broker = runtime.broker
         key, place = group_name(group, topic_filter), Start.parse(start)
@@ -55,114 +49,28 @@ class Feed:
     def ordering(self) -> Ordering:
         return self.queue.settings.ordering
 
-    # Taking
-
-    @property
-    def has_messages(self) -> bool:
-        """Whether there is one that nobody has looked at."""
-        return bool(self._deliveries) and not self.is_stopped
-
-    def take_one(self) -> tuple[Delivery, int] | None:
-        """The next message that is here already."""
-        with self._lock:
-            if not self._deliveries or self.is_stopped:
-                return None
-            delivery, place = self._deliveries[0], self._place
-            self._pass(delivery, place + 1)
-            return delivery, place
-
-    @property
-    def _place(self) -> int:
-        """The first message of the first delivery that nobody has looked at."""
-        delivery, place = self._passed
-        return place if self._deliveries and self._deliveries[0] is delivery else 0
-
-    def take_many(self, limit: int) -> list[Delivery]:
-        """Up to so many messages that are here already."""
-        found: list[Delivery] = []
-        with self._lock:
-            while self._deliveries and limit > 0 and not self.is_stopped:
-                delivery, place = self._deliveries[0], self._place
-                stop = min(len(delivery), place + limit)
-                found.append(delivery.part(place, stop))
-                limit -= stop - place
-                self._pass(delivery, stop)
-        return found
-
-    def _pass(self, first: Delivery, place: int) -> None:
-        if place < len(first.rows):
-            self._passed = first, place
-        else:
-            self._deliveries.popleft()
+    # Receiving
 
     def is_received_here(self, limit: int) -> bool:
-        """receive_now() for a thread, which looks itself for what is at hand while the loop sleeps; False says nothing
-        of what there is."""
+        """Inbox.look() for a thread, which looks itself while the loop sleeps."""
         self.runtime.check_caller()
 
         def look() -> None:
-            if not self.is_stopped:
-                found = self._member.receive_now(limit)
-                with self._lock:
-                    self._deliveries.extend(found)
+            self.inbox.look(limit)
 
         self.runtime.visit(look)
-        return self.has_messages
-
-    async def receive_now(self, limit: int) -> bool:
-        """Have up to so many messages here, if there are any."""
-        if self.is_stopped:
-            return False
-        found = await self._member.receive(limit)
-        with self._lock:
-            self._deliveries.extend(found)
-        return bool(self._deliveries)
-
-    async def receive(self, limit: int, wait_s: float | None) -> bool:
-        """Have up to so many messages here, as soon as there are any; False if none came in time, or when interrupted.
-        A call ends an earlier one, whose caller has given up; what that one brings is here all the same."""
-        await self.interrupt()
-        until = None if wait_s is None else asyncio.get_running_loop().time() + wait_s
-        while not self.is_stopped:
-            found = await self._member.receive(limit)
-            with self._lock:
-                self._deliveries.extend(found)
-            if self._deliveries:
-                return True
-            if not await self._is_woken(until):
-                return False
-        return False
-
-    async def _is_woken(self, until: float | None) -> bool:
-        """Only here it can be interrupted: between, messages may be on their way from a file."""
-        self._sleeper = asyncio.current_task()
-        try:
-            async with asyncio.timeout_at(until):
-                await self._member.wait()
-        except (TimeoutError, asyncio.CancelledError):
-            return False
-        finally:
-            self._sleeper = None
-        return True
+        return self.inbox.has_messages
 
     async def interrupt(self) -> None:
-        """Who waits for messages is told that there are none."""
-        if self._sleeper is not None:
-            self._sleeper.cancel()
+        self.inbox.interrupt()
 
     async def stop(self) -> None:
-        """Nothing more is received."""
-        self.is_stopped = True
-        await self.interrupt()
+        self.inbox.stop()
 
     async def close(self, counted: bool | None = None) -> None:
         """What was not settled is free for others at once; what nobody has looked at is as if it had not been handed
         out. Calling it again does nothing."""
-        await self.stop()
-        with self._lock:
-            unseen = sum([len(delivery) for delivery in self._deliveries]) - self._place
-            self._deliveries.clear()
-        self.group.leave(self._member, self._member.held > unseen if counted is None else counted)
+        self.inbox.close(self._member.held > self.inbox.unseen if counted is None else counted)
         self.group.take_back(self._still_claimed())
         self._claimed = []
 
@@ -176,7 +84,7 @@ class Feed:
         return found
 
     def _still_claimed(self) -> list[Delivery]:
-        return [held for delivery in self._claimed if len(held := self._still_held(delivery))]
+        return list(still_held(self._claimed))
 
     # Settling
 
@@ -255,7 +163,7 @@ class Feed:
         delay_ms = None if delay is None else int(delay * 1000)
         failing = self.runtime.broker.settling.fail(message.held, delay_ms, reason)
         # It took back later messages of the key; those must not be looked at before it comes again.
-        self._drop_taken_back()
+        self.inbox.drop_taken_back()
         self._look_at(message, await failing)
 
     async def extend(self, message: DeliveredMessage) -> None:
@@ -283,17 +191,6 @@ class Feed:
         message.is_settled = True
         if settled.stale:
             raise _stale(message)
-
-    def _drop_taken_back(self) -> None:
-        with self._lock:
-            kept = [
-                delivery.part(self._place if number == 0 else 0, len(delivery))
-                for number, delivery in enumerate(self._deliveries)
-            ]
-            self._deliveries = deque(held for delivery in kept if len(held := self._still_held(delivery)))
-
-    def _still_held(self, delivery: Delivery) -> Delivery:
-        return delivery.picked(Held(delivery).current())
 
 
 class Ack:
