@@ -21,6 +21,7 @@ from penstock.queues.deadletter import Reason
 logger = logging.getLogger("penstock.broker.feed.settling")
 
 _MOVE_AGAIN_S = 10.0
+_SINGLE = (-1,)
 
 
 class Settled(NamedTuple):
@@ -60,7 +61,9 @@ class Settling:
 
     def ack(self, held: Held) -> Settlement:
         """Done with."""
-        return self.several((held,))
+        delivery, asked = held.delivery, len(held)
+        done = self._ack_run(delivery.group, delivery.consumer, (held,), {})
+        return Settlement(Settled(done, asked - done), (self._ledger.flush_soon(delivery.unit),) if done else ())
 
     def several(self, acked: Sequence[Held]) -> Settlement:
         """ack() of several, in one frame for each durability. What has to be looked at for a consumer is looked at once
@@ -76,17 +79,20 @@ class Settling:
             waiting = self._ledger.flush_all_soon(units)
         return Settlement(Settled(done, asked - done), waiting)
 
-    def _ack_run(self, group: Group, number: int, acked: list[Held], units: dict[Unit, None]) -> int:
+    def _ack_run(self, group: Group, number: int, acked: Sequence[Held], units: dict[Unit, None]) -> int:
         """What one consumer holds; how many messages were settled, in units that are added to `units`."""
         if group.silent:
             group.heard_from(number)
         consumer, now, done, group_number = group.consumers.get(number), group.now(), 0, group.number
         holds, has_single = {} if consumer is None else consumer.holds, False
         cursors = [held.delivery.unit.cursors.get(group_number) or group.cursor(held.delivery.unit) for held in acked]
-        for held, cursor, left in zip(acked, cursors, _acked_whole(acked, cursors, number), strict=True):
-            unit, count = held.delivery.unit, len(held)
+        lefts = _acked_whole(acked, cursors, number) if len(acked) > 1 or acked[0].rows is None else _SINGLE
+        for held, cursor, left in zip(acked, cursors, lefts, strict=True):
+            unit = held.delivery.unit
             if left < 0:
                 count, has_single = cursor.ack(held.offsets, held.counts, number), True
+            else:
+                count = len(held)
             if has_single:
                 left = cursor.held_by(number)  # whole ones were settled first, whatever their place
             if not count:
@@ -295,7 +301,7 @@ def _holder(held: Held) -> tuple[Group, int]:
     return held.delivery.group, held.delivery.consumer
 
 
-def _acked_whole(acked: list[Held], cursors: list[Cursor], consumer: int) -> list[int]:
+def _acked_whole(acked: Sequence[Held], cursors: list[Cursor], consumer: int) -> list[int]:
     """Settle those that are all of a batch: how many messages the consumer holds there then; -1 where nothing changed,
     because single messages have to be looked at."""
     firsts, stops = [0] * len(acked), [0] * len(acked)  # of which nothing is settled
