@@ -118,7 +118,7 @@ async def _declare_idle(broker: Broker, numbers: Iterator[int]) -> None:
         queue = await broker.declare({"name": f"idle/{number}", "partitions": 1})
         consumer = broker.join(await broker.group(queue, "idle"))
         await broker.publishing.put(queue, message, broker.publisher())
-        await broker.settling.several([Held(each) for each in await consumer.receive(1, 10.0)])
+        await broker.settling.several([Held(each) for each in await consumer.receive(1)])
         consumer.leave()
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from msgspec.structs import replace
+from tests.support.arrivals import arrivals
 from tests.support.queue_fates import GroupRules
 from tests.support.queue_history import (
     Event,
@@ -234,7 +235,7 @@ async def _consume(fleet: Fleet, queue: str, name: str) -> None:
     group, consumer = fleet.group(queue, name), None
     while True:
         consumer = consumer or fleet.broker.join(group, fleet.rng.randint(2, 40))
-        found = await consumer.receive(fleet.rng.randint(1, 40), WAIT_S)
+        found = await arrivals(consumer, fleet.rng.randint(1, 40), WAIT_S)
         fleet.tell_took(found)
         for delivery in found:
             await _settle_some(fleet, consumer.number, delivery)
@@ -264,7 +265,7 @@ async def _move(fleet: Fleet) -> None:
     consumer = fleet.broker.join(group, 20)
     while True:
         await fleet.room(fleet.broker.queue("left"), fleet.broker.queue("right"))
-        found = await consumer.receive(10, WAIT_S)
+        found = await arrivals(consumer, 10, WAIT_S)
         fleet.tell_took(found)
         for delivery in found:
             places = list(range(len(delivery)))
@@ -323,7 +324,7 @@ async def _commit(fleet: Fleet) -> None:
     group = fleet.group("left", "log")
     consumer = fleet.broker.join(group, 50)
     while True:
-        found = await consumer.receive(50, WAIT_S)
+        found = await arrivals(consumer, 50, WAIT_S)
         fleet.tell_took(found)
         for delivery in found:
             call = fleet.tell_settling(consumer.number, delivery, "ack", delivery.offsets)
@@ -335,7 +336,7 @@ async def _reject(fleet: Fleet) -> None:
     """Everything, so that a crash is in the middle of a move as often as not."""
     consumer = fleet.broker.join(fleet.group("orders", "bin"), 50)
     while True:
-        found = await consumer.receive(50, WAIT_S)
+        found = await arrivals(consumer, 50, WAIT_S)
         fleet.tell_took(found)
         for delivery in found:
             await fleet.settle(consumer.number, delivery, "reject", range(len(delivery)))

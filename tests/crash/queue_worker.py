@@ -18,6 +18,7 @@ from unittest import mock
 from tests.crash import queue_clients
 from tests.crash.queue_clients import QUEUES, Fleet
 from tests.crash.writer import OPTIONS, lie_about_syncs
+from tests.support.arrivals import arrivals
 from tests.support.queue_history import Drained, Letter, Opening, encode_event, id_of, read_events
 
 from penstock.broker import broker as broker_module
@@ -78,7 +79,7 @@ async def tell_letters(fleet: Fleet) -> None:
         consumer = fleet.broker.join(await fleet.broker.group(queue, "audit"))
         left = sum(unit.end for unit in queue.units.values())
         while left > 0:
-            for delivery in await consumer.receive(1000, 1.0):
+            for delivery in await arrivals(consumer, 1000, 1.0):
                 batch = delivery.stored.batch
                 for row in delivery.rows:
                     facts = from_properties(batch.properties(row) or b"")

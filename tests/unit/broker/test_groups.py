@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from tests.support.arrivals import arrivals
 from tests.support.broker import got, offsets, stage
 from tests.support.loop import run
 
@@ -231,7 +232,7 @@ def test_consumers_can_wait_while_partitions_move(tmp_path: Path) -> None:
         async with stage(tmp_path) as s:
             queue = await s.queue(partitions=4)
             consumers = [await s.consumer(queue) for _ in range(4)]
-            waiting = [asyncio.ensure_future(consumer.receive(10, wait_s=60)) for consumer in consumers]
+            waiting = [asyncio.ensure_future(arrivals(consumer, 10, 60)) for consumer in consumers]
             await asyncio.sleep(0)
             for partition in range(4):
                 await s.put(queue, b"v", partition=partition)

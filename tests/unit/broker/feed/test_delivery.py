@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.arrivals import arrivals
 from tests.support.broker import got, offsets, retries, stage, values
 from tests.support.loop import run
 
@@ -62,7 +63,7 @@ def test_a_consumer_that_waits_is_woken_by_a_publish(tmp_path: Path) -> None:
         async with stage(tmp_path) as s:
             queue = await s.queue()
             consumer = await s.consumer(queue)
-            waiting = asyncio.ensure_future(consumer.receive(10, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 10, 60))
             await asyncio.sleep(0)
             await s.put(queue, b"v")
             assert values(await waiting) == [b"v"]
@@ -90,7 +91,7 @@ def test_a_consumer_that_waits_gets_what_comes_back_to_it(tmp_path: Path) -> Non
             consumer = await s.consumer(queue)
             await s.put(queue, b"v")
             await s.fail(consumer, *await s.receive(consumer))
-            waiting = asyncio.ensure_future(consumer.receive(10, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 10, 60))
             await s.advance(9.9)
             assert not waiting.done()
             await s.advance(0.2)
@@ -109,7 +110,7 @@ def test_backoffs_go_on_after_a_restart_and_wake_who_waits(tmp_path: Path) -> No
             await s.restart()
             consumer = s.broker.join(s.group_of())
             assert await s.receive(consumer) == []
-            waiting = asyncio.ensure_future(consumer.receive(10, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 10, 60))
             await s.advance(10)
             assert [m.times for m in got(await waiting)] == [2]
 
@@ -130,7 +131,7 @@ def test_a_backoff_behind_another_of_its_key_wakes_who_waits(tmp_path: Path) -> 
             [again] = await s.receive(consumer)
             assert again.value == b"1"
             await s.ack(consumer, again)
-            waiting = asyncio.ensure_future(consumer.receive(10, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 10, 60))
             await s.advance(19)
             assert not waiting.done()
             await s.advance(1)
@@ -180,7 +181,7 @@ def test_a_closed_consumer_gets_nothing(tmp_path: Path) -> None:
             queue = await s.queue()
             consumer = await s.consumer(queue)
             await s.put(queue, b"v")
-            waiting = asyncio.ensure_future((await s.consumer(queue, "other")).receive(1, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(await s.consumer(queue, "other"), 1, 60))
             consumer.leave()
             with pytest.raises(Closed):
                 await consumer.receive(1)
@@ -388,7 +389,7 @@ def test_a_paused_queue_or_group_hands_out_nothing_until_it_is_resumed(tmp_path:
             await s.broker.declaring.pause_group(one.group, True)
             await s.put(queue, b"v")
             assert (await s.receive(one), len(await s.receive(two))) == ([], 1)
-            waiting = asyncio.ensure_future(one.receive(1, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(one, 1, 60))
             await asyncio.sleep(0)
             await s.broker.declaring.pause_group(one.group, False)
             assert values(await waiting) == [b"v"]

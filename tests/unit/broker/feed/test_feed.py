@@ -47,8 +47,8 @@ class Door:
         self.errors.append(error)
 
 
-async def opened(s: Stage, door: Door, **settings: object) -> tuple[Queue, Consumer, Feed]:
-    queue = await s.queue(**settings)
+async def opened(s: Stage, door: Door, partitions: int = 1, **settings: object) -> tuple[Queue, Consumer, Feed]:
+    queue = await s.queue("q", partitions, **settings)
     member = await s.consumer(queue)
     feed = s.broker.feed(member, door)
     await settled()

@@ -15,8 +15,8 @@ from penstock.broker.queue import Queue
 from penstock.core.errors import Closed, DiskLow
 
 
-async def opened(s: Stage, **settings: object) -> tuple[Queue, Consumer, Inbox]:
-    queue = await s.queue(**settings)
+async def opened(s: Stage, partitions: int = 1, **settings: object) -> tuple[Queue, Consumer, Inbox]:
+    queue = await s.queue("q", partitions, **settings)
     member = await s.consumer(queue)
     return queue, member, s.broker.inbox(member)
 

@@ -4,6 +4,7 @@ import asyncio
 from array import array
 from pathlib import Path
 
+from tests.support.arrivals import arrivals
 from tests.support.broker import Stage, got, offsets, retries, stage
 from tests.support.loop import run
 
@@ -293,7 +294,7 @@ def test_a_lone_consumer_sees_its_own_timed_out_message_again(tmp_path: Path) ->
             consumer = await s.consumer(queue)
             await s.put(queue, b"v")
             await s.receive(consumer)
-            waiting = asyncio.ensure_future(consumer.receive(1, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 1, 60))
             await s.advance(30)
             await s.advance(5)
             assert [m.times for m in got(await waiting)] == [2]
