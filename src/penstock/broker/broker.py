@@ -76,7 +76,11 @@ class Broker:
         self.taps = Taps()
         self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, options.max_auto_queues)
         self._numbers, self._sessions = count(1), count()
-        intake = Intake(shard, self.now, lambda group, unit: self.settling.after_dropping(group, unit))
+
+        def dropped(group: Group, unit: Unit) -> None:
+            self.settling.after_dropping(group, unit)
+
+        intake = Intake(shard, self.now, dropped)
         letters = DeadLetters(
             intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
         )

@@ -53,7 +53,7 @@ class Transaction:
         await self._make_queues()
         for cursor, unit in self._settled():
             if cursor.unsaid_span > _MANY_OFFSETS:
-                await self._settling.committed(unit)
+                await self._settling.note(unit)
         published = await self._publishing.intake.stage(
             PublishRequest(self._puts, late=self._settle, purpose=Purpose.SETTLE)
         )

@@ -15,7 +15,7 @@ from penstock.broker.start import Start
 from penstock.core.errors import Closed, StaleSettlement
 from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
 from penstock.embedded.gathering import Gatherer
-from penstock.embedded.message import DeliveredMessage, held_of
+from penstock.embedded.message import DeliveredMessage
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
 from penstock.queues.names import group_name
@@ -111,37 +111,18 @@ class Subscription:
         return settlement.waiting[0]
 
     async def _ack_together(self, acks: list[Ack]) -> None:
-        if len(acks) == 1:
-            await self._ack_alone(acks[0])
-            return
-        groups: dict[int, list[Ack]] = {}
-        for ack in acks:
-            groups.setdefault(ack.message.partition, []).append(ack)
-        await asyncio.gather(*[self._ack_in_partition(group) for group in groups.values()])
-
-    async def _ack_alone(self, ack: Ack) -> None:
-        """As _ack_in_partition(), without the lists."""
-        try:
-            settled = await self.runtime.broker.settling.ack(ack.message.held)
-        except BaseException as error:
-            _fail([ack], error)
-            return
-        ack.tell(stale=settled.stale > 0)
-
-    async def _ack_in_partition(self, acks: list[Ack]) -> None:
-        """Only the first of several for one message is not stale."""
-        first: dict[int, Ack] = {}
-        for ack in acks:
-            if self.is_held(ack.message):
-                first.setdefault(ack.message.offset, ack)
-        held = list(first.values())
-        try:
-            settled = await self.ack_many(held_of([ack.message for ack in held]))
-        except BaseException as error:
-            _fail(acks, error)
-            return
-        for ack in acks:
-            ack.tell(stale=settled.stale > 0 or ack not in held)
+        """In one turn, so in one frame. Of several for one message only the first is not stale."""
+        settling = self.runtime.broker.settling
+        made = [settling.ack(ack.message.held) for ack in acks]
+        for number, (ack, settlement) in enumerate(zip(acks, made, strict=True)):
+            try:
+                ack.tell(stale=(await settlement).stale > 0)
+            except Exception as error:
+                ack.fail(copy(error))  # others may wait for the same
+            except BaseException as error:
+                for each in acks[number:]:
+                    each.fail(Closed(CLOSED) if isinstance(error, asyncio.CancelledError) else copy(error))
+                raise
 
     def ack_many_and_wait(self, acked: Sequence[Held]) -> Settled:
         """For a thread, which waits."""
@@ -212,14 +193,6 @@ class Ack:
             self._caller.failed(_stale(self.message))
         else:
             self._caller.done(None)
-
-
-def _fail(acks: list[Ack], error: BaseException) -> None:
-    """Each gets an error of its own; what ends the loop ends it."""
-    for ack in acks:
-        ack.fail(Closed(CLOSED) if isinstance(error, asyncio.CancelledError) else copy(error))
-    if not isinstance(error, Exception):
-        raise error
 
 
 def _stale(message: DeliveredMessage) -> StaleSettlement:

@@ -36,7 +36,7 @@ class Claiming:
                 found += claimed
                 if claimed:
                     limit -= sum([len(delivery) for delivery in claimed])
-                    await self.settling.after_claim(self.group, unit)
+                    await self.settling.after_dropping(self.group, unit)
         except BaseException:
             self.group.take_back(found)
             raise

@@ -126,7 +126,6 @@ class Settling:
         if stale == asked:
             return Settlement(Settled(0, stale))
         self._after(group, unit, cursor, consumer)
-        group.watch_due(unit, cursor)
         moved = self.dead_letter(group, unit, spent, Reason.MAX_RETRIES, detail) if spent else None
         return Settlement(Settled(asked - stale, stale), (moved or self._ledger.flush_soon(unit),))
 
@@ -171,10 +170,6 @@ class Settling:
         cursor = group.cursor(unit)
         return cursor, cursor.held(held.offsets, held.counts, consumer)
 
-    def committed(self, unit: Unit) -> asyncio.Future[None]:
-        """Done when what was settled there so far is committed."""
-        return self._ledger.flush_soon(unit)
-
     def restart_clock(self, held: Held) -> None:
         """Whoever holds messages there is still at work: their time begins anew, as it does with every settlement."""
         group, unit, consumer = _place(held)
@@ -202,21 +197,15 @@ class Settling:
         group.heard_from(consumer)
         self._after(group, unit, group.cursor(unit), consumer)
 
-    def after_dropping(self, group: Group, unit: Unit) -> None:
-        """Messages were settled over the heads of those who held them."""
+    def after_dropping(self, group: Group, unit: Unit) -> asyncio.Future[None]:
+        """Messages were settled, or went to another, over the heads of those who held them. Done when that is
+        committed."""
         self._after_all(group, unit, group.cursor(unit))
-        self._ledger.flush_soon(unit)
+        return self._ledger.flush_soon(unit)
 
-    async def after_claim(self, group: Group, unit: Unit) -> None:
-        """Messages went to another than had them, who keeps them for a time of their own; that is durable now."""
-        cursor = group.cursor(unit)
-        self._after_all(group, unit, cursor)
-        group.watch_due(unit, cursor)
-        await self._ledger.flush_soon(unit)
-
-    def note(self, unit: Unit) -> None:
-        """Something changed that nobody waits for: it rides in the next commit, within a turn of the loop."""
-        self._ledger.flush_soon(unit)
+    def note(self, unit: Unit) -> asyncio.Future[None]:
+        """Something changed: it rides in the next commit, within a turn of the loop. Done when that is committed."""
+        return self._ledger.flush_soon(unit)
 
     def dead_letter(
         self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str = ""
