@@ -15,6 +15,7 @@ from bench.measure import Benchmark, Comparison, Ratio, Run, Series, Target, int
 from bench.path.load import BATCH_MESSAGES
 from bench.path.queues import Passage, columns_of_batch
 from penstock.broker.broker import Broker
+from penstock.broker.feed.held import Held
 from penstock.log.columns import Columns
 
 _PARTITIONS = {100: Target("<=", 2.0), 1000: Target("<=", 10.0)}
@@ -117,8 +118,8 @@ async def _declare_idle(broker: Broker, numbers: Iterator[int]) -> None:
         queue = await broker.declare({"name": f"idle/{number}", "partitions": 1})
         consumer = broker.join(await broker.group(queue, "idle"))
         await broker.publishing.put(queue, message, broker.publisher())
-        await broker.ack_all(await consumer.receive(1, 10.0))
-        await broker.leave(consumer)
+        await broker.settling.several([Held(each) for each in await consumer.receive(1)])
+        consumer.leave()
 
 
 def _cost(runner: asyncio.Runner, passage: Passage, load: Load, calls: int) -> float:

@@ -12,8 +12,10 @@ from functools import partial
 from bench.measure import Benchmark, Comparison, Ratio, Run, Series, Target, cpu_seconds, interleaved
 from bench.path.load import BATCH_BYTES, BATCH_MESSAGES, MESSAGE_BYTES
 from penstock.broker.broker import Broker
-from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.inbox import Inbox
+from penstock.broker.group import Group
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.log.columns import Columns
@@ -31,7 +33,8 @@ class Passage:
 
     broker: Broker
     queue: Queue
-    consumer: Consumer
+    group: Group
+    inbox: Inbox
     columns: Columns
     publishers: list[Publisher]
     taken: int = 0
@@ -44,9 +47,10 @@ class Passage:
 
     @classmethod
     async def of(cls, broker: Broker, queue: Queue, columns: Columns) -> Passage:
-        consumer = broker.join(await broker.group(queue, "bench"))
+        group = await broker.group(queue, "bench")
+        inbox = broker.inbox(broker.join(group))
         publishers = [broker.publisher() for _ in range(queue.settings.partitions)]
-        passage = cls(broker, queue, consumer, columns, publishers)
+        passage = cls(broker, queue, group, inbox, columns, publishers)
         passage.expect([columns])
         return passage
 
@@ -65,7 +69,7 @@ class Passage:
         await consuming
         took = time.perf_counter() - begun
         assert self.taken == wanted
-        assert self.consumer.group.depth() == 0
+        assert self.group.depth() == 0
         return took
 
     async def publish(self, number: int, columns: Columns | None = None) -> None:
@@ -74,15 +78,16 @@ class Passage:
 
     async def consume(self, wanted: int) -> None:
         while self.taken < wanted:
-            found = await self.consumer.receive(10_000, 1.0)
+            await self.inbox.receive(10_000, 1.0)
+            found = self.inbox.take_many(10_000)
             # One each time: what looking at it costs would be counted, and grow with the partitions.
             if found:
                 self._check(found[self.taken % len(found)])
-            self.taken += (await self.broker.ack_all(found)).done
+            self.taken += (await self.broker.settling.several([Held(each) for each in found])).done
 
     async def _room(self) -> None:
         # Nobody tells when a group has settled something.
-        while self.consumer.group.depth() > _MAX_DEPTH:  # noqa: ASYNC110
+        while self.group.depth() > _MAX_DEPTH:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await asyncio.sleep(0)
 

@@ -11,6 +11,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from msgspec.structs import replace
+from tests.support.arrivals import arrivals
 from tests.support.queue_fates import GroupRules
 from tests.support.queue_history import (
     Event,
@@ -30,8 +32,9 @@ from tests.support.queue_history import (
 )
 
 from penstock.broker.broker import Broker
-from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
 from penstock.broker.group import Group
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import ProducerCall, Published
@@ -123,16 +126,14 @@ class Fleet:
             return
         offsets = array("q", [delivery.offsets[place] for place in places])
         call = self.tell_settling(consumer, delivery, verb, offsets)
-        settling, where = self.broker.settling, (delivery.group, delivery.unit)
-        deliveries = delivery.deliveries
-        counts = array("i", [1 if deliveries is None else deliveries[place] for place in places])
+        settling, held = self.broker.settling, Held(replace(delivery, consumer=consumer), places)
         if verb == "ack":
-            done = await settling.ack(*where, offsets, counts, consumer)
+            done = await settling.ack(held)
         elif verb == "fail":
             delay = 0 if self.rng.random() < 0.3 else None
-            done = await settling.fail(*where, offsets, counts, consumer, delay)
+            done = await settling.fail(held, delay)
         else:
-            done = await settling.reject(*where, offsets, counts, consumer)
+            done = await settling.reject(held)
         self.tell(Settled(call, done.done))
 
     def tell_settling(self, consumer: int, delivery: Delivery, verb: str, offsets: array[int], call: str = "") -> str:
@@ -234,13 +235,13 @@ async def _consume(fleet: Fleet, queue: str, name: str) -> None:
     group, consumer = fleet.group(queue, name), None
     while True:
         consumer = consumer or fleet.broker.join(group, fleet.rng.randint(2, 40))
-        found = await consumer.receive(fleet.rng.randint(1, 40), WAIT_S)
+        found = await arrivals(consumer, fleet.rng.randint(1, 40), WAIT_S)
         fleet.tell_took(found)
         for delivery in found:
             await _settle_some(fleet, consumer.number, delivery)
         if not fleet.drains and fleet.rng.random() < 0.03:
             fleet.tell(Left(queue, name, consumer.number))
-            await fleet.broker.leave(consumer)
+            consumer.leave()
             consumer = None
 
 
@@ -264,7 +265,7 @@ async def _move(fleet: Fleet) -> None:
     consumer = fleet.broker.join(group, 20)
     while True:
         await fleet.room(fleet.broker.queue("left"), fleet.broker.queue("right"))
-        found = await consumer.receive(10, WAIT_S)
+        found = await arrivals(consumer, 10, WAIT_S)
         fleet.tell_took(found)
         for delivery in found:
             places = list(range(len(delivery)))
@@ -291,7 +292,7 @@ async def _move_some(
         ]
         transaction.put(fleet.broker.queue(name), columns_of(mine))
         made += mine
-    transaction.ack(delivery, offsets)
+    transaction.ack(Held(delivery, places))
     fleet.tell(Putting(call, "", made))
     fleet.tell_settling(consumer.number, delivery, "ack", offsets, call)
     try:
@@ -323,7 +324,7 @@ async def _commit(fleet: Fleet) -> None:
     group = fleet.group("left", "log")
     consumer = fleet.broker.join(group, 50)
     while True:
-        found = await consumer.receive(50, WAIT_S)
+        found = await arrivals(consumer, 50, WAIT_S)
         fleet.tell_took(found)
         for delivery in found:
             call = fleet.tell_settling(consumer.number, delivery, "ack", delivery.offsets)
@@ -335,7 +336,7 @@ async def _reject(fleet: Fleet) -> None:
     """Everything, so that a crash is in the middle of a move as often as not."""
     consumer = fleet.broker.join(fleet.group("orders", "bin"), 50)
     while True:
-        found = await consumer.receive(50, WAIT_S)
+        found = await arrivals(consumer, 50, WAIT_S)
         fleet.tell_took(found)
         for delivery in found:
             await fleet.settle(consumer.number, delivery, "reject", range(len(delivery)))

@@ -18,11 +18,13 @@ from unittest import mock
 from tests.crash import queue_clients
 from tests.crash.queue_clients import QUEUES, Fleet
 from tests.crash.writer import OPTIONS, lie_about_syncs
+from tests.support.arrivals import arrivals
 from tests.support.queue_history import Drained, Letter, Opening, encode_event, id_of, read_events
 
 from penstock.broker import broker as broker_module
 from penstock.broker import snapshots
 from penstock.broker.broker import Broker, BrokerOptions
+from penstock.broker.feed.held import Held
 from penstock.core.errors import NoSuchQueue
 from penstock.core.logs import configure_logs
 from penstock.queues.deadletter import from_properties
@@ -77,14 +79,14 @@ async def tell_letters(fleet: Fleet) -> None:
         consumer = fleet.broker.join(await fleet.broker.group(queue, "audit"))
         left = sum(unit.end for unit in queue.units.values())
         while left > 0:
-            for delivery in await consumer.receive(1000, 1.0):
+            for delivery in await arrivals(consumer, 1000, 1.0):
                 batch = delivery.stored.batch
                 for row in delivery.rows:
                     facts = from_properties(batch.properties(row) or b"")
                     assert facts is not None, "a dead letter says nothing of where it came from"
                     place = facts.source.partition, facts.source.offset
                     fleet.tell(Letter(facts.source.queue, facts.group.name, *place, id_of(batch.value(row))))
-                left -= (await fleet.broker.ack(delivery)).done
+                left -= (await fleet.broker.settling.ack(Held(delivery))).done
 
 
 async def run(directory: Path, history: Path, run_number: int, drains: bool) -> None:

@@ -21,7 +21,8 @@ from tests.crash.rounds import Report
 from tests.support.broker import got
 
 from penstock.broker.broker import Broker, BrokerOptions
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
 from penstock.core.errors import PenstockError
 from penstock.log import disk
 from penstock.log.columns import Columns
@@ -254,7 +255,7 @@ async def _declare(broker: Broker, books: Books, rng: random.Random) -> None:
 async def _settle(broker: Broker, delivery: Delivery, books: Books) -> None:
     numbers = {number_of(message.value) for message in got([delivery])}
     books.settling |= numbers
-    await broker.ack(delivery)
+    await broker.settling.ack(Held(delivery))
     books.settling -= numbers
     books.settled |= numbers
 

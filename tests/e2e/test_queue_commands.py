@@ -12,6 +12,7 @@ import pytest
 from tests.support.cli import lines, penstock, penstock_json
 
 from penstock.broker.broker import Broker
+from penstock.broker.feed.held import Held
 
 
 def said(*arguments: str | Path, given: bytes = b"", expected: int = 0) -> str:
@@ -32,9 +33,7 @@ async def reject_all(directory: Path, queue: str, group: str) -> None:
     async with await Broker.open(directory) as broker:
         consumer = broker.join(await broker.group(broker.queue(queue), group))
         for delivery in await consumer.receive(1000):
-            await broker.settling.reject(
-                consumer.group, delivery.unit, delivery.offsets, None, consumer.number, "no such account"
-            )
+            await broker.settling.reject(Held(delivery), "no such account")
 
 
 async def received(directory: Path, queue: str, group: str) -> list[bytes]:

@@ -9,6 +9,7 @@ from tests.sim.queue_model import GroupModel, Message
 from tests.sim.queue_world import Seen, World
 from tests.support.broker import got
 
+from penstock.broker.feed.held import Held
 from penstock.broker.group import Group
 from penstock.queues.deadletter import Reason
 
@@ -35,7 +36,7 @@ class Consuming:
         consumer = world.consumers.pop(world.random.randrange(len(world.consumers)))
         world.say(f"leave {consumer.number}")
         model = world.model(consumer)
-        await world.stage.broker.leave(consumer)
+        consumer.leave()
         model.give_back(model.held_by(consumer.number), counted=True)
 
     async def receive(self) -> None:
@@ -154,11 +155,11 @@ class Consuming:
         delay_ms = world.random.choice([None, 0, 500, 86_400_000])
         world.say(f"{verb} {group.name} {partition}:{list(offsets)} counts {list(counts)} by {holder} delay {delay_ms}")
         if verb == "fail":
-            result = await settling.fail(group, unit, offsets, counts, holder, delay_ms)
+            result = await settling.fail(Held.named(group, unit, offsets, counts, holder), delay_ms)
         elif verb == "ack":
-            result = await settling.ack(group, unit, offsets, counts, holder)
+            result = await settling.ack(Held.named(group, unit, offsets, counts, holder))
         else:
-            result = await settling.reject(group, unit, offsets, counts, holder)
+            result = await settling.reject(Held.named(group, unit, offsets, counts, holder))
         expected = self._settled(chosen, holder, verb, delay_ms)
         assert (result.done, result.stale) == expected, f"{result} expected {expected}"
 
@@ -187,7 +188,7 @@ class Consuming:
         world.say(f"release {group.name} {partition}:{list(offsets)} counts {list(counts)} by {holder}")
         unit, model = world.queue.units[partition], world.groups[chosen[0].group]
         current = [seen.message for seen in chosen if self._is_current(seen, holder)]
-        result = world.stage.broker.settling.release(group, unit, offsets, counts, holder)
+        result = world.stage.broker.settling.release(Held.named(group, unit, offsets, counts, holder)).settled
         assert result == (len(current), len(chosen) - len(current))
         model.release(current)
         if current and holder != ANYBODY:
@@ -202,7 +203,7 @@ class Consuming:
         deadline = world.now + 20_000
         world.say(f"extend {partition}:{list(offsets)} by {holder}")
         unit = world.queue.units[partition]
-        result = await world.stage.broker.settling.extend(group, unit, offsets, counts, holder, deadline)
+        result = await world.stage.broker.settling.extend(Held.named(group, unit, offsets, counts, holder), deadline)
         current = [seen for seen in chosen if self._is_current(seen, holder)]
         for seen in current:
             seen.message.lease = deadline
@@ -230,8 +231,8 @@ class Consuming:
                 world.say(f"drain {name} {got(found)}")
                 world.take(name, found, consumer.number, None)
                 for delivery in found:
-                    await world.stage.broker.ack(delivery)
+                    await world.stage.broker.settling.ack(Held(delivery))
                     for offset in delivery.offsets:
                         model.ack(model.messages[delivery.unit.partition][offset])
             world.look(name)
-            await world.stage.broker.leave(consumer)
+            consumer.leave()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.sim.queue_world import NAME, Row, Seen, Staged, World
 
+from penstock.broker.feed.held import Held
 from penstock.broker.publish.request import ProducerCall, Published
 from penstock.broker.queue import Placed
 from penstock.core.errors import FencedProducer, OutOfOrder, QueueFull, StaleSettlement
@@ -89,7 +90,8 @@ class Publishing:
         transaction = world.stage.broker.transaction(publisher)
         transaction.put(world.queue, columns)
         offsets = array("q", [seen.message.offset for seen in chosen])
-        transaction.ack(delivery, offsets, array("i", [seen.count for seen in chosen]))
+        counts = array("i", [seen.count for seen in chosen])
+        transaction.ack(Held.named(delivery.group, delivery.unit, offsets, counts, delivery.consumer))
         world.say(f"transaction {list(zip(numbers, rows, strict=True))} for {delivery.unit.partition}:{list(offsets)}")
         if not world.has_room(len(rows)):
             with pytest.raises(QueueFull):

@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.sim.queue_model import GroupModel, Message, Policy, Switch
 from tests.support.broker import Stage, got
 
-from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery
 from penstock.broker.group import Group
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue

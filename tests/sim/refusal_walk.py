@@ -14,7 +14,8 @@ from pathlib import Path
 from tests.support.broker import SMALL, Stage, stage
 from tests.support.loop import run
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
 from penstock.broker.publish.request import ProducerCall
 from penstock.broker.queue import Queue
 from penstock.broker.retained.retained import Retained
@@ -158,7 +159,7 @@ class Walk:
             transaction.put(self.s.broker.publishing.routes.wanted(name, {"partitions": 1}), Columns.of(values))
         acks = self.draw.sample(self.held, min(len(self.held), self.draw.choice([0, 1, 3, 10])))
         for _, delivery, offset, _ in acks:
-            transaction.ack(delivery, array("q", [offset]))
+            transaction.ack(Held.named(delivery.group, delivery.unit, array("q", [offset]), None, delivery.consumer))
         counts: dict[str, int] = {}
         for name, values in puts:
             counts[name] = counts.get(name, 0) + len(values)
@@ -234,7 +235,7 @@ class Walk:
     async def settle(self) -> None:
         some = self.draw.sample(self.held, min(len(self.held), 3))
         for _, delivery, offset, _ in some:
-            await self.s.broker.settling.ack(delivery.group, delivery.unit, array("q", [offset]), None, -1)
+            await self.s.broker.settling.ack(Held.named(delivery.group, delivery.unit, array("q", [offset]), None, -1))
         self.settled(some)
 
     async def flush(self) -> None:

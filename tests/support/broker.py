@@ -14,13 +14,14 @@ from typing import NamedTuple
 from tests.support.clock import FakeClock
 
 from penstock.broker.broker import Broker, BrokerOptions
-from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.settling import Settled
 from penstock.broker.group import Group
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import ProducerCall, Published
 from penstock.broker.queue import Queue
-from penstock.broker.settling import Settled
 from penstock.broker.start import EARLIEST, Start
 from penstock.broker.unit import Unit
 from penstock.log.columns import Columns
@@ -122,19 +123,17 @@ class Stage:
         return got(await consumer.receive(limit))
 
     async def ack(self, consumer: Consumer, *messages: Got) -> Settled:
-        group, unit = consumer.group, self.unit_of(consumer.group.queue, messages)
-        return await self.broker.settling.ack(group, unit, _offsets(messages), _counts(messages), consumer.number)
+        return await self.broker.settling.ack(self.held(consumer, messages))
 
     async def fail(self, consumer: Consumer, *messages: Got, delay_ms: int | None = None, detail: str = "") -> Settled:
-        group, unit = consumer.group, self.unit_of(consumer.group.queue, messages)
-        named = _offsets(messages), _counts(messages), consumer.number
-        return await self.broker.settling.fail(group, unit, *named, delay_ms, detail)
+        return await self.broker.settling.fail(self.held(consumer, messages), delay_ms, detail)
 
     async def reject(self, consumer: Consumer, *messages: Got, detail: str = "") -> Settled:
+        return await self.broker.settling.reject(self.held(consumer, messages), detail)
+
+    def held(self, consumer: Consumer, messages: Sequence[Got]) -> Held:
         group, unit = consumer.group, self.unit_of(consumer.group.queue, messages)
-        return await self.broker.settling.reject(
-            group, unit, _offsets(messages), _counts(messages), consumer.number, detail
-        )
+        return Held.named(group, unit, _offsets(messages), _counts(messages), consumer.number)
 
     def unit_of(self, queue: Queue, messages: Sequence[Got]) -> Unit:
         [partition] = {message.partition for message in messages}

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
 from penstock.broker import opening, snapshots
 from penstock.broker.alarms import Alarms
-from penstock.broker.claiming import Claiming
 from penstock.broker.configuration import Configuration
-from penstock.broker.consumer import Consumer
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.declaring import Declaring
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.claiming import Claiming
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.feed import Feed, Outlet, Source
+from penstock.broker.feed.feeder import Feeder
+from penstock.broker.feed.inbox import Inbox
+from penstock.broker.feed.settling import Settling
 from penstock.broker.group import Group
 from penstock.broker.ledger import Ledger
 from penstock.broker.publish.commit import Intake
@@ -25,7 +28,6 @@ from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
 from penstock.broker.publish.routes import Routes
 from penstock.broker.queue import Queue
-from penstock.broker.settling import Settled, Settling
 from penstock.broker.staging.staging import Staging
 from penstock.broker.start import EARLIEST, Start
 from penstock.broker.superseded import settle_superseded
@@ -69,11 +71,16 @@ class Broker:
         self.timeline.watch(self._note_jump)
         self.alarms = Alarms(self.timeline)
         self.ledger = Ledger(shard)
+        self._feeder = Feeder()
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
         self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, options.max_auto_queues)
         self._numbers, self._sessions = count(1), count()
-        intake = Intake(shard, self.now, lambda group, unit: self.settling.after_dropping(group, unit))
+
+        def dropped(group: Group, unit: Unit) -> None:
+            self.settling.after_dropping(group, unit)
+
+        intake = Intake(shard, self.now, dropped)
         letters = DeadLetters(
             intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
         )
@@ -198,9 +205,13 @@ class Broker:
             raise InvalidArgument(f"a prefetch of {wanted} lets no message through: at least 1")
         return group.join(next(self._numbers), min(wanted, limit), is_immortal)
 
-    async def leave(self, consumer: Consumer) -> None:
-        """What it holds is free at once."""
-        consumer.group.leave(consumer)
+    def feed(self, source: Source, outlet: Outlet) -> Feed:
+        """What the source is handed is sent to the outlet, from now on."""
+        return Feed(source, outlet, self._feeder)
+
+    def inbox(self, source: Source) -> Inbox:
+        """What the source is handed, for one who comes for it."""
+        return Inbox(source, self._feeder)
 
     def session(self) -> int:
         """The number of one who pulls without being a member. Each request may take one: they come round again, long
@@ -222,17 +233,6 @@ class Broker:
         timeout = group.queue.settings.performance.delivery_timeout_ms
         claiming = Claiming(group, self.settling, session, idle_ms, timeout if lease_ms is None else lease_ms, spared)
         return await claiming.claim(limit)
-
-    # Settling
-
-    async def ack(self, delivery: Delivery, rows: array[int] | None = None) -> Settled:
-        """Of a delivery, all messages or the rows with these numbers (places in `delivery.rows`)."""
-        offsets, deliveries = _named(delivery, rows)
-        return await self.settling.ack(delivery.group, delivery.unit, offsets, deliveries, delivery.consumer)
-
-    async def ack_all(self, deliveries: Sequence[Delivery]) -> Settled:
-        """All messages of several deliveries, in one commit."""
-        return await self.settling.ack_all(deliveries)
 
     def find(self, message: MessageId) -> tuple[Queue, Unit]:
         """InvalidArgument for a message of a queue that is gone, or of a partition it has not."""
@@ -295,13 +295,3 @@ class Broker:
             for group in list(queue.groups.values()):
                 await settle_superseded(self.shard, group, unit, self.settling)
         unit.holes = holes
-
-
-def _named(delivery: Delivery, places: array[int] | None) -> tuple[array[int], array[int] | None]:
-    offsets, deliveries = delivery.offsets, delivery.deliveries
-    if places is None:
-        return offsets, deliveries
-    return (
-        array("q", [offsets[place] for place in places]),
-        None if deliveries is None else array("i", [deliveries[place] for place in places]),
-    )

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from penstock.broker.broker import Broker
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queue import Queue
 from penstock.broker.start import EARLIEST, Start
-from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, OffsetOutOfRange
 from penstock.log.batch import Row

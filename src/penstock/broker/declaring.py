@@ -11,11 +11,11 @@ import msgspec
 
 from penstock.broker.alarms import Alarms
 from penstock.broker.configuration import Configuration
+from penstock.broker.feed.stored import StoredCache
 from penstock.broker.group import Failures, Group
 from penstock.broker.ledger import Ledger
 from penstock.broker.queue import Queue
 from penstock.broker.start import Start
-from penstock.broker.stored import StoredCache
 from penstock.broker.unit import Unit
 from penstock.broker.webhooks.events import with_secrets
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed.consumer import Consumer
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from penstock.broker.alarms import Alarms
-from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery, Taking
-from penstock.broker.hold import Hold
-from penstock.broker.stored import StoredBatch
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery, Taking
+from penstock.broker.feed.hold import Hold
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import NoSuchGroup
 from penstock.core.timeline import Timeline
@@ -36,13 +36,13 @@ NO_LIMIT = 1 << 31
 
 
 class Failures(Protocol):
-    """What becomes of messages that came back too often: see broker/settling.py."""
+    """What becomes of messages that came back too often: see broker/feed/settling.py."""
 
-    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: Reason) -> None: ...
+    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: Reason) -> object: ...
 
-    def note(self, unit: Unit) -> None: ...
+    def note(self, unit: Unit) -> object: ...
 
-    def after_dropping(self, group: Group, unit: Unit) -> None: ...
+    def after_dropping(self, group: Group, unit: Unit) -> object: ...
 
 
 class Group:

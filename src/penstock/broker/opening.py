@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from penstock.broker import snapshots
 from penstock.broker.configuration import Configuration
 from penstock.broker.declaring import Declaring
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue, state_settings
-from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import LogDamaged, LogPoisoned
 from penstock.core.types import LogName

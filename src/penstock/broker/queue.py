@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from penstock.broker.feed.stored import StoredCache
 from penstock.broker.gate import Gate
 from penstock.broker.group import Group
-from penstock.broker.stored import StoredCache
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
 from penstock.core.metrics import Histogram

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.broker.broker import Broker
 from penstock.broker.browsing import browsed
-from penstock.broker.delivery import Delivery, Taking
+from penstock.broker.feed.delivery import Delivery, Taking
+from penstock.broker.feed.held import Held, together
 from penstock.broker.group import Group
 from penstock.broker.letters import ALL, REDRIVE, Letter, Selection, waiting
 from penstock.broker.queue import Queue
@@ -100,6 +100,7 @@ async def _group(broker: Broker, queue: Queue) -> Group:
 class _Chosen:
     letter: Letter
     delivery: Delivery
+    place: int
 
     @property
     def row(self) -> Row:
@@ -133,8 +134,8 @@ class _Redriving:
         transaction = self._broker.transaction(self._publisher)
         for (target, is_for_all), rows in puts.items():
             transaction.put(target, redrive_columns(rows, self._options.edit, to_all_groups=is_for_all))
-        for delivery, offsets in _by_delivery(chosen):
-            transaction.ack(delivery, offsets)
+        for held in _held(chosen):
+            transaction.ack(held)
         await transaction.commit()
 
     def _target(self, letter: Letter) -> Queue:
@@ -163,8 +164,7 @@ class _Dropping:
         return None
 
     async def settle(self, chosen: Sequence[_Chosen]) -> None:
-        for delivery, offsets in _by_delivery(chosen):
-            await self._broker.settling.ack(delivery.group, delivery.unit, offsets, None, delivery.consumer)
+        await self._broker.settling.several(_held(chosen))
 
 
 class _Run:
@@ -211,9 +211,9 @@ class _Run:
         wanted = self._options.selection
         self._report.seen += sum([len(delivery) for delivery in found])
         return [
-            _Chosen(letter, delivery)
+            _Chosen(letter, delivery, place)
             for delivery in found
-            for message in browsed(self._queue, delivery.unit, delivery.stored, delivery.rows)
+            for place, message in enumerate(browsed(self._queue, delivery.unit, delivery.stored, delivery.rows))
             if wanted.may_match(message) and wanted.matches(letter := Letter.of(message))
         ]
 
@@ -274,8 +274,5 @@ def _chunks(chosen: Sequence[_Chosen], most: int, most_bytes: int) -> list[list[
     return chunks
 
 
-def _by_delivery(chosen: Sequence[_Chosen]) -> list[tuple[Delivery, array[int]]]:
-    found: dict[int, tuple[Delivery, array[int]]] = {}
-    for one in chosen:
-        found.setdefault(id(one.delivery), (one.delivery, array("q")))[1].append(one.row.offset)
-    return list(found.values())
+def _held(chosen: Sequence[_Chosen]) -> list[Held]:
+    return together((one.delivery, one.place) for one in chosen)

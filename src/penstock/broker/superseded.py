@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 
+from penstock.broker.feed.settling import Settling
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.group import Group
-from penstock.broker.settling import Settling
-from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 from penstock.log.shard import Shard

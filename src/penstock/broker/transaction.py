@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.settling import Settling
 from penstock.broker.ledger import Statement
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
 from penstock.broker.publish.request import Published, PublishRequest, Put
 from penstock.broker.queue import Queue
-from penstock.broker.settling import Settling
 from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument, StaleSettlement
 from penstock.core.types import Purpose
@@ -26,20 +25,13 @@ _MANY_OFFSETS = 4096
 _ACK_BYTES = 128
 
 
-@dataclass(frozen=True, slots=True)
-class _Ack:
-    delivery: Delivery
-    offsets: array[int]
-    deliveries: array[int] | None
-
-
 class Transaction:
     """Gather with put() and ack(), then commit() once. Until then nothing has happened. Used from the loop."""
 
     def __init__(self, publishing: Publishing, settling: Settling, publisher: Publisher) -> None:
         self._publishing, self._settling, self._publisher = publishing, settling, publisher
         self._puts: list[Put] = []
-        self._acks: list[_Ack] = []
+        self._acks: list[Held] = []
         self._is_done = False
 
     def put(self, queue: Queue, columns: Columns, partition: int | None = None) -> None:
@@ -47,10 +39,9 @@ class Transaction:
         self._refuse_done()
         self._puts.append(Put(queue, columns, self._publisher, partition))
 
-    def ack(self, delivery: Delivery, offsets: array[int], deliveries: array[int] | None = None) -> None:
-        """Messages of a delivery; `deliveries` as in Settling.ack."""
+    def ack(self, held: Held) -> None:
         self._refuse_done()
-        self._acks.append(_Ack(delivery, offsets, deliveries))
+        self._acks.append(held)
 
     async def commit(self) -> list[Published]:
         """What each put() gave, in order. StaleSettlement, with nothing done, if a delivery is no longer current;
@@ -62,24 +53,24 @@ class Transaction:
         await self._make_queues()
         for cursor, unit in self._settled():
             if cursor.unsaid_span > _MANY_OFFSETS:
-                await self._settling.committed(unit)
+                await self._settling.note(unit)
         published = await self._publishing.intake.stage(
             PublishRequest(self._puts, late=self._settle, purpose=Purpose.SETTLE)
         )
-        for ack in self._acks:
-            self._settling.after_ack(ack.delivery.group, ack.delivery.unit, ack.delivery.consumer)
+        for held in self._acks:
+            self._settling.after_ack(held)
         return published
 
     async def _make_queues(self) -> None:
         """Those that puts name and that are not there, if nothing of the whole is refused."""
         if not any(put.queue.is_unmade for put in self._puts):
             return
-        for ack in self._acks:
-            self._refuse_stale(ack)
+        for held in self._acks:
+            self._refuse_stale(held)
         routes = self._publishing.routes
         for put in self._puts:
             routes.refuse([(put.queue, put.rows)], put.partition)
-        settled_bytes = sum([_ACK_BYTES * (1 + len(ack.offsets)) for ack in self._acks])
+        settled_bytes = sum([_ACK_BYTES * (1 + len(held)) for held in self._acks])
         routes.refuse_together([(put.queue, put.rows) for put in self._puts], settled_bytes)
         for number, put in enumerate(self._puts):
             made = await routes.made(put.queue, [put.rows], put.partition)
@@ -87,34 +78,34 @@ class Transaction:
 
     def _settle(self, room: int) -> Late:
         """In the turn in which the frame is staged: all deliveries are current, and then settled, or none is."""
-        for ack in self._acks:
-            self._refuse_stale(ack)
+        for held in self._acks:
+            self._refuse_stale(held)
         statement = Statement(room)
         for (cursor, unit), offsets in self._settled().items():
             statement.settle(unit, cursor, offsets)
 
         def apply() -> None:
             statement.apply()
-            for ack in self._acks:
-                delivery = ack.delivery
+            for held in self._acks:
+                delivery = held.delivery
                 cursor = delivery.group.cursor(delivery.unit)
-                cursor.ack(ack.offsets, ack.deliveries, delivery.consumer, is_said=True)
+                cursor.ack(held.offsets, held.counts, delivery.consumer, is_said=True)
 
         return Late(statement.parts(), apply)
 
     def _settled(self) -> dict[tuple[Cursor, Unit], array[int]]:
         """The offsets of all acks, by where they are."""
         found: dict[tuple[Cursor, Unit], array[int]] = {}
-        for ack in self._acks:
-            unit = ack.delivery.unit
-            found.setdefault((ack.delivery.group.cursor(unit), unit), array("q")).extend(ack.offsets)
+        for held in self._acks:
+            unit = held.delivery.unit
+            found.setdefault((held.delivery.group.cursor(unit), unit), array("q")).extend(held.offsets)
         return {place: offsets for place, offsets in found.items() if offsets}
 
-    def _refuse_stale(self, ack: _Ack) -> None:
-        group, unit = ack.delivery.group, ack.delivery.unit
-        current = group.cursor(unit).held(ack.offsets, ack.deliveries, ack.delivery.consumer)
-        if len(current) < len(ack.offsets):
-            stale = next(iter(set(ack.offsets) - set(current)), ack.offsets[0])
+    def _refuse_stale(self, held: Held) -> None:
+        group, unit, offsets = held.delivery.group, held.delivery.unit, held.offsets
+        current = group.cursor(unit).held(offsets, held.counts, held.delivery.consumer)
+        if len(current) < len(offsets):
+            stale = next(iter(set(offsets) - set(current)), offsets[0])
             message = MessageId(group.queue.name, group.queue.incarnation, unit.partition, stale)
             raise StaleSettlement(str(message), "the transaction came too late; nothing of it was done")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from penstock.broker.stored import StoredBatch, StoredCache
+from penstock.broker.feed.stored import StoredBatch, StoredCache
 from penstock.core.types import LogName
 from penstock.log.frames import Entry
 from penstock.log.partition import Log

@@ -16,7 +16,6 @@ from penstock.broker.redrive import Report
 from penstock.embedded.browsing import PAGE, Browsing
 from penstock.embedded.consumer import AsyncConsumer
 from penstock.embedded.crew import Crew, Registration
-from penstock.embedded.feed import Feed
 from penstock.embedded.message import StoredMessage
 from penstock.embedded.operations import Operations, redrive_options
 from penstock.embedded.outgoing import (
@@ -32,6 +31,7 @@ from penstock.embedded.outgoing import (
 )
 from penstock.embedded.replies import Replies
 from penstock.embedded.runtime import Runtime, named_settings
+from penstock.embedded.subscription import Subscription
 from penstock.embedded.transaction import AsyncTransaction
 from penstock.embedded.worker import Job
 from penstock.queues.names import DEFAULT_NAMESPACE
@@ -208,7 +208,7 @@ class AsyncDatabase:
     ) -> AsyncConsumer:
         """Not awaited: `async with db.consume(…) as messages`, or `async for` at once."""
         runtime = self._runtime
-        opening = partial(Feed.open, runtime, queue, group, filter, start, prefetch)
+        opening = partial(Subscription.open, runtime, queue, group, filter, start, prefetch)
         return AsyncConsumer(runtime, opening, idle_timeout, auto_ack)
 
     async def browse(

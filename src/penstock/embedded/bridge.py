@@ -17,7 +17,6 @@ from typing import Generic, ParamSpec, Protocol, TypeVar
 
 from penstock.broker.visiting import Visits
 from penstock.core.errors import Closed
-from penstock.embedded.begun import Begun
 from penstock.embedded.lending import LendingLoop, undisturbed
 from penstock.log.commit import Progress
 
@@ -43,12 +42,12 @@ class Caller(Protocol[Answer]):
 
 
 class Bridge:
-    """Starts with start(), ends with stop(). run(), wait(), post(), begin(), visit() are for any other thread."""
+    """Starts with start(), ends with stop(). run(), wait(), post(), visit() are for any other thread."""
 
     def __init__(self, name: str) -> None:
         self._loop: LendingLoop
         self.visits: Visits | None = None
-        """how begin() commits; without it all is left to the loop"""
+        """how visit() commits; without it all is left to the loop"""
         self._inbox: deque[_Job] = deque()
         self._is_woken = False
         self._ended: Closed | None = None
@@ -70,19 +69,13 @@ class Bridge:
 
     @property
     def is_busy_here(self) -> bool:
-        """Whether the calling thread is at work in begin(): it would wait for itself."""
+        """Whether the calling thread is at work in visit(): it would wait for itself."""
         return self._loop.borrower == threading.get_ident()
 
     def run(self, work: Work[T]) -> T:
         """The result of the work; the calling thread waits."""
         caller: WaitingThread[T] = WaitingThread()
         self.post(work, caller)
-        return caller.wait()
-
-    def run_here(self, work: Work[T]) -> T:
-        """The same, see begin()."""
-        caller: WaitingThread[T] = WaitingThread()
-        self.begin(work, caller)
         return caller.wait()
 
     async def wait(self, work: Work[T]) -> T:
@@ -109,16 +102,6 @@ class Bridge:
                 raise
         if self._ended is not None:
             self._refuse_all(self._ended)
-
-    def begin(self, work: Work[T], caller: Caller[T]) -> None:
-        """As post(), for a thread that waits for the answer next: it does the work itself as far as it gets while the
-        loop sleeps. Until it waits for something, the work must not ask for its task: there is none."""
-        if self.visits is None:
-            self.post(work, caller)
-            return
-        with undisturbed:
-            if self._inbox or not self._is_begun(work, caller, self.visits):
-                self.post(work, caller)
 
     def visit(self, stage: Stage) -> bool:
         """For what is one step and a commit: have it staged in this thread while the loop sleeps, commit it here, wait
@@ -159,40 +142,6 @@ class Bridge:
         try:
             if self._ended is None:
                 visits.report(progress)
-        finally:
-            self._loop.give_back()
-
-    def _is_begun(self, work: Work[T], caller: Caller[T], visits: Visits) -> bool:
-        """Whether it is done, or left to the loop from where it waits."""
-        loop = self._loop
-        if not loop.borrow(wait=False):
-            return False
-        begun = Begun(work, caller)
-        try:
-            if self._ended is not None:
-                return False
-            visits.begin()
-            try:
-                begun.go_on()
-            finally:
-                is_to_commit = visits.end()
-        finally:
-            loop.give_back()
-        if is_to_commit:
-            self._commit_here(visits, begun)
-        if not begun.is_done:
-            self.post(begun.rest(), caller)
-        return True
-
-    def _commit_here(self, visits: Visits, begun: Begun[T]) -> None:
-        progress = visits.commit()
-        if progress is None:
-            return
-        self._loop.borrow(wait=True)
-        try:
-            if self._ended is None:
-                visits.report(progress)
-                begun.go_on()
         finally:
             self._loop.give_back()
 

@@ -14,7 +14,6 @@ from penstock.broker.redrive import Report
 from penstock.embedded.browsing import PAGE, Browsing
 from penstock.embedded.consumer import Consumer
 from penstock.embedded.crew import Crew, Registration
-from penstock.embedded.feed import Feed
 from penstock.embedded.message import StoredMessage
 from penstock.embedded.operations import Operations, redrive_options
 from penstock.embedded.outgoing import (
@@ -30,6 +29,7 @@ from penstock.embedded.outgoing import (
 )
 from penstock.embedded.replies import Replies
 from penstock.embedded.runtime import Runtime, named_settings
+from penstock.embedded.subscription import Subscription
 from penstock.embedded.transaction import Transaction
 from penstock.embedded.worker import Job
 from penstock.queues.names import DEFAULT_NAMESPACE
@@ -202,7 +202,9 @@ class Database:
         for `idle_timeout` seconds. With `auto_ack`, `get()` and iteration acknowledge what they gave before, once every
         so many seconds: a crash brings that much work back."""
         runtime = self._runtime
-        return Consumer(runtime.run(Feed.open(runtime, queue, group, filter, start, prefetch)), idle_timeout, auto_ack)
+        return Consumer(
+            runtime.run(Subscription.open(runtime, queue, group, filter, start, prefetch)), idle_timeout, auto_ack
+        )
 
     def browse(
         self, queue: str, start: str = "earliest", *, partition: int | None = None, limit: int | None = None

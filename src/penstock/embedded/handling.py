@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic
 
-from penstock.broker.delivery import Delivery
-from penstock.embedded.feed import Feed
-from penstock.embedded.message import DeliveredMessage, M, deliveries_of
+from penstock.broker.feed.held import Held
+from penstock.embedded.message import DeliveredMessage, M, held_of
+from penstock.embedded.subscription import Subscription
 from penstock.queues.settings import Ordering
 
 logger = logging.getLogger("penstock.embedded.worker")
@@ -37,8 +37,8 @@ def reason_of(error: Exception) -> str:
 class Lanes(Generic[M]):
     """Messages that must keep their order wait here while one before them is being handled. For any thread."""
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
         self._lock = threading.Lock()
         self._waiting: dict[bytes | None, deque[M]] = {}
 
@@ -71,10 +71,10 @@ class Lanes(Generic[M]):
         if lane is None:
             return
         with self._lock:
-            self._waiting[lane] = deque(each for each in self._waiting[lane] if self._feed.is_held(each))
+            self._waiting[lane] = deque(each for each in self._waiting[lane] if self._subscription.is_held(each))
 
     def _lane(self, message: M) -> bytes | None:
-        ordering = self._feed.ordering
+        ordering = self._subscription.ordering
         if ordering is Ordering.STRICT:
             return b""
         return message.key if ordering is Ordering.PARTITION else None
@@ -84,8 +84,8 @@ class Acks:
     """Acknowledgements that nobody waits for one by one: what has come when the broker looks is one call. A message
     handled and not yet acknowledged comes again after a crash, as one does that was not handled."""
 
-    def __init__(self, feed: Feed, on_failure: Callable[[BaseException], None]) -> None:
-        self._feed, self._on_failure = feed, on_failure
+    def __init__(self, subscription: Subscription, on_failure: Callable[[BaseException], None]) -> None:
+        self._subscription, self._on_failure = subscription, on_failure
         self._handled: deque[DeliveredMessage] = deque()
         self._is_posted = False
         self._under_way: set[asyncio.Task[object] | None] = set()
@@ -95,7 +95,7 @@ class Acks:
         self._handled.append(message)
         if not self._is_posted:
             self._is_posted = True
-            self._feed.runtime.post(self._flush(), self)
+            self._subscription.runtime.post(self._flush(), self)
 
     def done(self, result: None) -> None:
         """Nobody waits for it."""
@@ -112,25 +112,25 @@ class Acks:
     async def _flush(self) -> None:
         # First: who comes after the last look posts again.
         self._is_posted = False
-        deliveries = self._taken()
-        if not deliveries:
+        handled = self._taken()
+        if not handled:
             return
         task = asyncio.current_task()
         self._under_way.add(task)
         try:
-            settled = await self._feed.ack_many(deliveries)
+            settled = await self._subscription.ack_many(handled)
         finally:
             self._under_way.discard(task)
         if settled.stale:
             logger.warning(
                 "%d messages were handled too late and come again queue=%s group=%s",
                 settled.stale,
-                self._feed.queue.name,
-                self._feed.group.name,
+                self._subscription.queue.name,
+                self._subscription.group.name,
             )
 
-    def _taken(self) -> list[Delivery]:
+    def _taken(self) -> list[Held]:
         taken = []
         while self._handled:
             taken.append(self._handled.popleft())
-        return deliveries_of(taken)
+        return held_of(taken)

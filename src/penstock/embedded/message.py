@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-import msgspec
-
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held, together
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queue import Queue
-from penstock.broker.stored import StoredBatch
-from penstock.broker.unit import Unit
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.outgoing import Headers, Value, one_message
 from penstock.kernels import cells
@@ -22,7 +19,7 @@ from penstock.queues.properties import Envelope, unpack
 
 if TYPE_CHECKING:
     from penstock.embedded.bridge import Work
-    from penstock.embedded.feed import Feed
+    from penstock.embedded.subscription import Subscription
 
 
 class StoredMessage:
@@ -103,17 +100,17 @@ class StoredMessage:
 class DeliveredMessage(StoredMessage):
     """A message that a group's consumer holds until it is settled, or until its time is over."""
 
-    __slots__ = ("_delivery", "_feed", "_place", "is_settled")
+    __slots__ = ("_delivery", "_place", "_subscription", "is_settled")
 
-    def __init__(self, feed: Feed, delivery: Delivery, place: int) -> None:
-        super().__init__(feed.queue, delivery.unit.partition, delivery.stored, delivery.rows[place])
-        self._feed, self._delivery, self._place = feed, delivery, place
+    def __init__(self, subscription: Subscription, delivery: Delivery, place: int) -> None:
+        super().__init__(subscription.queue, delivery.unit.partition, delivery.stored, delivery.rows[place])
+        self._subscription, self._delivery, self._place = subscription, delivery, place
         self.is_settled = False
         """by a call on this object"""
 
     @property
     def group(self) -> str:
-        return self._feed.group.name
+        return self._subscription.group.name
 
     @property
     def delivery_count(self) -> int:
@@ -122,22 +119,17 @@ class DeliveredMessage(StoredMessage):
         return 1 if counts is None else counts[self._place]
 
     @property
-    def unit(self) -> Unit:
-        return self._delivery.unit
-
-    @property
-    def holder(self) -> int:
-        """The broker's number of who was handed it."""
-        return self._delivery.consumer
-
-    @property
     def delivery(self) -> Delivery:
-        """This message alone, as the broker hands it out."""
-        return self._delivery.part(self._place, self._place + 1)
+        return self._delivery
 
     @property
-    def feed(self) -> Feed:
-        return self._feed
+    def held(self) -> Held:
+        """This message alone, to settle it."""
+        return Held(self._delivery, None if len(self._delivery.rows) == 1 else (self._place,))
+
+    @property
+    def subscription(self) -> Subscription:
+        return self._subscription
 
     def _answer(self, value: Value, headers: Headers | None) -> Columns:
         envelope = self.envelope
@@ -154,28 +146,28 @@ class Message(DeliveredMessage):
 
     def ack(self) -> None:
         """Acknowledge."""
-        self._feed.ack_and_wait(self)
+        self._subscription.ack_and_wait(self)
 
     def retry(self, delay: float | None = None, reason: str = "") -> None:
         """Not done: it comes again after so many seconds, by default those of the queue's retry policy. After too many
         failures it becomes a dead letter, with the reason of the last one."""
-        self._run(self._feed.retry(self, delay, reason))
+        self._run(self._subscription.retry(self, delay, reason))
 
     def dead_letter(self, reason: str = "") -> None:
         """Never to be done: it is moved to the dead letters, which tell the reason."""
-        self._run(self._feed.reject(self, reason))
+        self._run(self._subscription.reject(self, reason))
 
     def extend(self) -> None:
         """Still at work: the time of what this consumer holds of the partition begins anew, up to ten times the queue's
         delivery_timeout in all. That of a claimed message is its own."""
-        self._run(self._feed.extend(self))
+        self._run(self._subscription.extend(self))
 
     def reply(self, value: Value, headers: Headers | None = None) -> None:
         """Publish the answer to the topic that the message names. It is not settled by that."""
-        self._run(self._feed.publish(self._answer(value, headers)))
+        self._run(self._subscription.publish(self._answer(value, headers)))
 
     def _run(self, work: Work[None]) -> None:
-        self._feed.runtime.run(work)
+        self._subscription.runtime.run(work)
 
 
 class AsyncMessage(DeliveredMessage):
@@ -184,22 +176,22 @@ class AsyncMessage(DeliveredMessage):
     __slots__ = ()
 
     async def ack(self) -> None:
-        await self._feed.runtime.ask_and_wait(self._feed.ack_one(self))
+        await self._subscription.runtime.ask_and_wait(self._subscription.ack_one(self))
 
     async def retry(self, delay: float | None = None, reason: str = "") -> None:
-        await self._wait(self._feed.retry(self, delay, reason))
+        await self._wait(self._subscription.retry(self, delay, reason))
 
     async def dead_letter(self, reason: str = "") -> None:
-        await self._wait(self._feed.reject(self, reason))
+        await self._wait(self._subscription.reject(self, reason))
 
     async def extend(self) -> None:
-        await self._wait(self._feed.extend(self))
+        await self._wait(self._subscription.extend(self))
 
     async def reply(self, value: Value, headers: Headers | None = None) -> None:
-        await self._wait(self._feed.publish(self._answer(value, headers)))
+        await self._wait(self._subscription.publish(self._answer(value, headers)))
 
     async def _wait(self, work: Work[None]) -> None:
-        await self._feed.runtime.wait(work)
+        await self._subscription.runtime.wait(work)
 
 
 M = TypeVar("M", bound=DeliveredMessage)
@@ -209,10 +201,10 @@ class MessageBatch(Sequence[M], Generic[M]):
     """Messages taken together. They are made one by one when they are looked at; settling all of them, or reading all
     values, makes none."""
 
-    __slots__ = ("_count", "_feed", "_kind", "deliveries")
+    __slots__ = ("_count", "_kind", "_subscription", "deliveries")
 
-    def __init__(self, feed: Feed, kind: type[M], deliveries: list[Delivery]) -> None:
-        self._feed, self._kind, self.deliveries = feed, kind, deliveries
+    def __init__(self, subscription: Subscription, kind: type[M], deliveries: list[Delivery]) -> None:
+        self._subscription, self._kind, self.deliveries = subscription, kind, deliveries
         self._count = sum([len(delivery) for delivery in deliveries])
 
     def __len__(self) -> int:
@@ -228,14 +220,14 @@ class MessageBatch(Sequence[M], Generic[M]):
         place = index + self._count if index < 0 else index
         for delivery in self.deliveries:
             if 0 <= place < len(delivery):
-                return self._kind(self._feed, delivery, place)
+                return self._kind(self._subscription, delivery, place)
             place -= len(delivery)
         raise IndexError(index)
 
     def __iter__(self) -> Iterator[M]:
         for delivery in self.deliveries:
             for place in range(len(delivery)):
-                yield self._kind(self._feed, delivery, place)
+                yield self._kind(self._subscription, delivery, place)
 
     def values(self) -> list[bytes]:
         """Of all messages, in order."""
@@ -245,25 +237,15 @@ class MessageBatch(Sequence[M], Generic[M]):
         return found
 
 
-def deliveries_of(messages: Iterable[DeliveredMessage]) -> list[Delivery]:
-    """To settle them: as few as there are, messages of one delivery together."""
+def held_of(messages: Iterable[DeliveredMessage]) -> list[Held]:
+    """To settle them."""
     if isinstance(messages, MessageBatch):
-        return messages.deliveries
-    places: dict[int, tuple[Delivery, list[int]]] = {}
+        return [Held(delivery) for delivery in messages.deliveries]
+    places = []
     for message in messages:
         message.is_settled = True
-        delivery = message._delivery
-        places.setdefault(id(delivery), (delivery, []))[1].append(message._place)
-    return [_picked(delivery, sorted(chosen)) for delivery, chosen in places.values()]
-
-
-def _picked(delivery: Delivery, places: list[int]) -> Delivery:
-    counts, rows = delivery.deliveries, delivery.rows
-    return msgspec.structs.replace(
-        delivery,
-        rows=array("i", [rows[place] for place in places]),
-        deliveries=None if counts is None else array("i", [counts[place] for place in places]),
-    )
+        places.append((message._delivery, message._place))
+    return together(places)
 
 
 def _values(delivery: Delivery) -> list[bytes]:

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import uuid
 
-from penstock.broker.consumer import Consumer as Member
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.feed import Feed
+from penstock.broker.feed.held import Held
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
-from penstock.core.errors import PenstockError
+from penstock.core.errors import Closed
 from penstock.embedded.message import StoredMessage
 from penstock.embedded.outgoing import Headers, Value, one_message
 from penstock.embedded.runtime import Runtime
@@ -38,7 +40,7 @@ class Replies:
         self._waiting: dict[bytes, asyncio.Future[StoredMessage]] = {}
         self._opening = asyncio.Lock()
         self._queue: Queue | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._feed: Feed | None = None
 
     async def request(
         self,
@@ -74,11 +76,10 @@ class Replies:
             del self._waiting[correlation]
 
     async def close(self) -> None:
-        if self._reading is None or self._queue is None:
+        if self._feed is None or self._queue is None:
             return
         queue, self._queue = self._queue, None
-        self._reading.cancel()
-        await asyncio.wait([self._reading])
+        self._feed.close()
         await self._runtime.broker.declaring.delete(queue)
 
     async def _open(self) -> Queue:
@@ -87,8 +88,7 @@ class Replies:
                 await self._delete_leftovers()
                 self._queue = await self._declare()
                 group = await self._runtime.broker.group(self._queue, _GROUP, is_derived=True)
-                member = self._runtime.broker.join(group)
-                self._reading = asyncio.get_running_loop().create_task(self._read(self._queue, member))
+                self._feed = self._runtime.broker.feed(self._runtime.broker.join(group), self)
         return self._queue
 
     async def _declare(self) -> Queue:
@@ -103,20 +103,24 @@ class Replies:
             if queue.name.startswith(_PREFIX) and queue.record.is_auto and queue.namespace == self._runtime.namespace:
                 await declaring.delete(queue)
 
-    async def _read(self, queue: Queue, member: Member) -> None:
-        while True:
-            try:
-                for delivery in await member.receive(_BATCH, 3600.0):
-                    for row in delivery.rows:
-                        self._answer(StoredMessage(queue, delivery.unit.partition, delivery.stored, row))
-                    await self._runtime.broker.ack(delivery)
-            except PenstockError as error:
-                self._fail(error)
-                return
+    # As an outlet
 
-    def _fail(self, error: PenstockError) -> None:
+    def room(self) -> int:
+        return _BATCH
+
+    def send(self, delivery: Delivery) -> None:
+        for row in delivery.rows:
+            self._answer(StoredMessage(delivery.group.queue, delivery.unit.partition, delivery.stored, row))
+        self._runtime.broker.settling.ack(Held(delivery))
+
+    def dismissed(self) -> None:
+        self.broke(Closed("the queue of replies was deleted"))
+
+    def broke(self, error: BaseException) -> None:
         """There will be no replies any more; the next request begins anew."""
         self._queue = None
+        if self._feed is not None:
+            self._feed.close()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(error)

@@ -72,11 +72,6 @@ class Runtime:
         self.check_caller(work)
         return self._bridge.run(work)
 
-    def run_here(self, work: Work[T]) -> T:
-        """As run(), in the calling thread as far as Bridge.begin() says."""
-        self.check_caller(work)
-        return self._bridge.run_here(work)
-
     async def wait(self, work: Work[T]) -> T:
         self.check_caller(work)
         return await self._bridge.wait(work)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Unpack
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.held import Held
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Placed
 from penstock.core.errors import InvalidArgument
-from penstock.embedded.message import DeliveredMessage, deliveries_of
+from penstock.embedded.message import DeliveredMessage, held_of
 from penstock.embedded.outgoing import Carried, Headers, Sendable, Value, many_messages, one_message
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
@@ -33,7 +33,7 @@ class Gathered:
     placed: list[list[Placed]] = field(default_factory=list)
     """after the end: where the messages of each put went"""
     _puts: list[_Put] = field(default_factory=list)
-    _acks: list[Delivery] = field(default_factory=list)
+    _acks: list[Held] = field(default_factory=list)
     _is_over: bool = False
 
     def put(
@@ -60,7 +60,7 @@ class Gathered:
 
     def ack_many(self, messages: Iterable[DeliveredMessage]) -> None:
         self._refuse_late()
-        self._acks += deliveries_of(messages)
+        self._acks += held_of(messages)
 
     def _refuse_late(self) -> None:
         if self._is_over:
@@ -70,8 +70,8 @@ class Gathered:
         transaction = self.runtime.broker.transaction(self.publisher)
         for put in self._puts:
             transaction.put(self.runtime.wanted(put.queue), put.columns, put.partition)
-        for delivery in self._acks:
-            transaction.ack(delivery, delivery.offsets, delivery.counts)
+        for held in self._acks:
+            transaction.ack(held)
         self.placed = [published.placed for published in await transaction.commit()]
 
 

@@ -12,10 +12,10 @@ from typing import TypeAlias
 from penstock.core.errors import StaleSettlement
 from penstock.embedded.bridge import Ignored
 from penstock.embedded.consumer import AsyncConsumer, Consumer
-from penstock.embedded.feed import Feed
 from penstock.embedded.handling import Acks, Lanes, Reject, Retry, reason_of
 from penstock.embedded.message import AsyncMessage, DeliveredMessage, Message
 from penstock.embedded.runtime import Runtime
+from penstock.embedded.subscription import Subscription
 
 logger = logging.getLogger("penstock.embedded.worker")
 
@@ -34,8 +34,8 @@ class Job:
     prefetch: int
     start: str
 
-    async def open(self, runtime: Runtime) -> Feed:
-        return await Feed.open(runtime, self.queue, self.group, None, self.start, self.prefetch)
+    async def open(self, runtime: Runtime) -> Subscription:
+        return await Subscription.open(runtime, self.queue, self.group, None, self.start, self.prefetch)
 
     def tell(self, message: DeliveredMessage, error: Exception) -> None:
         what = "rejected" if isinstance(error, Reject) else "failed"
@@ -57,22 +57,22 @@ class ThreadWorker:
         ]
 
     def start(self) -> None:
-        self._feed = feed = self._runtime.run(self._job.open(self._runtime))
-        self._consumer, self._acks = Consumer(feed), Acks(feed, self._on_failure)
-        self._lanes = Lanes[Message](feed)
+        self._subscription = subscription = self._runtime.run(self._job.open(self._runtime))
+        self._consumer, self._acks = Consumer(subscription), Acks(subscription, self._on_failure)
+        self._lanes = Lanes[Message](subscription)
         for thread in self._threads:
             thread.start()
 
     def ask_to_stop(self) -> None:
         self.is_stopping = True
-        self._runtime.post(self._feed.stop(), Ignored())
+        self._runtime.post(self._subscription.stop(), Ignored())
 
     def finish(self) -> None:
         """After ask_to_stop(): returns when every message in hand is settled and the others are given back."""
         for thread in self._threads:
             thread.join()
         self._runtime.run(self._acks.finish())
-        self._runtime.run(self._feed.close(counted=False))
+        self._runtime.run(self._subscription.close(counted=False))
 
     def has_thread(self, thread: threading.Thread) -> bool:
         return thread in self._threads
@@ -114,15 +114,15 @@ class TaskWorker:
 
     def __init__(self, runtime: Runtime, job: Job, handler: AsyncHandler, on_failure: OnFailure) -> None:
         self._runtime, self._job, self._handler, self._on_failure = runtime, job, handler, on_failure
-        self._feed: Feed | None = None
+        self._subscription: Subscription | None = None
         self.is_stopping = False
         """set from anywhere: no further message is begun"""
 
     def ask_to_stop(self) -> None:
         """For any thread."""
         self.is_stopping = True
-        if self._feed is not None:
-            self._runtime.post(self._feed.stop(), Ignored())
+        if self._subscription is not None:
+            self._runtime.post(self._subscription.stop(), Ignored())
 
     async def work(self) -> None:
         """Returns after ask_to_stop(), when every message in hand is settled and the others are given back."""
@@ -132,23 +132,23 @@ class TaskWorker:
         except Exception as error:
             self._on_failure(error)
 
-    async def _open(self) -> Feed:
-        self._feed = feed = await self._job.open(self._runtime)
+    async def _open(self) -> Subscription:
+        self._subscription = subscription = await self._job.open(self._runtime)
         if self.is_stopping:
-            await feed.stop()
-        return feed
+            await subscription.stop()
+        return subscription
 
     async def _work_on(self, consumer: AsyncConsumer) -> None:
-        feed = self._feed
-        assert feed is not None
-        self._acks, self._lanes = Acks(feed, self._on_failure), Lanes[AsyncMessage](feed)
+        subscription = self._subscription
+        assert subscription is not None
+        self._acks, self._lanes = Acks(subscription, self._on_failure), Lanes[AsyncMessage](subscription)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(self._job.concurrency):
                     tasks.create_task(self._work(consumer))
         finally:
             await self._runtime.wait(self._acks.finish())
-            await self._runtime.wait(feed.close(counted=False))
+            await self._runtime.wait(subscription.close(counted=False))
 
     async def _work(self, consumer: AsyncConsumer) -> None:
         try:

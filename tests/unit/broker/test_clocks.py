@@ -11,6 +11,7 @@ from tests.support.loop import run
 from tests.support.staging import QUERY, staged
 
 from penstock.broker.browsing import browse
+from penstock.broker.feed.held import Held
 from penstock.queues.deadletter import from_properties
 
 HOUR_S = 3600
@@ -66,7 +67,7 @@ def test_a_delay_is_as_long_as_it_was_asked_for(tmp_path: Path, jump_s: int, res
             await s.put(queue, b"x")
             [message] = await s.receive(consumer)
             await s.fail(consumer, message, delay_ms=600_000)
-            await s.broker.leave(consumer)
+            consumer.leave()
             await set_clock(s, jump_s)
             if restarts:
                 await s.restart()
@@ -262,7 +263,7 @@ def test_a_lease_that_was_extended_after_a_jump_is_stored_as_it_is(tmp_path: Pat
             group, number = await s.broker.group(queue, "g"), s.broker.session()
             await s.broker.pull(group, number, 1, 0, 30_000)
             unit = queue.units[0]
-            await s.broker.settling.extend(group, unit, offsets(0), None, number, s.broker.now() + 60_000)
+            await s.broker.settling.extend(Held.named(group, unit, offsets(0), None, number), s.broker.now() + 60_000)
             await s.restart()
             await s.advance(55)
             assert await pulled(s) == []

@@ -10,6 +10,7 @@ from tests.support.broker import offsets, retries, stage
 from tests.support.loop import run
 
 from penstock.broker import snapshots
+from penstock.broker.feed.held import Held
 from penstock.broker.queue import Queue
 from penstock.core.errors import InvalidArgument, InvalidSetting, NoSuchQueue, QueueExists
 from penstock.core.types import Durability
@@ -183,7 +184,10 @@ def test_deliveries_alone_cause_no_commit(tmp_path: Path) -> None:
             await s.put(queue, b"1")
             frames = s.broker.shard.metrics.frames
             await s.receive(consumer)
-            assert await s.broker.settling.ack(consumer.group, queue.units[0], offsets(9), None, -1) == (0, 1)
+            assert await s.broker.settling.ack(Held.named(consumer.group, queue.units[0], offsets(9), None, -1)) == (
+                0,
+                1,
+            )
             await s.quiet()
             assert s.broker.shard.metrics.frames == frames
 

@@ -9,8 +9,8 @@ from tests.support.broker import Got, Stage, retries, stage
 from tests.support.loop import run
 from tests.support.receiver import receiving
 
-from penstock.broker import settling
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed import settling
+from penstock.broker.feed.consumer import Consumer
 from penstock.core.errors import LogPoisoned
 from penstock.queues.deadletter import DeadLetter, Reason, from_properties
 
@@ -85,10 +85,10 @@ def test_a_message_that_came_back_too_often_is_a_dead_letter(tmp_path: Path) -> 
         async with stage(tmp_path) as s:
             consumer, _ = await one_message(s, max_deliveries=2)
             for _ in range(2):
-                await s.broker.leave(consumer)
+                consumer.leave()
                 consumer = await s.consumer(s.broker.queue("q"))
                 assert len(await s.receive(consumer)) == 1
-            await s.broker.leave(consumer)
+            consumer.leave()
             await s.quiet()
             [(_, facts)] = await letters(s)
             assert (facts.reason, facts.delivery_count, facts.failures) == (Reason.MAX_DELIVERIES, 3, 0)
@@ -205,12 +205,12 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:
             consumer, _ = await one_message(s, max_deliveries=1)
-            await s.broker.leave(consumer)
-            await s.broker.leave(await s.consumer(s.broker.queue("q")))
+            consumer.leave()
+            (await s.consumer(s.broker.queue("q"))).leave()
             queue = s.broker.queue("q")
             consumer = await s.consumer(queue)
             assert [m.times for m in await s.receive(consumer)] == [2]
-            await s.broker.leave(consumer)
+            consumer.leave()
             await s.restart()
             await s.quiet()
             assert (s.dead_letters(), s.group_of().depth()) == (1, 0)

@@ -9,6 +9,7 @@ import pytest
 from tests.support.broker import Stage, stage
 from tests.support.loop import run
 
+from penstock.broker.feed.held import Held
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue
 from penstock.broker.start import EARLIEST
@@ -138,9 +139,9 @@ def test_a_settlement_that_comes_after_its_group_was_deleted_leaves_nothing_behi
             queue = await s.queue(partitions=1)
             consumer = await s.consumer(queue)
             await s.put(queue, b"1")
-            found = await consumer.receive()
+            found = await consumer.receive(1000)
             await s.broker.declaring.delete_group(consumer.group)
-            assert (await s.broker.ack_all(found)).stale == 1
+            assert (await s.broker.settling.several([Held(each) for each in found])).stale == 1
             assert not queue.units[0].cursors
 
     run(main())

@@ -5,9 +5,11 @@ import logging
 from pathlib import Path
 
 import pytest
+from tests.support.arrivals import arrivals
 from tests.support.broker import got, offsets, stage
 from tests.support.loop import run
 
+from penstock.broker.feed.held import Held
 from penstock.broker.start import LATEST
 from penstock.core.errors import FencedMember
 
@@ -63,7 +65,7 @@ def test_a_revocation_that_is_off_lets_messages_flow_again(tmp_path: Path) -> No
             await s.receive(one)
             two = await s.consumer(queue)
             await s.put(queue, b"w", partition=1)
-            await s.broker.leave(two)
+            two.leave()
             assert one.partitions == [0, 1]
             assert [m.value for m in await s.receive(one)] == [b"w"]
 
@@ -77,7 +79,7 @@ def test_what_a_gone_consumer_held_is_free_at_once_and_counts_as_returned(tmp_pa
             one, two = await s.consumer(queue), await s.consumer(queue)
             await s.put(queue, b"v")
             await s.receive(one)
-            await s.broker.leave(one)
+            one.leave()
             assert [m.times for m in await s.receive(two)] == [2]
             entry = two.group.cursor(queue.units[0]).window.entry(0)
             assert entry is not None and (entry.returns, entry.failures) == (1, 0)
@@ -146,7 +148,7 @@ def test_a_group_without_members_goes_after_its_expiry_and_the_log_says_so(
         async with stage(tmp_path) as s:
             queue = await s.queue(group_expiry="1h")
             used, unused = await s.consumer(queue, "used"), await s.consumer(queue, "unused")
-            await s.broker.leave(unused)
+            unused.leave()
             await s.advance(3599)
             assert len(queue.groups) == 2
             with caplog.at_level(logging.INFO, "penstock.broker"):
@@ -169,7 +171,7 @@ def test_a_derived_group_goes_an_hour_after_its_last_session(tmp_path: Path) -> 
             consumer = s.broker.join(group)
             await s.advance(2 * 3600)
             assert len(queue.groups) == 2
-            await s.broker.leave(consumer)
+            consumer.leave()
             await s.advance(3601)
             assert [group.key.name for group in queue.groups.values()] == ["named"]
 
@@ -202,7 +204,7 @@ def test_in_flight_is_per_group(tmp_path: Path) -> None:
             one, two = await s.consumer(queue, "one"), await s.consumer(queue, "two")
             await s.put(queue, b"v")
             assert len(await s.receive(one)) == len(await s.receive(two)) == 1
-            assert await s.broker.settling.ack(one.group, queue.units[0], offsets(0), None, -1) == (1, 0)
+            assert await s.broker.settling.ack(Held.named(one.group, queue.units[0], offsets(0), None, -1)) == (1, 0)
             assert (one.group.depth(), two.group.depth()) == (0, 1)
 
     run(main())
@@ -230,7 +232,7 @@ def test_consumers_can_wait_while_partitions_move(tmp_path: Path) -> None:
         async with stage(tmp_path) as s:
             queue = await s.queue(partitions=4)
             consumers = [await s.consumer(queue) for _ in range(4)]
-            waiting = [asyncio.ensure_future(consumer.receive(10, wait_s=60)) for consumer in consumers]
+            waiting = [asyncio.ensure_future(arrivals(consumer, 10, 60)) for consumer in consumers]
             await asyncio.sleep(0)
             for partition in range(4):
                 await s.put(queue, b"v", partition=partition)

@@ -9,7 +9,7 @@ import pytest
 from tests.support.broker import Got, Stage, retries, stage
 from tests.support.loop import run
 
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed.consumer import Consumer
 
 TIMEOUT_S = 30
 SOON = {"initial_backoff": "1s", "max_backoff": "1s", "total_timeout": "none"}
@@ -134,7 +134,7 @@ def test_one_that_comes_gets_what_a_hung_one_has_at_once(tmp_path: Path) -> None
             assert (hung.partitions, healthy.partitions) == ([], [0, 1, 2])
             await s.advance(2)
             assert await work(s, healthy) == [b"x"]
-            await s.broker.leave(healthy)
+            healthy.leave()
             assert hung.partitions == [0, 1, 2]
 
     run(main())

@@ -6,6 +6,7 @@ import pytest
 from tests.support.broker import LARGE, SMALL, Stage, stage
 from tests.support.loop import run
 
+from penstock.broker.feed.held import Held
 from penstock.broker.letters import waiting
 from penstock.broker.queue import Queue
 from penstock.broker.redrive import RedriveOptions, redrive
@@ -31,7 +32,7 @@ async def reject_all(s: Stage, group: str, detail: str) -> int:
     count = 0
     while messages := await s.receive(consumer):
         count += (await s.reject(consumer, *messages, detail=detail)).done
-    await s.broker.leave(consumer)
+    consumer.leave()
     return count
 
 
@@ -89,8 +90,7 @@ def test_moves_are_split_by_everything_that_is_stored(tmp_path: Path) -> None:
             consumer = await s.consumer(queue)
             while found := await consumer.receive(1000):
                 for delivery in found:
-                    named = delivery.group, delivery.unit, delivery.offsets, delivery.counts, delivery.consumer
-                    rejected += (await s.broker.settling.reject(*named)).done
+                    rejected += (await s.broker.settling.reject(Held(delivery))).done
             assert rejected == s.dead_letters() == 180
             report = await redrive(s.broker, await letters_of(s))
             assert (report.done, waiting(await letters_of(s))) == (180, 0)

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import asyncio
-from array import array
 from pathlib import Path
 
 import pytest
 from tests.support.broker import Stage, offsets, stage
 from tests.support.loop import run
 
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.settling import Settled
 from penstock.broker.unit import Unit
 from penstock.broker.visiting import Visits
 from penstock.core.errors import JournalFailed, PenstockError
@@ -34,9 +35,9 @@ def test_deliveries_ride_in_the_commit_of_a_settlement(tmp_path: Path) -> None:
         async with stage(tmp_path) as s:
             consumer, unit = await held(s)
             assert unit.state.end == 0
-            await s.broker.settling.ack(consumer.group, unit, offsets(1), None, consumer.number)
+            await s.broker.settling.ack(Held.named(consumer.group, unit, offsets(1), None, consumer.number))
             assert kinds(s, unit) == [Kind.DELIVERED], "the range leaves out what is settled"
-            await s.broker.settling.ack(consumer.group, unit, offsets(0), None, consumer.number)
+            await s.broker.settling.ack(Held.named(consumer.group, unit, offsets(0), None, consumer.number))
             assert kinds(s, unit) == [Kind.DELIVERED, Kind.SETTLED]
 
     run(main())
@@ -50,9 +51,13 @@ def test_a_settlement_whose_record_a_transaction_took_along_waits_for_that_frame
             await s.put(queue, b"1", b"2")
             [delivery] = await consumer.receive(10)
             unit = queue.units[0]
-            acking = asyncio.ensure_future(s.broker.ack(delivery, array("i", [0])))
+
+            async def ack() -> Settled:
+                return await s.broker.settling.ack(Held(delivery, [0]))
+
+            acking = asyncio.ensure_future(ack())
             transaction = s.broker.transaction(s.publisher)
-            transaction.ack(delivery, offsets(1))
+            transaction.ack(Held(delivery, [1]))
             committing = asyncio.ensure_future(transaction.commit())
             assert await acking == (1, 0)
             assert unit.state.visible_end == unit.state.end == 1
@@ -68,7 +73,7 @@ def test_a_settlement_that_could_not_be_committed_is_not_acknowledged(tmp_path: 
         consumer, unit = await held(s)
         s.broker.shard._engine.commit.fail(JournalFailed("no disk"))
         with pytest.raises(PenstockError):
-            await s.broker.settling.ack(consumer.group, unit, offsets(0), None, consumer.number)
+            await s.broker.settling.ack(Held.named(consumer.group, unit, offsets(0), None, consumer.number))
         await s.broker.close()
         await s.open()
         again = s.broker.join(s.group_of())
@@ -84,17 +89,15 @@ def test_a_visitor_commits_a_settlement_without_a_turn_of_the_loop(tmp_path: Pat
             consumer, unit = await held(s)
             visits = Visits(s.broker.shard, s.broker.ledger)
             visits.begin()
-            work = s.broker.settling.ack(consumer.group, unit, offsets(0), None, consumer.number)
-            waited = work.send(None)
+            work = s.broker.settling.ack(Held.named(consumer.group, unit, offsets(0), None, consumer.number))
+            [waited] = work.waiting
             assert visits.end()
             progress = visits.commit()
             assert progress is not None
-            assert isinstance(waited, asyncio.Future)
             assert not waited.done()
             visits.report(progress)
-            with pytest.raises(StopIteration) as ended:
-                work.send(None)
-            assert ended.value.value == (1, 0)
+            assert waited.done()
+            assert await work == (1, 0)
             assert unit.state.visible_end == unit.state.end == 1
 
     run(main())

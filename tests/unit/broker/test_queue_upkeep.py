@@ -101,7 +101,7 @@ def test_groups_of_idle_queues_end_in_time(tmp_path: Path) -> None:
         async with stage(tmp_path) as s:
             queue = await s.queue(group_expiry="20s")
             await looked_at_twice(s)
-            await s.broker.leave(await s.consumer(queue, "left"))
+            (await s.consumer(queue, "left")).leave()
             await s.broker.group(queue, "never joined")
             await kept_up_for(s, 15)
             assert len(queue.groups) == 2

@@ -8,10 +8,10 @@ import pytest
 from tests.support.broker import LARGE, Stage, stage
 from tests.support.loop import run
 
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.letters import REDRIVE, Selection, dead_letter_queue_of, dead_letter_queues, letters, waiting
 from penstock.broker.queue import Queue
 from penstock.broker.redrive import RedriveOptions, Report, drop, redrive
-from penstock.broker.stored import StoredBatch
 from penstock.core.errors import InvalidArgument, QueueFull
 from penstock.log.backup import create_backup, restore_backup
 from penstock.log.batch import Row, select_rows
@@ -28,7 +28,7 @@ async def rejected(on: Stage, queue: Queue, *messages: bytes, group: str = "g", 
     consumer = await on.consumer(queue, group)
     await on.put(queue, *messages)
     await on.reject(consumer, *await on.receive(consumer), detail=detail)
-    await on.broker.leave(consumer)
+    consumer.leave()
     found = dead_letter_queue_of(on.broker, queue.name)
     assert found is not None
     return found
@@ -40,7 +40,7 @@ async def given(on: Stage, queue: Queue, group: str = "g") -> list[bytes]:
     found = await on.receive(consumer)
     for message in found:
         await on.ack(consumer, message)
-    await on.broker.leave(consumer)
+    consumer.leave()
     return [message.value for message in found]
 
 
@@ -103,7 +103,7 @@ def test_the_group_to_which_messages_were_redriven_is_heeded_after_compaction(tm
             consumer = await on.consumer(queue)
             await on.put(queue, *[b"%d" % i for i in range(4)], keys=[b"k", b"l", b"k", b"m"])
             await on.reject(consumer, *await on.receive(consumer))
-            await on.broker.leave(consumer)
+            consumer.leave()
             await redrive(on.broker, on.broker.queue("$dlq/q"))
             unit = queue.units[0]
             batch = (await on.broker.shard.read(unit.data, 4, 1))[0]

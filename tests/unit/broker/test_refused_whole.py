@@ -10,6 +10,7 @@ from tests.support.broker import SMALL, Stage, offsets, retries, stage, values
 from tests.support.loop import run
 
 from penstock.broker import snapshots
+from penstock.broker.feed.held import Held
 from penstock.broker.publish.request import ProducerCall
 from penstock.broker.queue import Queue
 from penstock.core.errors import LogPoisoned, QueueFull, TooLarge
@@ -52,12 +53,12 @@ def test_a_transaction_that_is_too_large_has_settled_nothing(tmp_path: Path) -> 
             # Room for the batch, but not for what is settled beside it.
             transaction.put(target, Columns.of([bytes(1000)] * 126 + [bytes(300)]))
             for delivery in deliveries:
-                transaction.ack(delivery, delivery.offsets[::2])
+                transaction.ack(Held(delivery, range(0, len(delivery), 2)))
             with pytest.raises(TooLarge):
                 await transaction.commit()
             assert (consumer.group.depth(), consumer.held) == (1000, 1000)
             assert sum(unit.end for unit in target.units.values()) == 0
-            assert sum([(await s.broker.ack(each)).done for each in deliveries]) == 1000
+            assert sum([(await s.broker.settling.ack(Held(each))).done for each in deliveries]) == 1000
             await s.restart()
             assert s.group_of("source").depth() == 0
 
@@ -74,7 +75,7 @@ def test_a_transaction_settles_its_own_in_its_frame_however_much_else_was_noted(
             [delivery] = await s.broker.pull(group, s.broker.session(), 1, lease_ms=60_000)
             transaction = s.broker.transaction(s.publisher)
             transaction.put(target, Columns.of([b"made from it"]))
-            transaction.ack(delivery, delivery.offsets)
+            transaction.ack(Held(delivery))
             await transaction.commit()
             assert group.depth() == 10_000
             await s.crash(tmp_path.with_name(f"{tmp_path.name}-copy"))
@@ -252,13 +253,15 @@ def test_a_state_log_that_takes_nothing_holds_up_no_other_queue(tmp_path: Path) 
             taken = [await consumer.receive(10) for consumer in consumers]
             settling = s.broker.settling
             for consumer, queue in zip(consumers, (good, bad), strict=True):
-                settling.ack_now(consumer.group, queue.units[0], offsets(0), None, consumer.number)
+                settling.ack(Held.named(consumer.group, queue.units[0], offsets(0), None, consumer.number))
             bad.units[0].state.fault = LogPoisoned(bad.units[0].state.name, "a test")
             await s.quiet()
             assert not good.units[0].is_dirty
-            assert (await settling.ack(consumers[0].group, good.units[0], offsets(1), None, consumers[0].number)).done
+            assert (
+                await settling.ack(Held.named(consumers[0].group, good.units[0], offsets(1), None, consumers[0].number))
+            ).done
             with pytest.raises(LogPoisoned):
-                await s.broker.ack(taken[1][0])
+                await s.broker.settling.ack(Held(taken[1][0]))
             assert bad.units[0].is_dirty
             await s.restart()
             assert s.group_of("good").depth() == 0

@@ -35,7 +35,7 @@ async def live(s: Stage, messages: int = 60, seed: int = 1) -> Group:
             await s.ack(consumer, message)
         elif action == 1:
             await s.fail(consumer, message)
-    await s.broker.leave(consumer)
+    consumer.leave()
     return consumer.group
 
 
@@ -107,7 +107,7 @@ def test_upkeep_writes_snapshots_and_keeps_three_of_them(tmp_path: Path) -> None
                 await s.put(queue, b"more")
                 consumer = s.broker.join(s.group_of())
                 await s.ack(consumer, (await s.receive(consumer))[-1])
-                await s.broker.leave(consumer)
+                consumer.leave()
                 unit.snapshot_bytes = 0
                 await s.advance(301)
                 kept.append(len(unit.snapshot_starts))

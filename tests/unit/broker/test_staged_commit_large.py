@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.support.arrivals import arrivals
 from tests.support.broker import SMALL, Stage, stage
 from tests.support.loop import run
 from tests.support.staging import QUERY, staged, stored
@@ -171,7 +172,7 @@ def test_a_group_that_waits_is_told(tmp_path: Path) -> None:
         async with stage(tmp_path) as s:
             queue = await s.queue()
             consumer = await s.consumer(queue)
-            waiting = asyncio.ensure_future(consumer.receive(1, wait_s=30))
+            waiting = asyncio.ensure_future(arrivals(consumer, 1, 30))
             await asyncio.sleep(0)
             await s.broker.staging.commit(QUERY, 0, await large(s, queue, "a", "b", "c"))
             assert len(await waiting) == 1

@@ -6,6 +6,7 @@ import pytest
 from tests.support.broker import LARGE, stage
 from tests.support.loop import run
 
+from penstock.broker.feed.held import Held
 from penstock.core.errors import InvalidArgument, QueueFull, StaleSettlement, TooLarge
 from penstock.log.columns import Columns
 
@@ -22,7 +23,7 @@ def test_a_transaction_publishes_and_settles_in_one_frame(tmp_path: Path) -> Non
             transaction = s.broker.transaction(s.publisher)
             transaction.put(one, Columns.of([b"a", b"b"]))
             transaction.put(two, Columns.of([b"c"]))
-            transaction.ack(delivery, delivery.offsets)
+            transaction.ack(Held(delivery))
             assert consumer.held == 1, "nothing has happened yet"
             published = await transaction.commit()
             assert s.broker.shard.metrics.frames == frames + 1
@@ -45,16 +46,16 @@ def test_a_transaction_with_a_stale_delivery_is_refused_whole(tmp_path: Path) ->
             await s.put(source, b"1")
             await s.put(source, b"2")
             one, two = await consumer.receive(10)
-            await s.broker.ack(two)
+            await s.broker.settling.ack(Held(two))
             transaction = s.broker.transaction(s.publisher)
             transaction.put(target, Columns.of([b"v"]))
-            transaction.ack(one, one.offsets)
-            transaction.ack(two, two.offsets)
+            transaction.ack(Held(one))
+            transaction.ack(Held(two))
             with pytest.raises(StaleSettlement, match="nothing of it was done"):
                 await transaction.commit()
             assert (consumer.group.depth(), consumer.held) == (1, 1)
             assert sum(unit.end for unit in target.units.values()) == 0
-            assert (await s.broker.ack(one)).done == 1
+            assert (await s.broker.settling.ack(Held(one))).done == 1
 
     run(main())
 
@@ -72,7 +73,7 @@ def test_a_transaction_that_one_queue_refuses_does_nothing(tmp_path: Path) -> No
             transaction = s.broker.transaction(s.publisher)
             transaction.put(source, Columns.of([b"v"]))
             transaction.put(full, Columns.of([b"v"]))
-            transaction.ack(delivery, delivery.offsets)
+            transaction.ack(Held(delivery))
             with pytest.raises(QueueFull):
                 await transaction.commit()
             assert (source.units[0].end, consumer.held) == (1, 1)
@@ -90,11 +91,11 @@ def test_a_transaction_over_16_mib_is_refused_with_its_size_and_nothing_is_settl
             transaction = s.broker.transaction(s.publisher)
             for _ in range(17):
                 transaction.put(target, Columns.of([b"v" * (1 << 20)]))
-            transaction.ack(delivery, delivery.offsets)
+            transaction.ack(Held(delivery))
             with pytest.raises(TooLarge, match=str(17 << 20)[:3]):
                 await transaction.commit()
             assert (consumer.held, target.units[0].end) == (1, 0)
-            assert (await s.broker.ack(delivery)).done == 1
+            assert (await s.broker.settling.ack(Held(delivery))).done == 1
 
     run(main())
 

@@ -37,7 +37,7 @@ async def overfill(s: Stage, queue: Queue) -> None:
 async def drain(s: Stage, queue: Queue) -> None:
     consumer = await s.consumer(queue)
     await s.ack(consumer, *await s.receive(consumer))
-    await s.broker.leave(consumer)
+    consumer.leave()
 
 
 def test_a_full_queue_is_told_once_until_it_was_not_full_and_some_time_has_passed(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_full_queue_is_told_once_until_it_was_not_full_and_some_time_has_passe
         async with stage(tmp_path) as s:
             s.broker.webhooks.apply([Hook(receiver.url, frozenset({Event.QUEUE_FULL}))])
             queue = await s.queue(limits={"max_queue_depth": 2})
-            await s.broker.leave(await s.consumer(queue))
+            (await s.consumer(queue)).leave()
             await looked(s)
             assert receiver.requests == []
             await s.put(queue, b"1", b"2")
@@ -71,7 +71,7 @@ def test_a_queue_that_was_full_between_two_looks_is_told(tmp_path: Path) -> None
         async with stage(tmp_path) as s:
             s.broker.webhooks.apply([Hook(receiver.url, frozenset({Event.QUEUE_FULL}))])
             queue = await s.queue(limits={"max_queue_depth": 1})
-            await s.broker.leave(await s.consumer(queue))
+            (await s.consumer(queue)).leave()
             await s.put(queue, b"1")
             await overfill(s, queue)
             await drain(s, queue)
@@ -86,7 +86,7 @@ def test_what_was_refused_before_somebody_wanted_to_know_is_no_event(tmp_path: P
     async def main(receiver: Receiver) -> None:
         async with stage(tmp_path) as s:
             queue = await s.queue(limits={"max_queue_depth": 1})
-            await s.broker.leave(await s.consumer(queue))
+            (await s.consumer(queue)).leave()
             await s.put(queue, b"1")
             await overfill(s, queue)
             await drain(s, queue)
@@ -105,7 +105,7 @@ def test_lag_is_told_at_the_threshold_of_each_hook(tmp_path: Path) -> None:
             lag = frozenset({Event.LAG})
             s.broker.webhooks.apply([Hook(low.url, lag, lag_threshold=2), Hook(high.url, lag, lag_threshold=4)])
             queue = await s.queue()
-            await s.broker.leave(await s.consumer(queue))
+            (await s.consumer(queue)).leave()
             await s.put(queue, b"1", b"2")
             await looked(s)
             assert (len(low.requests), len(high.requests)) == (0, 0), "not over it"

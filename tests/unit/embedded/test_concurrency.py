@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 
 import penstock
-from penstock.embedded.feed import Feed
+from penstock.embedded.subscription import Subscription
 
 
 def test_64_threads_put_take_and_acknowledge_and_nothing_is_lost_or_doubled(db: penstock.Database) -> None:
@@ -64,7 +64,7 @@ def test_members_of_a_group_share_its_messages(db: penstock.Database) -> None:
     assert seen[0] and seen[1]
 
 
-def cycle(db: penstock.Database, messages: penstock.Consumer, count: int) -> weakref.ref[Feed]:
+def cycle(db: penstock.Database, messages: penstock.Consumer, count: int) -> weakref.ref[Subscription]:
     message = None
     for _ in range(count):
         db.put("orders", b"x" * 100, key=b"k", headers={"a": "b"})
@@ -72,7 +72,7 @@ def cycle(db: penstock.Database, messages: penstock.Consumer, count: int) -> wea
         assert message is not None
         message.ack()
     assert message is not None
-    return weakref.ref(message.feed)
+    return weakref.ref(message.subscription)
 
 
 def test_messages_that_were_settled_leave_nothing_behind(db: penstock.Database) -> None:

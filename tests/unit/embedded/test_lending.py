@@ -85,30 +85,10 @@ def test_what_a_borrower_has_the_loop_do_is_done_when_the_turn_is_given_back(loo
 
 
 def test_work_is_done_in_the_calling_thread_while_the_loop_sleeps(bridge: Bridge) -> None:
-    names = {bridge.run_here(thread_name()) for _ in range(100)}
-    assert threading.current_thread().name in names
-
-
-def test_work_that_has_to_wait_goes_on_in_the_loop(bridge: Bridge) -> None:
-    async def wait() -> str:
-        await asyncio.sleep(0)
-        async with asyncio.timeout(5):
-            await asyncio.sleep(0.001)
-        return await thread_name()
-
-    assert bridge.run_here(wait()) == bridge.run(thread_name())
-
-
-def test_what_the_work_raises_reaches_the_caller_before_and_after_a_wait(bridge: Bridge) -> None:
-    async def refuse(wait_s: float) -> None:
-        if wait_s:
-            await asyncio.sleep(wait_s)
-        raise NoSuchQueue("orders")
-
-    for wait_s in (0, 0.001):
-        with pytest.raises(NoSuchQueue):
-            bridge.run_here(refuse(wait_s))
-    assert bridge.run_here(thread_name())
+    names: list[str] = []
+    for _ in range(100):
+        bridge.visit(lambda: names.append(threading.current_thread().name))
+    assert set(names) == {threading.current_thread().name}
 
 
 def test_a_call_from_inside_a_call_is_refused_and_not_waited_for(db: penstock.Database, bridge: Bridge) -> None:
@@ -152,7 +132,7 @@ def test_what_goes_wrong_in_a_visit_reaches_the_caller_before_and_after_a_wait(b
     for stage in (refuse_at_once, lambda: asyncio.ensure_future(refuse())):
         with pytest.raises(NoSuchQueue):
             visited(bridge, stage)
-    assert bridge.run_here(thread_name())
+    assert bridge.run(thread_name())
 
 
 def test_a_visit_that_would_have_to_wait_is_left_to_the_loop(bridge: Bridge) -> None:
@@ -169,7 +149,7 @@ def test_after_the_end_work_is_refused(db: penstock.Database, bridge: Bridge) ->
     db.close()
     for _ in range(3):
         with pytest.raises(Closed, match="open it again"):
-            bridge.run_here(thread_name())
+            bridge.run(thread_name())
 
 
 def test_threads_that_come_together_lose_nothing(directory: Path) -> None:

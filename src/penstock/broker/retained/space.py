@@ -8,8 +8,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 
+from penstock.broker.feed.stored import StoredBatch, StoredCache
 from penstock.broker.sessions.followed import FollowedLog
-from penstock.broker.stored import StoredBatch, StoredCache
 from penstock.core.errors import InvalidArgument, OffsetOutOfRange
 from penstock.core.ports import Buffer
 from penstock.core.types import Purpose

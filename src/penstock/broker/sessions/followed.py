@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 
-from penstock.broker.stored import StoredBatch, StoredCache
+from penstock.broker.feed.stored import StoredBatch, StoredCache
 from penstock.core.ports import Buffer
 from penstock.log.frames import Entry
 from penstock.log.partition import Log

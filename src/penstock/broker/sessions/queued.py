@@ -6,8 +6,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.sessions.messages import MessageLog
-from penstock.broker.stored import StoredBatch
 from penstock.kernels import session_entries as kernel
 
 MESSAGE_FLAGS = 0x3F

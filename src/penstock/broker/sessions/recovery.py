@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.sessions.fold import Fold
 from penstock.broker.sessions.followed import FollowedLog
 from penstock.broker.sessions.messages import MessageLog
 from penstock.broker.sessions.options import SessionOptions
 from penstock.broker.sessions.records import decode
 from penstock.broker.sessions.snapshots import Snapshots, restore_session
-from penstock.broker.stored import StoredBatch
 from penstock.core.types import LogName
 from penstock.kernels.session_entries import WORDS
 from penstock.log.batch import Batch

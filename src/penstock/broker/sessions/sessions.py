@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from penstock.broker.feed.stored import StoredBatch, StoredCache
 from penstock.broker.sessions import forwarding, recovery
 from penstock.broker.sessions.deadlines import Due
 from penstock.broker.sessions.fold import Fold
@@ -35,7 +36,6 @@ from penstock.broker.sessions.session import Session
 from penstock.broker.sessions.snapshots import Snapshots
 from penstock.broker.sessions.targets import Accepted, Targets, accept
 from penstock.broker.sessions.writing import StateWriter
-from penstock.broker.stored import StoredBatch, StoredCache
 from penstock.core.errors import InvalidArgument, LogDamaged, LogPoisoned, PenstockError, TooLarge
 from penstock.core.types import Durability
 from penstock.kernels import hashing

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.broker.broker import FIRST_SESSION, Broker
+from penstock.broker.feed.held import Held
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
@@ -28,21 +28,16 @@ _NUMBER_DIGITS = 18  # int() itself refuses thousands of them
 _MOST_NAMED = 10_000
 
 
-class Place(NamedTuple):
-    """What one consumer of a group has of a partition."""
-
-    group: Group
-    unit: Unit
-    consumer: int
+_Place = tuple[Group, Unit, int]
+"""what one consumer of a group has of a partition"""
 
 
-@dataclass(slots=True)
-class Named:
-    """The deliveries that some receipts name, in one place."""
+class Receipted(NamedTuple):
+    """What some receipts name that one consumer has of a partition."""
 
-    offsets: array[int] = field(default_factory=lambda: array("q"))
-    deliveries: array[int] = field(default_factory=lambda: array("i"))
-    receipts: list[str] = field(default_factory=list)
+    held: Held
+    receipts: list[str]
+    """of each message"""
 
 
 class Receipts:
@@ -73,28 +68,32 @@ class Receipts:
 
     def find(
         self, receipts: Iterable[str], namespace: str, only: Queue | None = None
-    ) -> tuple[dict[Place, Named], dict[str, str]]:
+    ) -> tuple[list[Receipted], dict[str, str]]:
         """Where they lead in the namespace, and what is wrong with those that lead nowhere: a word of ADVICE. `only`
         that queue is looked at: whoever has seen one receipt could spell those of others."""
-        found: dict[Place, Named] = {}
+        found: dict[_Place, tuple[array[int], array[int], list[str]]] = {}
         wrong: dict[str, str] = {}
         for receipt in receipts:
             try:
                 place, offset, count = self._place(receipt)
-                if place.group.queue.namespace != namespace or only not in (None, place.group.queue):
+                queue = place[0].queue
+                if queue.namespace != namespace or only not in (None, queue):
                     raise LookupError("gone")
             except InvalidArgument:
                 wrong[receipt] = "malformed"
             except LookupError as error:
                 wrong[receipt] = str(error.args[0])
             else:
-                named = found.setdefault(place, Named())
-                named.offsets.append(offset)
-                named.deliveries.append(count)
-                named.receipts.append(receipt)
-        return found, wrong
+                offsets, counts, mine = found.setdefault(place, (array("q"), array("i"), []))
+                offsets.append(offset)
+                counts.append(count)
+                mine.append(receipt)
+        return [
+            Receipted(Held.named(group, unit, offsets, counts, consumer), mine)
+            for (group, unit, consumer), (offsets, counts, mine) in found.items()
+        ], wrong
 
-    def _place(self, receipt: str) -> tuple[Place, int, int]:
+    def _place(self, receipt: str) -> tuple[_Place, int, int]:
         handle = parse_receipt_handle(receipt)
         word, *numbers = handle.nonce.split("-")
         if len(numbers) != 2 or not all(_is_number(number) for number in numbers):
@@ -108,7 +107,7 @@ class Receipts:
             raise LookupError("gone")
         if word != self._word:
             raise LookupError("restarted")
-        return Place(group, unit, _consumer(group, numbers[1])), handle.message.offset, handle.delivery_count
+        return (group, unit, _consumer(group, numbers[1])), handle.message.offset, handle.delivery_count
 
 
 def _consumer(group: Group, number: str) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
 from penstock.broker.queue import Queue
 from penstock.broker.start import EARLIEST, Start
 from penstock.gateways.http.bodies import Message

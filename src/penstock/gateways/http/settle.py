@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from array import array
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import msgspec
 
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.settling import Settlement
 from penstock.broker.queue import Queue
-from penstock.broker.settling import Settled
 from penstock.gateways.http.durations import LONGEST_LEASE_S, Lease, seconds_of
 from penstock.gateways.http.exchange import Exchange
-from penstock.gateways.http.receipts import ADVICE, Named, Place
+from penstock.gateways.http.receipts import ADVICE, Receipted
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Handler, Route
 
 _MOST = 10_000
 
-Settle = Callable[[Place, "array[int]", "array[int]"], Awaitable[Settled]]
-"""offsets, and which delivery of each is meant"""
+Settle = Callable[[Held], Settlement]
 
 
 class AckBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -62,51 +60,28 @@ class SettleReport(msgspec.Struct, frozen=True):
 
 
 async def acked(exchange: Exchange, body: AckBody) -> SettleReport:
-    settling = exchange.ports.broker.settling
-
-    async def done(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
-        return await settling.ack(place.group, place.unit, offsets, deliveries, place.consumer)
-
-    return await _settle(exchange, body.receipts, done)
+    return await _settle(exchange, body.receipts, exchange.ports.broker.settling.ack)
 
 
 async def nacked(exchange: Exchange, body: NackBody) -> SettleReport:
     settling = exchange.ports.broker.settling
     delay_ms = None if body.delay is None else round(1000 * seconds_of(body.delay, "delay", LONGEST_LEASE_S))
-
-    async def failed(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
-        group, unit, consumer = place
-        return await settling.fail(group, unit, offsets, deliveries, consumer, delay_ms, body.reason)
-
-    return await _settle(exchange, body.receipts, failed)
+    return await _settle(exchange, body.receipts, lambda held: settling.fail(held, delay_ms, body.reason))
 
 
 async def rejected(exchange: Exchange, body: RejectBody) -> SettleReport:
     settling = exchange.ports.broker.settling
-
-    async def refused(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
-        return await settling.reject(place.group, place.unit, offsets, deliveries, place.consumer, body.reason)
-
-    return await _settle(exchange, body.receipts, refused)
+    return await _settle(exchange, body.receipts, lambda held: settling.reject(held, body.reason))
 
 
 async def extended(exchange: Exchange, body: ExtendBody) -> SettleReport:
     broker = exchange.ports.broker
     until_ms = broker.now() + round(1000 * seconds_of(body.visibility, "visibility", LONGEST_LEASE_S))
-
-    async def kept(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
-        return await broker.settling.extend(place.group, place.unit, offsets, deliveries, place.consumer, until_ms)
-
-    return await _settle(exchange, body.receipts, kept)
+    return await _settle(exchange, body.receipts, lambda held: broker.settling.extend(held, until_ms))
 
 
 async def released(exchange: Exchange, body: AckBody) -> SettleReport:
-    settling = exchange.ports.broker.settling
-
-    async def given_back(place: Place, offsets: array[int], deliveries: array[int]) -> Settled:
-        return settling.release(place.group, place.unit, offsets, deliveries, place.consumer)
-
-    return await _settle(exchange, body.receipts, given_back)
+    return await _settle(exchange, body.receipts, exchange.ports.broker.settling.release)
 
 
 async def ack(exchange: Exchange) -> Reply:
@@ -138,11 +113,11 @@ async def _settle(exchange: Exchange, receipts: Sequence[str], settle: Settle) -
     wanted = list(dict.fromkeys(receipts))
     queue = _queue(exchange)
     found, statuses = exchange.state.receipts.find(wanted, exchange.namespace, queue)
-    for place in found:
-        exchange.require_consume(place.group.queue.name)
-    settled = await asyncio.gather(*(_settle_at(place, named, settle) for place, named in found.items()))
-    for some in settled:
-        statuses |= some
+    for each in found:
+        exchange.require_consume(each.held.delivery.group.queue.name)
+    settlements = [_settle_now(each, settle, statuses) for each in found]
+    for settlement in settlements:
+        await settlement
     results = [SettledReceipt(receipt, statuses[receipt]) for receipt in wanted]
     done = sum([result.status == "settled" for result in results])
     return SettleReport(done, len(results) - done, results, None if done == len(results) else _advice(results))
@@ -153,16 +128,11 @@ def _advice(results: Sequence[SettledReceipt]) -> str:
     return "; ".join([f"{count} {status}: {ADVICE[status]}" for status, count in counts.items()])
 
 
-async def _settle_at(place: Place, named: Named, settle: Settle) -> dict[str, str]:
-    """The status of each receipt. Which are current is looked at in the turn in which they are settled."""
-    cursor = place.group.cursor(place.unit)
-    pairs = zip(named.offsets, named.deliveries, strict=True)
-    current = [cursor.is_current(offset, delivery, place.consumer) for offset, delivery in pairs]
-    await settle(place, named.offsets, named.deliveries)
-    return {
-        receipt: "settled" if is_current else "stale"
-        for receipt, is_current in zip(named.receipts, current, strict=True)
-    }
+def _settle_now(each: Receipted, settle: Settle, statuses: dict[str, str]) -> Settlement:
+    """Adds the status of each receipt. Which are current is looked at in the turn in which they are settled."""
+    current = set(each.held.current())
+    statuses |= {receipt: "settled" if i in current else "stale" for i, receipt in enumerate(each.receipts)}
+    return settle(each.held)
 
 
 def _queue(exchange: Exchange) -> Queue | None:

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.inbox import Inbox
 from penstock.broker.start import EARLIEST
 from penstock.core.errors import Closed, NotAuthorised, PenstockError
 from penstock.gateways.http.bodies import Message
@@ -80,16 +81,17 @@ async def stream(exchange: Exchange) -> Reply | None:
         start = EARLIEST if query.start == "earliest" else parse_start(query.start)
         group = await broker.group(queue, query.group, start)
         await exchange.accept()
-        consumer = broker.join(group, query.prefetch)
+        member = broker.join(group, query.prefetch)
+        inbox = broker.inbox(member)
         try:
-            await _until_one_ends(_deliver(exchange, consumer, query), _settle(exchange), _end(exchange))
+            await _until_one_ends(_deliver(exchange, member, inbox, query), _settle(exchange), _end(exchange))
         except Disconnected:
             return None
         except (Closed, NotAuthorised) as error:
             await exchange.close(POLICY if isinstance(error, NotAuthorised) else NORMAL, str(error))
             return None
         finally:
-            await broker.leave(consumer)
+            inbox.close()
         await exchange.close(GOING_AWAY, "the server is stopping")
     return None
 
@@ -106,14 +108,14 @@ async def _until_one_ends(*works: Coroutine[object, None, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _deliver(exchange: WebSocketExchange, consumer: Consumer, query: StreamQuery) -> None:
+async def _deliver(exchange: WebSocketExchange, member: Consumer, inbox: Inbox, query: StreamQuery) -> None:
     """As many as may be unsettled: who does not settle gets no more. Closed when the queue or the group is deleted."""
-    queue, is_base64 = consumer.group.queue, query.encoding == "base64"
-    suffix = exchange.state.receipts.suffix(consumer.group, consumer.number)
+    queue, is_base64 = member.group.queue, query.encoding == "base64"
+    suffix = exchange.state.receipts.suffix(member.group, member.number)
     while True:
-        found = await consumer.receive(min(query.prefetch, _AT_ONCE), _LOOK_AGAIN_S)
+        await inbox.receive(_AT_ONCE, _LOOK_AGAIN_S)
         exchange.require_consume(queue.name)
-        for delivery in found:
+        for delivery in inbox.take_many(_AT_ONCE):
             for message in messages_of(queue, delivery, suffix, is_base64):
                 await exchange.send_text(_encode(message).decode())
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.broker.stored import StoredBatch
+from penstock.broker.feed.stored import StoredBatch
 from penstock.gateways.http.bodies import (
     TWO_KEYS,
     VALUES,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from array import array
-from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue
-from penstock.core.errors import Closed, PenstockError
+from penstock.core.errors import PenstockError
 from penstock.gateways.mqtt.delivery_packets import DeliveryPackets
 
 if TYPE_CHECKING:
@@ -21,15 +19,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.mqtt")
 
-_ANY_NUMBER = 1 << 30
 _ROW_BITS = 24
 # Asked for before it is known how large messages of the queue are.
 _FIRST_MESSAGES = 32
 
 
 class QueueConsumer:
-    """Of one connection and filter. With `settles_by_answer`, PUBACK and PUBCOMP settle; with QoS 0, sending does. With
-    `ends_group`, nobody else is meant to be in the group, and it ends with the last consumer."""
+    """An outlet, of one connection and filter. With `settles_by_answer`, PUBACK and PUBCOMP settle; with QoS 0, sending
+    does. With `ends_group`, nobody else is meant to be in the group, and it ends with the last consumer."""
 
     def __init__(
         self,
@@ -40,11 +37,9 @@ class QueueConsumer:
         settles_by_answer: bool,
         ends_group: bool = False,
     ) -> None:
-        self._connection, self._group, self.qos = connection, group, qos
+        self._connection, self.group, self.qos = connection, group, qos
         self._settles_by_answer, self._ends_group = settles_by_answer, ends_group
         broker = connection.gateway.broker
-        self.member = broker.join(group, prefetch)
-        self.member.name = connection.name
         self._settling = broker.settling
         self._packets = DeliveryPackets(group, connection.session.version, connection.session.max_packet_bytes)
         self._under_way: dict[int, int] = {}
@@ -55,97 +50,22 @@ class QueueConsumer:
         self._next = 0
         self._at_once = _FIRST_MESSAGES
         """so many messages that they are not larger than what the client may leave lying"""
-        self._is_over = False
-        self._unsent: deque[Delivery] = deque()
-        """handed out, and the client takes no more at the moment"""
-        self._is_starved = False
-        """there was no room for it when it was last fed"""
-        self._slow: asyncio.Task[list[Delivery]] | None = None
-        """what has to be read from files first"""
-        self._is_hungry = False
-        """there may be something new since that began"""
-        self._feeder = connection.gateway.feeder
-        self.member.told = self._hunger
-        self._hunger()
+        self.member = broker.join(group, prefetch)
+        self.member.name = connection.name
+        self._feed = broker.feed(self.member, self)
 
     @property
     def queue(self) -> Queue:
-        return self._group.queue
+        return self.group.queue
 
-    @property
-    def group(self) -> Group:
-        return self._group
-
-    def _hunger(self) -> None:
-        """There may be messages."""
-        self._feeder.add(self)
-
-    def feed(self) -> None:
-        """Send what there is and the client takes."""
-        if self._slow is not None:
-            self._is_hungry = True
-            return
-        try:
-            while not self._is_over and self._send_unsent() and self._take():
-                pass
-        except Exception as error:
-            self._break_off(error)
-
-    def _take(self) -> bool:
-        """Whether there may be more to send: what there was is sent, or waits for room."""
-        member = self.member
-        if member.is_closed:
-            raise Closed("the group was deleted")
-        if not member.may_have_more or not (room := min(self._room(), self._at_once)):
-            return False
-        found = member.receive_now(room)
-        if not found and member.may_have_more:
-            self._slow = self._connection.gateway.loop.create_task(member.receive(room))
-            self._slow.add_done_callback(self._received)
-        for delivery in found:
-            # They are no more than there is room for, unless the client takes nothing from one moment to the next.
-            if self._unsent or self._connection.outbox.is_clogged:
-                self._unsent.append(delivery)
-            else:
-                self._send(delivery)
-        return bool(found)
-
-    def _received(self, task: asyncio.Task[list[Delivery]]) -> None:
-        self._slow = None
-        if task.cancelled() or self._is_over:
-            return
-        if (error := task.exception()) is not None:
-            self._break_off(error)
-            return
-        self._unsent.extend(task.result())
-        if self._unsent or self._is_hungry:
-            self._is_hungry = False
-            self.feed()
-
-    def _room(self) -> int:
+    def room(self) -> int:
         """How many the client may be sent now."""
         sender = self._connection.sender
-        room = sender.room if self.qos else (0 if sender.is_behind else _ANY_NUMBER)
-        self._is_starved = room <= 0
-        return max(room, 0)
+        if self.qos:
+            return min(sender.room, self._at_once)
+        return 0 if sender.is_behind else self._at_once
 
-    def _send_unsent(self) -> bool:
-        """Whether all of it went out: between asking for messages and getting them the client may have been sent
-        others."""
-        unsent = self._unsent
-        while unsent:
-            room = self._room()
-            if not room:
-                return False
-            delivery = unsent.popleft()
-            if room < len(delivery):
-                unsent.appendleft(delivery.part(room, len(delivery)))
-                delivery = delivery.part(0, room)
-            self._send(delivery)
-        return True
-
-    def _send(self, delivery: Delivery) -> None:
-        """There must be room."""
+    def send(self, delivery: Delivery) -> None:
         timeline = self._connection.gateway.broker.timeline
         now = timeline.now_at(delivery.stored.batch.header.base_timestamp)
         if self.qos and self._packets.fit(delivery):
@@ -170,7 +90,7 @@ class QueueConsumer:
         if not self.qos:
             self._connection.outbox.write(packets.data)
             self._connection.sender.sent += len(packets)
-            self._ack(delivery, *_named(delivery, places))
+            self._settling.ack(Held(delivery, places))
         else:
             self._await(delivery, self._connection.sender.send_now(packets), places)
 
@@ -191,91 +111,56 @@ class QueueConsumer:
 
     def _give_up(self, delivery: Delivery, places: Sequence[int]) -> None:
         """The client takes no packet that large, and never will."""
-        offsets, deliveries = _named(delivery, places)
-        detail = "larger than the consumer's maximum packet size"
-        self._connection.gateway.spawn(
-            self._settling.reject(delivery.group, delivery.unit, offsets, deliveries, delivery.consumer, detail)
-        )
-
-    def _ack(self, delivery: Delivery, offsets: array[int], deliveries: array[int] | None) -> None:
-        self._settling.ack_now(delivery.group, delivery.unit, offsets, deliveries, delivery.consumer)
+        self._settling.reject(Held(delivery, places), "larger than the consumer's maximum packet size")
 
     def settled(self, finished: list[int], refused: list[int]) -> None:
         """The client answered: what is ours of it is done, or has failed."""
         if not self._under_way:
             return
-        for number, places in self._taken_out(finished):
-            delivery = self._sent[number]
-            if len(places) == len(delivery):
-                self._settling.ack_delivery_now(delivery)
-            else:
-                self._ack(delivery, *_named(delivery, places))
-            self._answered(number, len(places))
-        for number, places in self._taken_out(refused) if refused else ():
-            self._fail(self._sent[number], places)
-            self._answered(number, len(places))
+        if done := self._taken_out(finished):
+            self._settling.several(done)
+        for held in self._taken_out(refused) if refused else ():
+            self._settling.fail(held)
 
-    def _taken_out(self, packet_ids: list[int]) -> list[tuple[int, list[int]]]:
+    def _taken_out(self, packet_ids: list[int]) -> list[Held]:
+        """What was sent with these identifiers and is under way no more."""
         take, mask = self._under_way.pop, (1 << _ROW_BITS) - 1
         found = [word for packet_id in packet_ids if (word := take(packet_id, -1)) >= 0]
         if found and (number := found[0] >> _ROW_BITS) == max(found) >> _ROW_BITS == min(found) >> _ROW_BITS:
-            return [(number, [word & mask for word in found])]
-        return [(number, [word & mask for word in some]) for number, some in groupby(found, lambda w: w >> _ROW_BITS)]
+            return [self._answered(number, [word & mask for word in found])]
+        runs = groupby(found, lambda word: word >> _ROW_BITS)
+        return [self._answered(number, [word & mask for word in some]) for number, some in runs]
 
-    def _answered(self, number: int, count: int) -> None:
-        self._left[number] -= count
+    def _answered(self, number: int, places: list[int]) -> Held:
+        delivery = self._sent[number]
+        self._left[number] -= len(places)
         if not self._left[number]:
             del self._left[number], self._sent[number]
-
-    def _fail(self, delivery: Delivery, places: list[int]) -> None:
-        offsets, deliveries = _named(delivery, places)
-        work = self._settling.fail(delivery.group, delivery.unit, offsets, deliveries, delivery.consumer)
-        self._connection.gateway.spawn(work)
+        return Held(delivery, None if len(places) == len(delivery) else places)
 
     def pump(self) -> None:
         """The client may take more."""
-        if self._is_starved:
-            self._hunger()
+        self._feed.has_room()
 
     def close(self) -> None:
         """What the client holds goes back to the group, and is not sent again under its identifier."""
-        self._stop()
         self._connection.session.outgoing.abandon(list(self._under_way))
         self._under_way.clear()
-        self._group.leave(self.member)
-        self.member.told = _nobody_listens
-        if self._ends_group and not self._group.is_wanted:
+        self._feed.close()
+        if self._ends_group and not self.group.is_wanted:
             self._connection.gateway.spawn(self._end_group())
 
-    def _stop(self) -> None:
-        self._is_over = True
-        self._unsent.clear()
-        if self._slow is not None:
-            self._slow.cancel()
-
     async def _end_group(self) -> None:
-        if self.queue.groups.get(self._group.key) is self._group:
-            await self._connection.gateway.broker.declaring.delete_group(self._group)
+        if self.queue.groups.get(self.group.key) is self.group:
+            await self._connection.gateway.broker.declaring.delete_group(self.group)
 
-    def _break_off(self, error: BaseException) -> None:
-        """The group is gone, or something went wrong: then the client pays for it."""
-        self._stop()
-        if isinstance(error, Closed):
-            self._connection.dismissed(self)
-            return
+    def dismissed(self) -> None:
+        self._connection.dismissed(self)
+
+    def broke(self, error: BaseException) -> None:
+        """Then the client pays for it."""
+        self._feed.stop()
         if isinstance(error, PenstockError):
             text = "consumer stopped queue=%s group=%s error=%s"
-            self._connection.gateway.telling.warn("consumer", text, self.queue.name, self._group.name, error)
+            self._connection.gateway.telling.warn("consumer", text, self.queue.name, self.group.name, error)
         self._connection.broke(error)
-
-
-def _named(delivery: Delivery, places: Sequence[int]) -> tuple[array[int], array[int]]:
-    """With how often each was handed out then: an answer to an earlier delivery settles no later one."""
-    offsets, counts = delivery.offsets, delivery.counts
-    if len(places) == len(offsets):
-        return offsets, counts
-    return array("q", [offsets[place] for place in places]), array("i", [counts[place] for place in places])
-
-
-def _nobody_listens() -> None:
-    """The client is gone: a member that is told of more would keep it in memory."""

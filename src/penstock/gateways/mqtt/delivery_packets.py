@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
 from penstock.broker.group import Group
 from penstock.gateways.mqtt.packets import Packets, oversized_places, without
 from penstock.kernels import rows

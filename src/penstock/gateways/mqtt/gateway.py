@@ -24,7 +24,6 @@ from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.counters import MqttCounters
 from penstock.gateways.mqtt.directory import PROTOCOLS, MqttDirectory
 from penstock.gateways.mqtt.fanout import FanOut
-from penstock.gateways.mqtt.feeder import Feeder
 from penstock.gateways.mqtt.options import MqttOptions
 from penstock.gateways.mqtt.outbox import Flusher
 from penstock.gateways.mqtt.protocol import MqttProtocol
@@ -74,7 +73,6 @@ class MqttGateway(InThisProcess):
         """at most, of packets that are not there whole: who sends is not refused for those who do not read"""
         self.names = Budget(memory_bytes // 4, _nothing)
         """of topic filters and topic aliases"""
-        self.feeder = Feeder()
         self.arrivals = Arrivals(TURN_ROWS)
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self.fanout = FanOut(broker.timeline)

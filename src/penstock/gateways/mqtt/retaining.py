@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING
 
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.targets import RETAIN, Targets
-from penstock.broker.stored import StoredBatch
 from penstock.broker.topics.router import receiver_of
 from penstock.broker.topics.subscriptions import Manner, Subscription
 from penstock.gateways.mqtt.options import MqttOptions

@@ -7,10 +7,10 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.broker import Broker
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.settling import Settlement
 from penstock.broker.group import Group
 from penstock.broker.queue import Queue
-from penstock.broker.settling import Settled
-from penstock.broker.unit import Unit
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, PenstockError
 from penstock.core.units import parse_duration
@@ -110,7 +110,7 @@ class Settlements:
                 group.heard_from(consumer)
                 held = group.cursor(unit).held(array("q", left), None, consumer)
                 if held:
-                    await self._call(verb, group, unit, held, consumer, same.delay_ms, same.reason)
+                    await self._call(verb, Held.named(group, unit, held, None, consumer), same)
                     left = {offset: None for offset in left if offset not in set(held)}
         except (InvalidArgument, NoSuchGroup) as error:
             return dict.fromkeys([row for row, _ in named], Refused(ReasonCode.TOPIC_NAME_INVALID, str(error)))
@@ -120,22 +120,13 @@ class Settlements:
         refused = Refused(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, detail)
         return {row: refused for row, offset in named if offset in left}
 
-    async def _call(
-        self,
-        verb: bytes,
-        group: Group,
-        unit: Unit,
-        offsets: array[int],
-        consumer: int,
-        delay_ms: int | None,
-        reason: str,
-    ) -> Settled:
+    def _call(self, verb: bytes, held: Held, same: _Same) -> Settlement:
         settling = self._broker.settling
         if verb == _DONE:
-            return await settling.ack(group, unit, offsets, None, consumer)
+            return settling.ack(held)
         if verb == _AGAIN:
-            return await settling.fail(group, unit, offsets, None, consumer, delay_ms, reason)
-        return await settling.reject(group, unit, offsets, None, consumer, reason)
+            return settling.fail(held, same.delay_ms, same.reason)
+        return settling.reject(held, same.reason)
 
 
 def _holders(connection: Connection, queue: Queue, name: str | None) -> list[tuple[Group, int]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.http_gateway import RunningHttp, running_http
 
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed.consumer import Consumer
 
 
 async def _held(http: RunningHttp) -> Consumer:

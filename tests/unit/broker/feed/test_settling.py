@@ -4,12 +4,14 @@ import asyncio
 from array import array
 from pathlib import Path
 
+from tests.support.arrivals import arrivals
 from tests.support.broker import Stage, got, offsets, retries, stage
 from tests.support.loop import run
 
-from penstock.broker.consumer import Consumer
-from penstock.broker.delivery import Delivery
-from penstock.broker.settling import Settled
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.settling import Settled
 from penstock.queues.cursor import Tally
 
 LATEST = None
@@ -22,7 +24,7 @@ def tally(consumer: Consumer) -> Tally:
 async def extend(s: Stage, delivery: Delivery, seconds: float) -> Settled:
     until = s.clock.now_ms() + int(seconds * 1000)
     return await s.broker.settling.extend(
-        delivery.group, delivery.unit, delivery.offsets, LATEST, delivery.consumer, until
+        Held.named(delivery.group, delivery.unit, delivery.offsets, LATEST, delivery.consumer), until
     )
 
 
@@ -34,7 +36,7 @@ def test_what_was_acknowledged_never_comes_again(tmp_path: Path) -> None:
             await s.put(queue, b"1", b"2", b"3")
             one, two, three = await s.receive(consumer)
             assert await s.ack(consumer, one, three) == (2, 0)
-            await s.broker.leave(consumer)
+            consumer.leave()
             assert [m.value for m in await s.receive(await s.consumer(queue))] == [b"2"]
             await s.restart()
             again = s.broker.join(s.group_of())
@@ -51,8 +53,43 @@ def test_part_of_a_delivery_can_be_acknowledged(tmp_path: Path) -> None:
             consumer = await s.consumer(queue)
             await s.put(queue, b"1", b"2", b"3")
             [delivery] = await consumer.receive(10)
-            assert await s.broker.ack(delivery, array("i", [2, 0])) == (2, 0)
-            assert await s.broker.ack(delivery) == (1, 2)
+            assert await s.broker.settling.ack(Held(delivery, [2, 0])) == (2, 0)
+            assert await s.broker.settling.ack(Held(delivery)) == (1, 2)
+
+    run(main())
+
+
+def test_what_is_held_is_counted_right_where_single_messages_and_whole_deliveries_are_settled_together(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            consumer = await s.consumer(queue)
+            for _ in range(2):
+                await s.put(queue, b"1", b"2")
+            first, second = await consumer.receive(10)
+            assert await s.broker.settling.several([Held(first, [0]), Held(second)]) == (3, 0)
+            assert consumer.held == 1
+
+    run(main())
+
+
+def test_a_settlement_has_its_effect_whether_it_is_waited_for_or_not(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(retry_policy=retries(0))
+            consumer = await s.consumer(queue)
+            await s.put(queue, b"1", b"2", b"3", b"4")
+            [delivery] = await consumer.receive(10)
+            ack, fail, reject = s.broker.settling.ack, s.broker.settling.fail, s.broker.settling.reject
+            made = ack(Held(delivery, [0])), fail(Held(delivery, [1])), reject(Held(delivery, [2]))
+            assert [settlement.settled for settlement in made] == [(1, 0)] * 3
+            assert (consumer.held, s.dead_letters()) == (1, 0)
+            assert Held(delivery).current() == [3]
+            await s.quiet()
+            assert s.dead_letters() == 2
+            assert s.broker.settling.release(Held(delivery)).settled == (1, 3)
 
     run(main())
 
@@ -89,7 +126,9 @@ def test_the_latest_delivery_is_meant_where_no_count_is_given(tmp_path: Path) ->
             await s.fail(consumer, *await s.receive(consumer), delay_ms=0)
             await s.receive(consumer)
             unit = queue.units[0]
-            assert await s.broker.settling.ack(consumer.group, unit, offsets(0), LATEST, consumer.number) == (1, 0)
+            assert await s.broker.settling.ack(
+                Held.named(consumer.group, unit, offsets(0), LATEST, consumer.number)
+            ) == (1, 0)
 
     run(main())
 
@@ -234,9 +273,9 @@ def test_a_clock_runs_though_the_partition_was_away_meanwhile(tmp_path: Path) ->
             await s.put(queue, b"v")
             await s.ack(first, *await s.receive(first))
             second = await s.consumer(queue)
-            await s.broker.leave(first)
+            first.leave()
             first = await s.consumer(queue)
-            await s.broker.leave(second)
+            second.leave()
             await s.advance(10)
             await s.put(queue, b"w")
             assert len(await s.receive(first)) == 1
@@ -255,7 +294,7 @@ def test_a_lone_consumer_sees_its_own_timed_out_message_again(tmp_path: Path) ->
             consumer = await s.consumer(queue)
             await s.put(queue, b"v")
             await s.receive(consumer)
-            waiting = asyncio.ensure_future(consumer.receive(1, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 1, 60))
             await s.advance(30)
             await s.advance(5)
             assert [m.times for m in got(await waiting)] == [2]
@@ -273,7 +312,7 @@ def test_time_starts_anew_for_whoever_gets_a_message_next(tmp_path: Path) -> Non
             await s.put(queue, b"v")
             await s.receive(one)
             await s.advance(29)
-            await s.broker.leave(one)
+            one.leave()
             two = await s.consumer(queue)
             [message] = await s.receive(two)
             await s.advance(29)
@@ -295,9 +334,9 @@ def test_each_lease_has_its_own_time(tmp_path: Path) -> None:
             [short] = await s.broker.pull(group, s.broker.session(), 1, lease_ms=5_000)
             [long] = await s.broker.pull(group, s.broker.session(), 1)
             await s.advance(5)
-            assert await s.broker.ack(short) == (0, 1)
+            assert await s.broker.settling.ack(Held(short)) == (0, 1)
             await s.advance(24)
-            assert await s.broker.ack(long) == (1, 0), "30 s, as the queue's delivery_timeout"
+            assert await s.broker.settling.ack(Held(long)) == (1, 0), "30 s, as the queue's delivery_timeout"
             [again] = await s.broker.pull(group, s.broker.session(), 1)
             assert [(m.value, m.times) for m in got([again])] == [(b"1", 2)]
 
@@ -311,7 +350,7 @@ def test_a_lease_runs_out_though_an_earlier_one_was_settled_in_time(tmp_path: Pa
             group = await s.broker.group(queue, "g")
             await s.put(queue, b"1", b"2")
             [first] = await s.broker.pull(group, s.broker.session(), 1, lease_ms=5_000)
-            await s.broker.ack(first)
+            await s.broker.settling.ack(Held(first))
             await s.advance(1)
             await s.broker.pull(group, s.broker.session(), 1, lease_ms=5_000)
             waiting = asyncio.ensure_future(s.broker.pull(group, s.broker.session(), 1, wait_s=60))
@@ -337,7 +376,7 @@ def test_leases_go_on_over_a_restart(tmp_path: Path) -> None:
             assert [m.value for m in await s.receive(consumer)] == [b"held"]
             unit = s.broker.queue("q").units[0]
             named = offsets(0), array("i", [1]), -1
-            assert await s.broker.settling.ack(group, unit, *named) == (1, 0)
+            assert await s.broker.settling.ack(Held.named(group, unit, *named)) == (1, 0)
 
     run(main())
 
@@ -377,7 +416,10 @@ def test_a_lease_can_be_extended_while_it_lasts(tmp_path: Path) -> None:
             [again] = await s.broker.pull(group, s.broker.session(), 1)
             assert [m.times for m in got([again])] == [2]
             first = offsets(0), array("i", [1]), again.consumer
-            assert await s.broker.settling.extend(group, again.unit, *first, s.clock.now_ms() + 10_000) == (0, 1)
+            assert await s.broker.settling.extend(Held.named(group, again.unit, *first), s.clock.now_ms() + 10_000) == (
+                0,
+                1,
+            )
 
     run(main())
 
@@ -392,7 +434,7 @@ def test_a_lease_that_failed_for_the_last_time_is_moved_once(tmp_path: Path) -> 
             s.clock.advance(5)
             s.broker.alarms.ring()
             s.broker.alarms.ring()
-            assert await s.broker.ack(delivery) == (0, 1), "it is on its way to the dead letters"
+            assert await s.broker.settling.ack(Held(delivery)) == (0, 1), "it is on its way to the dead letters"
             await s.quiet()
             assert (s.dead_letters(), group.depth()) == (1, 0)
 
@@ -415,7 +457,7 @@ def test_a_message_on_its_way_to_the_dead_letters_is_handed_out_no_more(tmp_path
             three = await s.receive(again)
             rejecting = asyncio.ensure_future(s.reject(again, three[0]))
             await asyncio.sleep(0)
-            await s.broker.leave(again)
+            again.leave()
             assert await rejecting == (1, 0)
             assert [m.value for m in await s.receive(await s.consumer(queue, "other"))] == [b"2"]
             assert (s.dead_letters(), first.times, second.times) == (2, 1, 1)
@@ -431,7 +473,7 @@ def test_what_was_released_is_free_after_a_restart_too(tmp_path: Path) -> None:
             await s.put(queue, b"1")
             [taken] = await s.broker.pull(group, s.broker.session(), 1)
             await s.broker.ledger.flush([taken.unit])
-            assert s.broker.settling.release(group, taken.unit, taken.offsets, taken.counts, taken.consumer).done == 1
+            assert s.broker.settling.release(Held(taken)).settled.done == 1
             await s.restart()
             assert [m.times for m in got(await s.broker.pull(s.group_of(), s.broker.session(), 1))] == [2]
 
@@ -445,7 +487,7 @@ def test_what_was_released_is_free_after_a_crash_too(tmp_path: Path) -> None:
             await s.put(group.queue, b"1")
             [taken] = await s.broker.pull(group, s.broker.session(), 1)
             await s.broker.ledger.flush([taken.unit])
-            s.broker.settling.release(group, taken.unit, taken.offsets, taken.counts, taken.consumer)
+            s.broker.settling.release(Held(taken))
             await s.quiet()
             await s.crash(tmp_path / "1")
             assert [m.times for m in got(await s.broker.pull(s.group_of(), s.broker.session(), 1))] == [2]

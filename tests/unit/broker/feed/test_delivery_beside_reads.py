@@ -10,8 +10,9 @@ from pathlib import Path
 from tests.support.broker import Stage, got, stage, values
 from tests.support.loop import run
 
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.publish.request import ProducerCall
-from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 
 
@@ -24,7 +25,7 @@ def test_a_message_that_comes_back_while_a_later_one_is_read_is_not_lost(tmp_pat
             group, session = await on.broker.group(queue, "g"), on.broker.session()
             assert values(await on.broker.pull(group, session, 10)) == [b"first", b"second"]
             unit = queue.units[0]
-            await on.broker.settling.fail(group, unit, array("q", [1]), None, session, 0)
+            await on.broker.settling.fail(Held.named(group, unit, array("q", [1]), None, session), 0)
             read = _fail_while_reading(on, unit, session)
             found = values(await on.broker.pull(group, session, 10))
             assert read == [1]
@@ -41,7 +42,7 @@ def _fail_while_reading(on: Stage, unit: Unit, session: int) -> list[int]:
 
     async def slow(offset: int) -> StoredBatch | None:
         read.append(offset)
-        await on.broker.settling.fail(on.group_of(), unit, array("q", [0]), None, session, 0)
+        await on.broker.settling.fail(Held.named(on.group_of(), unit, array("q", [0]), None, session), 0)
         return await stored(offset)
 
     def near(offset: int) -> StoredBatch | None:

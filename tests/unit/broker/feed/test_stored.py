@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from penstock.broker.stored import StoredBatch, StoredCache
+from penstock.broker.feed.stored import StoredBatch, StoredCache
 from penstock.log.batch import encode, seal
 from penstock.log.columns import Columns
 

@@ -1,4 +1,4 @@
-"""When queues are looked at for those who consume them: once in a turn of the loop, for all of them."""
+"""When groups are looked at for those who are fed: once in a turn of the loop, for all of them."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from itertools import compress, repeat
 from typing import TYPE_CHECKING
 
-from penstock.broker.delivery import Delivery
-from penstock.broker.hold import Hold
-from penstock.broker.stored import StoredBatch
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.hold import Hold
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.metrics import Histogram
 from penstock.kernels.windows import deliver_each
@@ -19,7 +19,7 @@ from penstock.queues.cursor import Cursor
 from penstock.queues.settings import Ordering
 
 if TYPE_CHECKING:
-    from penstock.broker.consumer import Consumer
+    from penstock.broker.feed.consumer import Consumer
 
 # Batches of more messages are looked at row by row: what a call costs is nothing beside them.
 _MOST_MESSAGES = 1024

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.broker.delivery import Delivery, Taking
-from penstock.broker.hold import Hold
-from penstock.broker.whole_batches import take_whole
+from penstock.broker.feed.delivery import Delivery, Taking
+from penstock.broker.feed.hold import Hold
+from penstock.broker.feed.whole_batches import take_whole
 from penstock.core.errors import Closed
 from penstock.queues.cursor import NO_DEADLINE
 
@@ -29,9 +29,8 @@ class Consumer:
         """how often in a row its time ran out, without a word from it, and when that was last"""
         self._ready: dict[int, None] = {}
         """partitions that may have something, the next one first"""
-        self._wake = asyncio.Event()
         self.told: Callable[[], None] = lambda: None
-        """called whenever wait() would return; for whoever does not wait"""
+        """called when receive() may have something, and when closed"""
         self._receiving = asyncio.Lock()
 
     @property
@@ -42,25 +41,15 @@ class Consumer:
     def partitions(self) -> list[int]:
         return sorted(partition for partition, hold in self.holds.items() if not hold.is_revoked)
 
-    async def receive(self, limit: int | None = None, wait_s: float = 0.0) -> list[Delivery]:
-        """Up to `limit` messages, the queue's batch_size if that is None, as soon as any are there; none after `wait_s`
-        or when it is closed meanwhile."""
+    async def receive(self, limit: int) -> list[Delivery]:
+        """Up to so many messages, if there are any; none when it is closed while files are read."""
         self._refuse_closed()
-        limit = self.group.queue.settings.performance.batch_size if limit is None else limit
         async with self._receiving:
-            loop = asyncio.get_running_loop()
-            until = loop.time() + wait_s
-            while not (found := await self._take(limit)) and loop.time() < until and not self.is_closed:
-                try:
-                    async with asyncio.timeout_at(until):
-                        await self.wait()
-                except TimeoutError:
-                    break
-            return found
+            return await self._take(limit)
 
     @property
     def may_have_more(self) -> bool:
-        """Whether receive() would look anywhere; if not, wait()."""
+        """Whether receive() would look anywhere."""
         return bool(self._ready) and not self.group.is_paused and self.held < self.prefetch
 
     def receive_now(self, limit: int) -> list[Delivery]:
@@ -82,11 +71,6 @@ class Consumer:
         if self.is_closed:
             raise Closed(f"the consumer of group {self.group.name} was closed")
 
-    async def wait(self) -> None:
-        """Returns when receive() may have something, or when closed."""
-        await self._wake.wait()
-        self._wake.clear()
-
     def assign(self, partition: int) -> None:
         self.holds[partition] = Hold(partition)
         self.notify(partition)
@@ -100,16 +84,12 @@ class Consumer:
                 ready[partition] = None
                 is_mine = True
         if is_mine:
-            self._tell()
+            self.told()
 
     def wake(self) -> None:
         """There may be room again."""
         if self._ready or self.is_closed:
-            self._tell()
-
-    def _tell(self) -> None:
-        self._wake.set()
-        self.told()
+            self.told()
 
     def drop(self, partition: int) -> None:
         self.holds.pop(partition, None)
@@ -117,7 +97,11 @@ class Consumer:
 
     def shut(self) -> None:
         self.is_closed = True
-        self._tell()
+        self.told()
+
+    def leave(self, counted: bool = True) -> None:
+        """What it holds is free at once."""
+        self.group.leave(self, counted)
 
     async def _take(self, limit: int) -> list[Delivery]:
         found: list[Delivery] = []

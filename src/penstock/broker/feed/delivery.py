@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.broker.stored import StoredBatch
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels import rows
@@ -49,6 +49,15 @@ class Delivery(msgspec.Struct, eq=False):
         counts = self.deliveries
         return msgspec.structs.replace(
             self, rows=self.rows[first:stop], deliveries=None if counts is None else counts[first:stop]
+        )
+
+    def picked(self, places: Sequence[int]) -> Delivery:
+        """The messages at these places, which rise."""
+        rows, counts = self.rows, self.deliveries
+        return msgspec.structs.replace(
+            self,
+            rows=array("i", [rows[place] for place in places]),
+            deliveries=None if counts is None else array("i", [counts[place] for place in places]),
         )
 
     @property

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.support.broker import Stage, got, stage
 from tests.support.loop import run
 
-from penstock.broker.consumer import Consumer
+from penstock.broker.feed.consumer import Consumer
 
 
 async def claimed(s: Stage, consumer: Consumer, idle_s: float = 10, limit: int = 100) -> list[tuple[bytes, int]]:

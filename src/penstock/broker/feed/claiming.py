@@ -5,10 +5,10 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-from penstock.broker.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.settling import Settling
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.group import Group
-from penstock.broker.settling import Settling
-from penstock.broker.stored import StoredBatch
 from penstock.broker.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 
@@ -36,7 +36,7 @@ class Claiming:
                 found += claimed
                 if claimed:
                     limit -= sum([len(delivery) for delivery in claimed])
-                    await self.settling.after_claim(self.group, unit)
+                    await self.settling.after_dropping(self.group, unit)
         except BaseException:
             self.group.take_back(found)
             raise

@@ -4,9 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.arrivals import arrivals
 from tests.support.broker import got, offsets, retries, stage, values
 from tests.support.loop import run
 
+from penstock.broker.feed.held import Held
 from penstock.broker.start import Start
 from penstock.core.errors import Closed, InvalidArgument
 from penstock.queues.names import GroupName
@@ -61,7 +63,7 @@ def test_a_consumer_that_waits_is_woken_by_a_publish(tmp_path: Path) -> None:
         async with stage(tmp_path) as s:
             queue = await s.queue()
             consumer = await s.consumer(queue)
-            waiting = asyncio.ensure_future(consumer.receive(10, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 10, 60))
             await asyncio.sleep(0)
             await s.put(queue, b"v")
             assert values(await waiting) == [b"v"]
@@ -89,7 +91,7 @@ def test_a_consumer_that_waits_gets_what_comes_back_to_it(tmp_path: Path) -> Non
             consumer = await s.consumer(queue)
             await s.put(queue, b"v")
             await s.fail(consumer, *await s.receive(consumer))
-            waiting = asyncio.ensure_future(consumer.receive(10, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 10, 60))
             await s.advance(9.9)
             assert not waiting.done()
             await s.advance(0.2)
@@ -108,7 +110,7 @@ def test_backoffs_go_on_after_a_restart_and_wake_who_waits(tmp_path: Path) -> No
             await s.restart()
             consumer = s.broker.join(s.group_of())
             assert await s.receive(consumer) == []
-            waiting = asyncio.ensure_future(consumer.receive(10, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 10, 60))
             await s.advance(10)
             assert [m.times for m in got(await waiting)] == [2]
 
@@ -129,7 +131,7 @@ def test_a_backoff_behind_another_of_its_key_wakes_who_waits(tmp_path: Path) -> 
             [again] = await s.receive(consumer)
             assert again.value == b"1"
             await s.ack(consumer, again)
-            waiting = asyncio.ensure_future(consumer.receive(10, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(consumer, 10, 60))
             await s.advance(19)
             assert not waiting.done()
             await s.advance(1)
@@ -179,8 +181,8 @@ def test_a_closed_consumer_gets_nothing(tmp_path: Path) -> None:
             queue = await s.queue()
             consumer = await s.consumer(queue)
             await s.put(queue, b"v")
-            waiting = asyncio.ensure_future((await s.consumer(queue, "other")).receive(1, wait_s=60))
-            await s.broker.leave(consumer)
+            waiting = asyncio.ensure_future(arrivals(await s.consumer(queue, "other"), 1, 60))
+            consumer.leave()
             with pytest.raises(Closed):
                 await consumer.receive(1)
             await waiting
@@ -387,7 +389,7 @@ def test_a_paused_queue_or_group_hands_out_nothing_until_it_is_resumed(tmp_path:
             await s.broker.declaring.pause_group(one.group, True)
             await s.put(queue, b"v")
             assert (await s.receive(one), len(await s.receive(two))) == ([], 1)
-            waiting = asyncio.ensure_future(one.receive(1, wait_s=60))
+            waiting = asyncio.ensure_future(arrivals(one, 1, 60))
             await asyncio.sleep(0)
             await s.broker.declaring.pause_group(one.group, False)
             assert values(await waiting) == [b"v"]
@@ -422,7 +424,7 @@ def test_a_message_that_retention_took_is_passed_over_and_counted(tmp_path: Path
             assert consumer.group.cursor(unit).window.floor == 3
             assert consumer.group.cursor(unit).tally.lost == 1
             assert await s.broker.settling.commit(consumer.group, unit, 3) == 0
-            assert await s.broker.settling.ack(consumer.group, unit, offsets(0), None, -1) == (0, 1)
+            assert await s.broker.settling.ack(Held.named(consumer.group, unit, offsets(0), None, -1)) == (0, 1)
 
     run(main())
 

@@ -1,0 +1,1 @@
+"""How messages reach those who consume groups, and how they are settled."""

@@ -1,0 +1,305 @@
+"""What consumers say of messages, and what follows from it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from collections.abc import Generator, Sequence
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.held import Held
+from penstock.broker.group import NEVER, Group
+from penstock.broker.ledger import Ledger
+from penstock.broker.unit import Unit
+from penstock.kernels.windows import ack_each
+from penstock.queues.cursor import Cursor
+from penstock.queues.deadletter import Reason
+
+logger = logging.getLogger("penstock.broker.feed.settling")
+
+_MOVE_AGAIN_S = 10.0
+_SINGLE = (-1,)
+
+
+class Settled(NamedTuple):
+    """`stale` ones named a delivery that is no longer current: nothing changed for them."""
+
+    done: int
+    stale: int
+
+
+class Settlement:
+    """What a settlement changed, at once. Who waits for it is told when that is committed, or raised why not; for who
+    does not it is committed with the next frame, within a turn of the loop."""
+
+    __slots__ = ("settled", "waiting")
+
+    def __init__(self, settled: Settled, waiting: Sequence[asyncio.Future[None]] = ()) -> None:
+        self.settled, self.waiting = settled, waiting
+
+    def __await__(self) -> Generator[object, None, Settled]:
+        for future in self.waiting:
+            yield from future
+        return self.settled
+
+
+class DeadLetters(Protocol):
+    async def move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
+        """Out of the group's window into the dead letters, in one frame."""
+        ...
+
+
+class Settling:
+    """Used from the loop. What is settled in one turn of it is one frame for each durability."""
+
+    def __init__(self, ledger: Ledger, letters: DeadLetters) -> None:
+        self._ledger, self._letters = ledger, letters
+        self._moves: set[asyncio.Task[None]] = set()
+
+    def ack(self, held: Held) -> Settlement:
+        """Done with."""
+        delivery, asked = held.delivery, len(held)
+        done = self._ack_run(delivery.group, delivery.consumer, (held,), {})
+        return Settlement(Settled(done, asked - done), (self._ledger.flush_soon(delivery.unit),) if done else ())
+
+    def several(self, acked: Sequence[Held]) -> Settlement:
+        """ack() of several, in one frame for each durability. What has to be looked at for a consumer is looked at once
+        for all that is its."""
+        done = asked = 0
+        units: dict[Unit, None] = {}
+        try:
+            for (group, number), some in groupby(acked, _holder):
+                run = list(some)
+                asked += sum(map(len, run))
+                done += self._ack_run(group, number, run, units)
+        finally:
+            waiting = self._ledger.flush_all_soon(units)
+        return Settlement(Settled(done, asked - done), waiting)
+
+    def _ack_run(self, group: Group, number: int, acked: Sequence[Held], units: dict[Unit, None]) -> int:
+        """What one consumer holds; how many messages were settled, in units that are added to `units`."""
+        if group.silent:
+            group.heard_from(number)
+        consumer, now, done, group_number = group.consumers.get(number), group.now(), 0, group.number
+        holds, has_single = {} if consumer is None else consumer.holds, False
+        cursors = [held.delivery.unit.cursors.get(group_number) or group.cursor(held.delivery.unit) for held in acked]
+        lefts = _acked_whole(acked, cursors, number) if len(acked) > 1 or acked[0].rows is None else _SINGLE
+        for held, cursor, left in zip(acked, cursors, lefts, strict=True):
+            unit = held.delivery.unit
+            if left < 0:
+                count, has_single = cursor.ack(held.offsets, held.counts, number), True
+            else:
+                count = len(held)
+            if has_single:
+                left = cursor.held_by(number)  # whole ones were settled first, whatever their place
+            if not count:
+                continue
+            done += count
+            units[unit] = None
+            if number < 0:
+                self._look_at_holders(group, unit, cursor)
+            elif (hold := holds.get(unit.partition)) is not None and consumer is not None:
+                hold.clock_ms, hold.held = now, left
+                if hold.is_revoked:
+                    group.released(consumer, hold)
+            window = cursor.window
+            if window.next_due < NEVER or window.ready:
+                self._look_on(group, unit, cursor)
+        if consumer is not None and done:
+            consumer.wake()
+        if group.switches and done:
+            group.look_at_switch(now)
+        return done
+
+    def fail(self, held: Held, delay_ms: int | None = None, detail: str = "") -> Settlement:
+        """Not done: come again after the backoff, or after the delay. Who waits does so for those, too, that failed for
+        the last time and become dead letters."""
+        group, unit, consumer = _place(held)
+        group.heard_from(consumer)
+        cursor, asked = group.cursor(unit), len(held)
+        before = cursor.tally.stale
+        spent = cursor.fail(held.offsets, held.counts, consumer, group.now(), delay_ms, group.limits)
+        stale = cursor.tally.stale - before
+        if stale == asked:
+            return Settlement(Settled(0, stale))
+        self._after(group, unit, cursor, consumer)
+        moved = self.dead_letter(group, unit, spent, Reason.MAX_RETRIES, detail) if spent else None
+        return Settlement(Settled(asked - stale, stale), (moved or self._ledger.flush_soon(unit),))
+
+    def reject(self, held: Held, detail: str = "") -> Settlement:
+        """Never to be done: to the dead letters."""
+        group, unit, consumer = _place(held)
+        cursor, current = self._current(held)
+        settled = Settled(len(current), len(held) - len(current))
+        if not current:
+            return Settlement(settled)
+        cursor.set_aside(current)
+        self._after(group, unit, cursor, consumer)
+        return Settlement(settled, (self.dead_letter(group, unit, current, Reason.REJECTED, detail),))
+
+    def extend(self, held: Held, deadline_ms: int) -> Settlement:
+        """More time for each, as a lease of its own."""
+        group, unit, consumer = _place(held)
+        group.heard_from(consumer)
+        cursor, asked = group.cursor(unit), len(held)
+        count = cursor.extend(held.offsets, held.counts, consumer, deadline_ms)
+        if not count:
+            return Settlement(Settled(0, asked))
+        group.watch_due(unit, cursor)
+        return Settlement(Settled(count, asked - count), (self._ledger.flush_soon(unit),))
+
+    def release(self, held: Held) -> Settlement:
+        """Not looked at: anybody's again at once, and nothing counts against them."""
+        group, unit, consumer = _place(held)
+        cursor, current = self._current(held)
+        settled = Settled(len(current), len(held) - len(current))
+        if not current:
+            return Settlement(settled)
+        cursor.give_back_some(current, consumer, group.now())
+        self._after(group, unit, cursor, consumer)
+        group.notify(unit.partition)
+        return Settlement(settled, (self._ledger.flush_soon(unit),))
+
+    def _current(self, held: Held) -> tuple[Cursor, array[int]]:
+        """Those that are not stale."""
+        group, unit, consumer = _place(held)
+        group.heard_from(consumer)
+        cursor = group.cursor(unit)
+        return cursor, cursor.held(held.offsets, held.counts, consumer)
+
+    def restart_clock(self, held: Held) -> None:
+        """Whoever holds messages there is still at work: their time begins anew, as it does with every settlement."""
+        group, unit, consumer = _place(held)
+        group.heard_from(consumer)
+        member = group.consumers.get(consumer)
+        if member is not None and (hold := member.holds.get(unit.partition)) is not None:
+            hold.clock_ms = group.now()
+
+    async def commit(self, group: Group, unit: Unit, offset: int, fence: tuple[int, int] | None = None) -> int:
+        """All below `offset` is done with, in retry or held by others included. `fence` is a member's number and the
+        generation it knows: FencedMember if the partition is another's by now."""
+        if fence is not None:
+            group.members.check(fence[0], unit.partition, fence[1])
+            group.heard_from(fence[0])
+        cursor = group.cursor(unit)
+        count = cursor.settle_below(min(offset, unit.end))
+        if count:
+            self._after_all(group, unit, cursor)
+            await self._ledger.flush_soon(unit)
+        return count
+
+    def after_ack(self, held: Held) -> None:
+        """Messages were settled in a frame of somebody else's."""
+        group, unit, consumer = _place(held)
+        group.heard_from(consumer)
+        self._after(group, unit, group.cursor(unit), consumer)
+
+    def after_dropping(self, group: Group, unit: Unit) -> asyncio.Future[None]:
+        """Messages were settled, or went to another, over the heads of those who held them. Done when that is
+        committed."""
+        self._after_all(group, unit, group.cursor(unit))
+        return self._ledger.flush_soon(unit)
+
+    def note(self, unit: Unit) -> asyncio.Future[None]:
+        """Something changed: it rides in the next commit, within a turn of the loop. Done when that is committed."""
+        return self._ledger.flush_soon(unit)
+
+    def dead_letter(
+        self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str = ""
+    ) -> asyncio.Future[None]:
+        """Move them, while others go on; done when they are moved. What cannot be moved now stays set aside, and is
+        tried again."""
+        task = asyncio.get_running_loop().create_task(self._move(group, unit, offsets, reason, detail))
+        self._moves.add(task)
+        task.add_done_callback(self._moved)
+        return task
+
+    async def finish(self) -> None:
+        """Moves that are under way."""
+        while self._moves:
+            await asyncio.wait(self._moves)
+
+    async def _move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
+        try:
+            await self._letters.move(group, unit, offsets, reason, detail)
+        except Exception:
+            logger.exception(
+                "messages not moved to the dead letters queue=%s partition=%d group=%s",
+                unit.queue,
+                unit.partition,
+                group.name,
+            )
+            again = group, unit, offsets, reason, detail
+            asyncio.get_running_loop().call_later(_MOVE_AGAIN_S, self.dead_letter, *again)
+            raise
+        self._after_all(group, unit, group.cursor(unit))
+        if reason is not Reason.REJECTED:
+            await self._ledger.flush_soon(unit)  # others failed with them, of which the frame of the move says nothing
+
+    def _moved(self, move: asyncio.Task[None]) -> None:
+        self._moves.discard(move)
+        if not move.cancelled():
+            move.exception()  # it was told; who waits for the move is told again
+
+    def _after(self, group: Group, unit: Unit, cursor: Cursor, number: int) -> None:
+        """Clocks, room and what may be handed out now."""
+        if number < 0:
+            self._after_all(group, unit, cursor)
+            return
+        consumer = group.consumers.get(number)
+        if consumer is not None and (hold := consumer.holds.get(unit.partition)) is not None:
+            hold.settled(cursor, number, group.now())
+            group.released(consumer, hold)
+            consumer.wake()
+        self._after_any(group, unit, cursor)
+
+    def _after_all(self, group: Group, unit: Unit, cursor: Cursor) -> None:
+        """The same, where any consumer may have lost what it held."""
+        self._look_at_holders(group, unit, cursor)
+        self._after_any(group, unit, cursor)
+
+    def _look_at_holders(self, group: Group, unit: Unit, cursor: Cursor) -> None:
+        for consumer in list(group.consumers.values()):
+            if (hold := consumer.holds.get(unit.partition)) is not None and hold.held:
+                hold.held = cursor.held_by(consumer.number)
+                group.released(consumer, hold)
+                consumer.wake()
+
+    def _after_any(self, group: Group, unit: Unit, cursor: Cursor) -> None:
+        if group.switches:
+            group.look_at_switch(group.now())
+        self._look_on(group, unit, cursor)
+
+    def _look_on(self, group: Group, unit: Unit, cursor: Cursor) -> None:
+        """What waited behind a settled message of its key may have a time of its own to wait for."""
+        window = cursor.window
+        if window.next_due < NEVER:
+            group.watch_due(unit, cursor)
+        if window.ready:
+            group.notify(unit.partition)
+
+
+def _place(held: Held) -> tuple[Group, Unit, int]:
+    return held.delivery.group, held.delivery.unit, held.delivery.consumer
+
+
+def _holder(held: Held) -> tuple[Group, int]:
+    return held.delivery.group, held.delivery.consumer
+
+
+def _acked_whole(acked: Sequence[Held], cursors: list[Cursor], consumer: int) -> list[int]:
+    """Settle those that are all of a batch: how many messages the consumer holds there then; -1 where nothing changed,
+    because single messages have to be looked at."""
+    firsts, stops = [0] * len(acked), [0] * len(acked)  # of which nothing is settled
+    for i, (held, cursor) in enumerate(zip(acked, cursors, strict=True)):
+        delivery = held.delivery
+        if held.rows is None and isinstance(delivery, Delivery) and delivery.is_whole and not cursor.leaving:
+            firsts[i], stops[i] = delivery.stored.first, delivery.stored.end
+    left = ack_each([cursor.window for cursor in cursors], firsts, stops, consumer)
+    for cursor, held_then, first, stop in zip(cursors, left, firsts, stops, strict=True):
+        if held_then >= 0:
+            cursor.note_acked(first, stop)
+    return left
