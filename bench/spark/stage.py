@@ -40,7 +40,7 @@ def spark_session(directory: Path, master: str = "local[2]") -> Iterator[SparkSe
 
 @contextmanager
 def served(data: Path, place: Path) -> Iterator[dict[str, str]]:
-    """A server on that data, as people start one: its addresses, of `http` and `flight`."""
+    """A server on that data, as people start one: its addresses, of `http`, `flight` and `mqtt`."""
     ready = place / "ready.json"
     # It has a working directory of its own, where a relative path to the source would be another one, or none.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
@@ -51,6 +51,7 @@ def served(data: Path, place: Path) -> Iterator[dict[str, str]]:
     try:
         server.wait(ready.exists)
         ports = {name: facts["port"] for name, facts in json.loads(ready.read_text())["listeners"].items()}
-        yield {"http": f"http://127.0.0.1:{ports['http']}", "flight": f"grpc://127.0.0.1:{ports['flight']}"}
+        schemes = {"http": "http", "flight": "grpc", "mqtt": "mqtt"}
+        yield {name: f"{scheme}://127.0.0.1:{ports[name]}" for name, scheme in schemes.items()}
     finally:
         server.stop()

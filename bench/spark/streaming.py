@@ -1,7 +1,7 @@
 """Queue to queue through a stream of Spark at 10,000 messages a second: how long a message takes from when it was due
-until a consumer has it, read over `url` and from `path`, against the same query with a source and a sink that have
-nothing to do, and from topic to topic of Kafka where that is installed. Where the time of a micro-batch goes is printed
-beside it."""
+until a consumer of MQTT has it, read over `url` and from `path`, against the same query with a source and a sink that
+have nothing to do, and from topic to topic of Kafka where that is installed. Where the time of a micro-batch goes is
+printed beside it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import median
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,9 +22,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 import penstock
 from bench.measure import Benchmark, Comparison, Ratio, Run, Series, Target
 from bench.process import BenchmarkFailed
+from bench.spark.ends import consume, produce
 from bench.spark.kafka import FLUSHES, Kafka, stop, where_installed
 from bench.spark.kafka import taken as taken_of
-from bench.spark.null_streams import NullSink, NullStream, due_ns, rows_due
+from bench.spark.null_streams import NullSink, NullStream, rows_due
 from bench.spark.stage import served, spark_session
 from penstock.client.flight import FlightClient
 
@@ -33,7 +34,6 @@ _ROUND_S, _LEAST_S = 20, 6
 # Workers are started and code compiled with rows that nobody counts; then the ends begin, and have a moment to meet.
 _FIRST_BATCHES, _WARM_UP_S = 40, 6
 _ROUNDS = 3
-_STEP_S = 0.01
 # What a stream may take from queue to queue, whatever Spark does.
 _ALLOWED_S = 0.15
 _INPUT, _OUTPUT = "due", "done"
@@ -47,8 +47,6 @@ class Round:
 
     taken_ns: list[int]
     micro_batches: list[dict[str, int]]
-    stored_ns: list[int] = field(default_factory=list)
-    """of that, until it was stored in the second queue; what is left is the consumer's"""
 
     def percentile(self, share: float) -> float:
         rising = sorted(self.taken_ns)
@@ -114,12 +112,8 @@ def _comparisons(rounds: Mapping[str, list[Round]]) -> list[Comparison]:
     allowed = Series(f"{_ALLOWED_S} s", (_ALLOWED_S,) * len(url.samples))
     notes = {name: parts_text(each for one in rounds[name] for each in one.micro_batches) for name in rounds}
     parts = {f"median ms of a micro-batch, {name}": text for name, text in notes.items()}
-    stored = {
-        f"p50 until it is stored, {name}, ms": ", ".join(f"{median(each.stored_ns) / 1e6:.0f}" for each in rounds[name])
-        for name in ("url", "path")
-    }
     return [
-        Comparison(url, own, Ratio.COST, notes={**parts, **stored}),
+        Comparison(url, own, Ratio.COST, notes=parts),
         Comparison(url, allowed, Ratio.COST, Target("<=", 1.0)),
         Comparison(path, url, Ratio.COST, Target("<=", 1.1)),
         Comparison(
@@ -165,10 +159,12 @@ def through_queues(
     rows = spark.readStream.format("penstock").options(**source, queue=_INPUT, startingOffsets="latest").load()
     processes = multiprocessing.get_context("spawn")
     over, results = processes.Event(), processes.Queue()
+    there = urlsplit(server["mqtt"])
+    address = (there.hostname, there.port)
     with _streaming(rows.select("key", "value"), "penstock", place, url=server["flight"], queue=_OUTPUT) as progress:
         ends = [
-            processes.Process(target=_produce, args=(server["flight"], over), daemon=True),
-            processes.Process(target=_consume, args=(server["http"], place.name, over, results), daemon=True),
+            processes.Process(target=produce, args=(address, _INPUT, _RATE, over), daemon=True),
+            processes.Process(target=consume, args=(address, _OUTPUT, place.name, over, results), daemon=True),
         ]
         with FlightClient(server["flight"]) as client:
             progress.after(_FIRST_BATCHES, lambda: client.append(_INPUT, rows_due(0, 0, 100, _RATE)))
@@ -176,12 +172,10 @@ def through_queues(
             end.start()
         time.sleep(_WARM_UP_S + round_s)
         over.set()
-        taken: list[tuple[int, int, int]] = results.get(timeout=60)
+        taken: list[tuple[int, int]] = results.get(timeout=60)
         for end in ends:
             end.join(60)
-    counted = _counted([(due, got) for due, got, _ in taken], round_s, progress)
-    stored = _counted([(due, stored_ns) for due, _, stored_ns in taken], round_s, progress)
-    return replace(counted, stored_ns=stored.taken_ns)
+    return _counted(taken, round_s, progress)
 
 
 def through_topics(spark: SparkSession, kafka: Kafka, topics: tuple[str, str], place: Path, round_s: float) -> Round:
@@ -220,33 +214,6 @@ def _streaming(rows: DataFrame, sink: str, place: Path, **options: str) -> Itera
         query.stop()
     if (error := query.exception()) is not None:
         raise BenchmarkFailed(str(error))
-
-
-def _produce(url: str, over: Event) -> None:
-    """What is due, every hundredth of a second."""
-    sent, begun_ns = 0, time.time_ns()
-    with FlightClient(url) as client:
-        while not over.wait(_STEP_S):
-            due = (time.time_ns() - begun_ns) * _RATE // 1_000_000_000
-            client.append(_INPUT, rows_due(begun_ns, sent, due, _RATE))
-            sent = due
-
-
-def _consume(url: str, group: str, over: Event, results: multiprocessing.Queue[list[tuple[int, int, int]]]) -> None:
-    """When each was due, when it came, and when it was stored. A group of its own: one that was there before has what
-    it left."""
-    taken: list[tuple[int, int, int]] = []
-    with (
-        penstock.Client(url) as client,
-        client.consume(_OUTPUT, group, max=1000, wait_s=1.0, start="latest", auto_commit=0.5) as consumer,
-    ):
-        for message in consumer:
-            stored_ns = int(message.timestamp.timestamp() * 1000) * 1_000_000
-            taken.append((due_ns(message.value), time.time_ns(), stored_ns))
-            if over.is_set():
-                break
-        client.delete_group(_OUTPUT, group)
-    results.put(taken)
 
 
 BENCHMARK = Benchmark("spark-streaming", "queue to queue through a stream of Spark at 10,000 messages a second", run)

@@ -1,4 +1,4 @@
-"""kill -9 of a server while rows are appended and epochs are staged and committed over Arrow Flight."""
+"""kill -9 of a server while rows are appended and epochs are committed over Arrow Flight, staged or by one call."""
 
 from __future__ import annotations
 
@@ -69,19 +69,28 @@ def sink_until_it_is_gone(live: LiveServer, written: Written) -> None:
 
 
 def commit_epoch(client: FlightClient, written: Written) -> None:
+    """Every other one by one call, as a sink with few rows does it."""
     epoch = written.next_epoch
-    committed = client.commit("sink", epoch, staged(client, epoch), pipeline="sink")
+    if epoch % 2:
+        committed = client.commit_rows("sink", epoch, "sunk", batches_of(epoch), pipeline="sink")
+    else:
+        committed = client.commit("sink", epoch, staged(client, epoch), pipeline="sink")
     written.repeated += committed.is_repeated
     assert sum(place.rows for place in committed.placed) == EPOCH_ROWS
     written.next_epoch += 1
 
 
 def staged(client: FlightClient, epoch: int) -> list[StagedRange]:
-    values = [b"%d.%d" % (epoch, row) for row in range(EPOCH_ROWS)]
     with client.stager("sunk", writer="sink") as stager:
-        for at in range(0, EPOCH_ROWS, 10):
-            stager.stage(pa.record_batch({"key": values[at : at + 10], "value": values[at : at + 10]}))
+        for batch in batches_of(epoch):
+            stager.stage(batch)
     return stager.ranges
+
+
+def batches_of(epoch: int) -> list[pa.RecordBatch]:
+    values = [b"%d.%d" % (epoch, row) for row in range(EPOCH_ROWS)]
+    parts = [values[at : at + 10] for at in range(0, EPOCH_ROWS, 10)]
+    return [pa.record_batch({"key": part, "value": part}) for part in parts]
 
 
 def test_nothing_acknowledged_is_lost_and_every_epoch_is_there_once(tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ from pathlib import Path
 from tests.support.broker import Stage
 from tests.support.staging import stored
 
+from penstock.broker.queue import Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.core.errors import StageGone
+from penstock.log.batch import encode
 from penstock.log.columns import Columns
+from penstock.log.encoded import Encoded
 
 QUEUES = {"one": 1, "three": 3}
 QUERIES = ("a", "b")
@@ -72,8 +75,19 @@ class StagingWalk:
                     (self.orphans if is_orphan else ranges).append(staged)
         return ranges
 
+    def _carried(self, rows: dict[str, list[list[bytes]]]) -> list[tuple[Queue, Encoded]]:
+        """What goes with the commit."""
+        return [
+            (self.stage.broker.queue(name), Encoded.checked(encode(Columns.of(values, keys=[v[:3] for v in values]))))
+            for name, several in rows.items()
+            for values in several
+        ]
+
     async def _commit(self, query: str, epoch: int, rows: dict[str, list[list[bytes]]]) -> None:
-        answer = await self.stage.broker.staging.commit(query, epoch, await self._staged(rows))
+        """Each time by another way: all rows staged, or those of the first queue brought along."""
+        ahead = dict(list(rows.items())[: self.random.randrange(2)])
+        ranges = await self._staged({name: several for name, several in rows.items() if name not in ahead})
+        answer = await self.stage.broker.staging.commit(query, epoch, ranges, rows=self._carried(ahead))
         known = self.answers.setdefault((query, epoch), answer.placed)
         assert answer.placed == known, "a repeated key was answered otherwise"
 

@@ -64,6 +64,7 @@ class Queue:
         self.is_paused = record.is_paused
         self.is_deleted = False
         self.gate = Gate()
+        self.snapshotting = asyncio.Lock()
         self.refused = 0
         self.published = 0
         self.past = Tally()

@@ -26,7 +26,13 @@ def is_due(unit: Unit, now: int) -> bool:
 
 
 async def write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
-    """Make one, and let go of what three of them make superfluous."""
+    """Make one, and let go of what three of them make superfluous. Who comes while another one is made waits: there is
+    one log for them, and their pieces stand one behind the other."""
+    async with queue.snapshotting:
+        await _write(shard, queue, unit, now)
+
+
+async def _write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
     await queue.snapshots(unit)
     log = unit.snapshots
     assert log is not None

@@ -82,14 +82,9 @@ cpdef Py_ssize_t scan(const unsigned char[::1] data, int64_t start, int64_t stop
 cpdef int64_t keys_at(const unsigned char[::1] data) except? -2
 
 
-@cython.locals(i=Py_ssize_t, row=int64_t)
-cpdef int row_spans(
-    const unsigned char[::1] data,
-    int64_t offsets_at,
-    int64_t bytes_at,
-    const int[::1] rows,
-    int[::1] starts,
-    int[::1] ends,
+@cython.locals(i=Py_ssize_t)
+cpdef int entry_spans(
+    const unsigned char[::1] data, int64_t offsets_at, int64_t bytes_at, int[::1] starts, int[::1] ends
 ) except -1
 
 

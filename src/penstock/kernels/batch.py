@@ -208,13 +208,11 @@ def keys_at(data: Buffer) -> int:
     return at
 
 
-def row_spans(
-    data: Buffer, offsets_at: int, bytes_at: int, rows: array[int], starts: array[int], ends: array[int]
-) -> int:
-    """Where the entries of a checked variable-length column lie, for the given rows."""
-    for i in range(len(rows)):
-        starts[i] = bytes_at + memory.load_i32(data, offsets_at + 4 * rows[i])
-        ends[i] = bytes_at + memory.load_i32(data, offsets_at + 4 * rows[i] + 4)
+def entry_spans(data: Buffer, offsets_at: int, bytes_at: int, starts: array[int], ends: array[int]) -> int:
+    """Where the entries of a checked variable-length column lie, as many as there is room for."""
+    for i in range(len(starts)):
+        starts[i] = bytes_at + memory.load_i32(data, offsets_at + 4 * i)
+        ends[i] = bytes_at + memory.load_i32(data, offsets_at + 4 * i + 4)
     return 0
 
 

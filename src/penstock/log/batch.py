@@ -287,26 +287,25 @@ class Batch:
         size = self._int32(offsets_at, entries)
         return entries, self.body[offsets_at : offsets_at + 4 * entries + 4], self.body[bytes_at : bytes_at + size]
 
-    def columns(self, picked: array[int]) -> Columns:
-        """The rows of the given numbers (int32), in that order, as spans over this batch's body."""
-        header, every = self.header, array("i", range(self.header.count))
-        index, dictionary = self.fixed_column(TOPIC), array("i", range(max(self.layout[_TOPIC_COUNT], 0)))
+    def columns(self, picked: array[int] | None = None) -> Columns:
+        """All rows, as spans over this batch's body, or those of the given numbers (int32), in that order."""
+        header, rows = self.header, self.header.count
+        index = self.fixed_column(TOPIC)
         whole = Columns(
-            count=header.count,
+            count=rows,
             source=self.body,
-            value=self._spans(_VALUE_AT, every)
-            or Spans(array("i", bytes(4 * header.count)), array("i", bytes(4 * header.count))),
-            key=self._spans(_KEY_AT, every),
-            properties=self._spans(_PROPERTIES_AT, every),
-            native=self._spans(_NATIVE_AT, every),
+            value=self._spans(_VALUE_AT, rows) or Spans(array("i", bytes(4 * rows)), array("i", bytes(4 * rows))),
+            key=self._spans(_KEY_AT, rows),
+            properties=self._spans(_PROPERTIES_AT, rows),
+            native=self._spans(_NATIVE_AT, rows),
             topic_index=_array("i", index) if index is not None else None,
-            topics=self._spans(_TOPICS_AT, dictionary),
+            topics=self._spans(_TOPICS_AT, max(self.layout[_TOPIC_COUNT], 0)),
             expiry=self._expiries(),
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,
         )
-        return whole.select(picked)
+        return whole if picked is None else whole.select(picked)
 
     def _row(self, row: int) -> int:
         if not 0 <= row < self.header.count:
@@ -324,12 +323,12 @@ class Batch:
     def _int32(self, at: int, entry: int) -> int:
         return int(_INT32.unpack_from(self.body, at + 4 * entry)[0])
 
-    def _spans(self, word: int, entries: array[int]) -> Spans | None:
+    def _spans(self, word: int, entries: int) -> Spans | None:
         offsets_at, bytes_at = self.layout[word], self.layout[word + 1]
         if offsets_at < 0:
             return None
-        starts, ends = array("i", bytes(4 * len(entries))), array("i", bytes(4 * len(entries)))
-        kernel.row_spans(self.body, offsets_at, bytes_at, entries, starts, ends)
+        starts, ends = array("i", bytes(4 * entries)), array("i", bytes(4 * entries))
+        kernel.entry_spans(self.body, offsets_at, bytes_at, starts, ends)
         return Spans(starts, ends)
 
     def _sums(self, word: int, base: int, step: int) -> array[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, compress
 
@@ -145,10 +145,12 @@ class Columns:
     def scatter(self, partitions: int, unkeyed: int = 0) -> list[tuple[int, Columns]]:
         """(partition, its rows in order) for each partition that occurs. Rows without a key go to `unkeyed`."""
         numbers, counts, gathered = self.gathered(partitions, unkeyed)
-        if len(numbers) == 1:
-            return [(numbers[0], gathered)]
-        parts = zip(numbers, counts, accumulate(counts), strict=True)
-        return [(number, gathered.part(stop - count, stop)) for number, count, stop in parts]
+        return [(numbers[0], gathered)] if len(numbers) == 1 else list(gathered.parts(numbers, counts))
+
+    def parts(self, numbers: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int, Columns]]:
+        """Of what gathered() gave: the rows of each partition."""
+        for number, count, stop in zip(numbers, counts, accumulate(counts), strict=True):
+            yield number, self.part(stop - count, stop)
 
     def gathered(self, partitions: int, unkeyed: int = 0) -> tuple[list[int], array[int], Columns]:
         """The partitions that occur, how many rows each gets (int32), and all rows in the order of partitions."""

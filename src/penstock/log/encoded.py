@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -63,7 +62,12 @@ class Encoded:
         return bound if bound <= enough else self.columns().longest_row(enough)
 
     def columns(self) -> Columns:
-        return self.batch.columns(array("i", range(self.count)))
+        return self.batch.columns()
+
+    def scatter(self, partitions: int, unkeyed: int = 0) -> list[tuple[int, Rows]]:
+        """As Columns.scatter(); rows that all go to one partition stay as they are encoded."""
+        numbers, counts, gathered = self.columns().gathered(partitions, unkeyed)
+        return [(numbers[0], self)] if len(numbers) == 1 else list(gathered.parts(numbers, counts))
 
 
 Rows: TypeAlias = Columns | Encoded

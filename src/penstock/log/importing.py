@@ -11,7 +11,7 @@ from penstock.core.ports import Disk, File
 from penstock.core.types import FilePosition, LogNumber
 from penstock.kernels.folded import INDEX_STEP_BYTES
 from penstock.log import batch as batches
-from penstock.log.columns import Columns
+from penstock.log.encoded import Rows, encode
 from penstock.log.index import index_path, save_index
 from penstock.log.names import directory_of
 from penstock.log.partition import Log
@@ -68,8 +68,8 @@ class ImportedLog:
         self.infos: list[SegmentInfo] = []
         self.paths: list[str] = []
 
-    def add(self, columns: Columns) -> None:
-        batch = batches.encode(columns, self._settings.compression)
+    def add(self, rows: Rows) -> None:
+        batch = encode(rows, self._settings.compression)
         segment = self._segment
         if segment is not None and segment.bytes + len(batch) > self._most_bytes:
             self.close()
@@ -77,7 +77,7 @@ class ImportedLog:
         if segment is None:
             segment = self._segment = self._begin()
         batches.seal(batch, segment.end, self._epoch, self._timestamp)
-        segment.append(batch, columns.count, self._timestamp)
+        segment.append(batch, rows.count, self._timestamp)
         self._end = segment.end
 
     def close(self) -> None:
@@ -119,9 +119,9 @@ class Importer:
         self._disk = disk
         self._logs = {log.number: ImportedLog(disk, log, now_ms, version) for log in logs}
 
-    def add(self, log: Log, columns: Columns) -> None:
+    def add(self, log: Log, rows: Rows) -> None:
         """Behind what was added before for that log. OSError if the disk fails."""
-        self._logs[log.number].add(columns)
+        self._logs[log.number].add(rows)
 
     def finish(self) -> None:
         """All segments are durable when this returns."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -153,5 +154,19 @@ def test_producers_are_in_snapshots(tmp_path: Path) -> None:
             await s.restart()
             again = await s.put(s.broker.queue("q"), b"v", producer=call)
             assert (again.placed, again.duplicates) == (first.placed, 1)
+
+    run(main())
+
+
+def test_two_that_are_written_at_once_stand_one_behind_the_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            await live(s)
+            queue = s.broker.queue("q")
+            unit = queue.units[0]
+            now = s.clock.now_ms()
+            await asyncio.gather(*(snapshots.write(s.broker.shard, queue, unit, now) for _ in range(3)))
+            assert unit.snapshots is not None
+            assert len(snapshot.wholes(s.broker.shard.readable(unit.snapshots, 0))) == 3
 
     run(main())

@@ -188,7 +188,7 @@ def test_spans_of_a_batch_and_of_columns_lead_to_the_same_bytes(
     batch = stored(rows)
     picked = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8))
     spans = spans_of(mqtt_encode, batch, picked)
-    columns, others = batch.columns(array("i", range(len(rows)))), array("q", [0]) * len(spans)
+    columns, others = batch.columns(), array("q", [0]) * len(spans)
     topics, properties = columns.topics, columns.properties
     mqtt_encode.column_spans(
         columns.topic_index,

@@ -110,7 +110,7 @@ def _copies(
     for stored, rows in some:
         pairs = _wanted(messages, sessions, stored, rows, expired)
         if pairs.rows:
-            columns = stored.batch.columns(array("i", range(len(stored))))
+            columns = stored.batch.columns()
             later = messages.timeline.later(stored.batch.header.base_timestamp)
             if later and columns.expiry is not None:
                 columns.expiry = array("q", [time + later if time else 0 for time in columns.expiry])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.broker.queue import Queue
@@ -11,10 +10,9 @@ from penstock.broker.staging.records import EpochKey, StagedPlace, StagePlace, S
 from penstock.core.ports import Buffer
 from penstock.kernels import hashing
 from penstock.log.batch import Batch
-from penstock.log.columns import Columns
-from penstock.log.encoded import Encoded
+from penstock.log.encoded import Encoded, Rows
 from penstock.log.partition import Log
-from penstock.log.shard import Part
+from penstock.log.shard import RowsPart
 from penstock.queues.settings import Unkeyed
 
 # Upper bounds: header and padding of a batch, what the book says of a stage, of an epoch, its pipeline and whose they
@@ -88,32 +86,30 @@ class Placement(NamedTuple):
 
     queue: Queue
     partition: int
-    columns: Columns
+    rows: Rows
 
 
-def placements(stage: Stage, batch: Buffer) -> Iterator[Placement]:
+def placements(stage: Stage, batch: Buffer) -> list[Placement]:
     """The rows of a stage, by partition. Any thread, while the queue's gate is passed."""
-    stored = Batch.parse(batch)
-    return _by_partition(stage, stored.columns(array("i", range(len(stored)))))
+    data = bytearray(batch)
+    return _by_partition(stage, Encoded(data, Batch.parse(data)))
 
 
-def carried_placements(carried: Sequence[Carried]) -> Iterator[Placement]:
+def carried_placements(carried: Sequence[Carried]) -> list[Placement]:
     """The same of rows that came with the commit."""
-    for each in carried:
-        yield from _by_partition(each, each.encoded.columns())
+    return [placement for each in carried for placement in _by_partition(each, each.encoded)]
 
 
-def _by_partition(source: Stage | Carried, columns: Columns) -> Iterator[Placement]:
+def _by_partition(source: Stage | Carried, rows: Encoded) -> list[Placement]:
     if source.partition is not None:
-        yield Placement(source.queue, source.partition, columns)
-        return
-    for partition, mine in columns.scatter(source.queue.settings.partitions, source.unkeyed):
-        yield Placement(source.queue, partition, mine)
+        return [Placement(source.queue, source.partition, rows)]
+    scattered = rows.scatter(source.queue.settings.partitions, source.unkeyed)
+    return [Placement(source.queue, partition, mine) for partition, mine in scattered]
 
 
-def parts_of(placed: Sequence[Placement]) -> list[Part]:
+def parts_of(placed: Sequence[Placement]) -> list[RowsPart]:
     """For one frame. The partitions are there."""
-    return [(queue.units[partition].data, columns) for queue, partition, columns in placed]
+    return [(queue.units[partition].data, rows) for queue, partition, rows in placed]
 
 
 def places_of(placed: Sequence[tuple[Queue, int, int]]) -> tuple[StagedPlace, ...]:

@@ -15,6 +15,7 @@ import msgspec
 from penstock.broker.declaring import Declaring
 from penstock.broker.publish.commit import Frame, Intake
 from penstock.broker.queue import Queue
+from penstock.broker.staging.ahead import fetched_ahead
 from penstock.broker.staging.book import Book
 from penstock.broker.staging.epochs import Epochs
 from penstock.broker.staging.owners import OPERATOR, Owner
@@ -388,9 +389,12 @@ class Staging:
         rows: dict[Target, int] = {}
         decided: list[StagedPlace] = []
 
+        def read(stage: Stage) -> list[Placement]:
+            return placements(stage, reader.read(stage.side_log, stage.place.first, 1)[0])
+
         def fill(importer: Importer) -> None:
-            staged = (placements(stage, reader.read(stage.side_log, stage.place.first, 1)[0]) for stage in stages)
-            for queue, partition, mine in chain(carried_placements(wanted.carried), chain.from_iterable(staged)):
+            staged = chain.from_iterable(fetched_ahead(read, stages))
+            for queue, partition, mine in chain(carried_placements(wanted.carried), staged):
                 target = Target(queue, partition)
                 importer.add(logs[target], mine)
                 rows[target] = rows.get(target, 0) + mine.count

@@ -37,6 +37,10 @@ Send = Callable[[Message], Awaitable[None]]
 Struct = TypeVar("Struct")
 Result = TypeVar("Result")
 
+_Fields = dict[str, msgspec.Raw]
+# Of a message: bodies.OutgoingMessage.
+_AS_WRITTEN = ("json", "value")
+
 _MAX_QUERY_FIELDS = 32
 # Head and body of an answer leave in one write up to here; beyond it, a copy costs more than the second write.
 _ONE_WRITE_BYTES = 64 << 10
@@ -346,16 +350,33 @@ class Exchange:
         raise Refusal(413, "body-too-large", detail, closes=True)
 
 
-def decoded(body: bytes, kind: type[Struct]) -> Struct:
-    """JSON from a client. Refusal: malformed-body names the field."""
+def decoded(body: bytes, kind: type[Struct], what: str = "body") -> Struct:
+    """JSON from a client, of which this is a part. Refusal: malformed-body names the field."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if "got `float`" in str(error):
-            with suppress(msgspec.ValidationError):
-                return msgspec.convert(_whole(msgspec.json.decode(body)), kind)
+            with suppress(msgspec.DecodeError, RecursionError):
+                return msgspec.json.decode(msgspec.json.encode(_whole_fields(body)), type=kind)
         detail, field = _explained(error)
-        raise Refusal(400, "malformed-body", f"the body cannot be taken: {detail}", field) from None
+        raise Refusal(400, "malformed-body", f"the {what} cannot be taken: {detail}", field) from None
+
+
+def _whole_fields(data: bytes | msgspec.Raw) -> dict[str, object]:
+    """Those of a body, or of one of its messages: whose value stays as it is written."""
+    return {name: _whole_field(name, each) for name, each in msgspec.json.decode(data, type=_Fields).items()}
+
+
+def _whole_field(name: str, data: msgspec.Raw) -> object:
+    if name in _AS_WRITTEN:
+        return data
+    if name == "messages":
+        return [_whole_message(each) for each in msgspec.json.decode(data, type=list[_Fields])]
+    return _whole(msgspec.json.decode(data))
+
+
+def _whole_message(fields: _Fields) -> dict[str, object]:
+    return {name: each if name in _AS_WRITTEN else _whole(msgspec.json.decode(each)) for name, each in fields.items()}
 
 
 def _whole(value: object) -> object:

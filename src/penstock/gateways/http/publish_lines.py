@@ -12,7 +12,7 @@ from penstock.broker.publish.request import Published
 from penstock.broker.queue import Queue
 from penstock.core.errors import PenstockError
 from penstock.gateways.http.bodies import OutgoingMessage, columns_of
-from penstock.gateways.http.exchange import Exchange
+from penstock.gateways.http.exchange import Exchange, decoded
 from penstock.gateways.http.problems import Problem, Refusal, problem_of, problem_reply
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.log.columns import Columns
@@ -161,8 +161,8 @@ def _decoded(line: bytes) -> OutgoingMessage:
     """With its value found to be one: Refusal."""
     try:
         message = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(400, "malformed-body", f"the line cannot be taken: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        message = decoded(line, OutgoingMessage, "line")
     columns_of([message], "line")
     return message
 

@@ -409,3 +409,23 @@ def test_lines_that_the_queue_refuses_are_counted(server: RunningServer, http: H
         raw.send(lines({"text": "b"}))
         report = raw.answer().json
     assert (report["accepted"], report["failed"], report["stopped"]["code"]) == (1, 1, "queue-full")
+
+
+@pytest.mark.parametrize("name", ["json", "value"])
+def test_a_partition_may_be_written_with_a_point_and_the_value_stays_as_it_is_written(
+    server: RunningServer, http: HttpClient, name: str
+) -> None:
+    """As JSON Schema has it: 1.0 is an integer."""
+    server.declare("wide", partitions=3)
+    message = b'{"%s": {"a": 2.0, "b": [1.0]}, "partition": 1.0}' % name.encode()
+    one = http.request("POST", "queues/wide/messages", message, {"content-type": "application/json"})
+    several = b'{"messages": [%s, %s]}' % (message, message)
+    two = http.request("POST", "queues/wide/messages", several, {"content-type": "application/json"})
+    lines = http.request("POST", "queues/wide/messages", message + b"\n", {"content-type": "application/x-ndjson"})
+    assert [each.status for each in (one, two, lines)] == [200] * 3, [one.body, two.body, lines.body]
+    found = http.receive("wide", encoding="base64")
+    assert {base64.b64decode(each["base64"]) for each in found} == {b'{"a": 2.0, "b": [1.0]}'}
+    assert {each["partition"] for each in found} == {1} and len(found) == 4
+    half = message.replace(b"1.0}", b"1.5}")
+    refused = http.request("POST", "queues/wide/messages", half, {"content-type": "application/json"})
+    assert refused.status == 400 and refused.json["field"] == "partition"
