@@ -412,7 +412,8 @@ class Keeper:
     def _flush_large(self) -> None:
         large, self._large = self._large, []
         due = {log.number: log for log in large if self._dirty.get(log.number) is log}
-        self._flush(list(due.values()))
+        if due or self._stopped:
+            self._flush(list(due.values()))
 
     def _flush(self, logs: list[WrittenLog]) -> None:
         written: list[LogNumber] = []

@@ -83,8 +83,8 @@ class Shard:
         self._closing = asyncio.Event()
         self._closed = False
         self._workers = Workers(engine)
-        self._is_waking = False
-        """the storage thread will be woken when this turn of the loop is over"""
+        self._is_committing = False
+        """what is staged will be committed when this turn of the loop is over"""
         self.report = engine.report
         """for what commit_here() gave, in the loop's stead: whoever waits for it is told"""
         self.promise, self.restore_promise = engine.promise, engine.restore_promise
@@ -225,7 +225,7 @@ class Shard:
         self._refuse(purpose)
         future: asyncio.Future[None] = self._loop.create_future()
         offsets = self._stage(parts, purpose, late, None, staged, future)
-        self._wake_storage()
+        self._commit_soon()
         await future
         return offsets
 
@@ -241,7 +241,7 @@ class Shard:
         self._refuse(Purpose.PUBLISH)
         future: asyncio.Future[None] = self._loop.create_future()
         offsets = self._engine.stage_spread(spread, partial(resolve, future), apply=staged)
-        self._wake_storage()
+        self._commit_soon()
         await future
         return offsets
 
@@ -282,18 +282,28 @@ class Shard:
             offsets = self._engine.stage_spread(wanted, done, purpose, apply)
         else:
             offsets = self._engine.stage(wanted, done, purpose, apply=apply)
-        if self._engine.usage.staged[purpose] >= _WORTH_A_SYNC_BYTES:
-            self._wake_storage()
-        elif not self._is_waking and not self.is_visited:
-            self._is_waking = True
-            self._loop.call_soon(self._wake_after_turn)
+        self._commit_soon()
         return offsets
 
-    def _wake_after_turn(self) -> None:
-        """One sync for all the little that is staged in a turn of the loop; a storage thread that were woken by the
-        first of it would take that alone, and the interpreter from the loop at each of its system calls."""
-        self._is_waking = False
-        self._workers.wake_storage()
+    def _commit_soon(self) -> None:
+        """Much goes to the storage thread at once, which writes it while the loop goes on. One sync for all the little
+        that is staged in a turn: whoever took the first of it would take that alone."""
+        if self.is_visited:
+            return
+        if sum(self._engine.usage.staged) >= _WORTH_A_SYNC_BYTES:
+            self._workers.wake_storage()
+        elif not self._is_committing:
+            self._is_committing = True
+            self._loop.call_soon(self._commit_after_turn)
+
+    def _commit_after_turn(self) -> None:
+        """To hand something to another thread and be told takes longer than a short sync, and all of it is processor
+        time: the loop waits for the disk itself, while that is quick."""
+        self._is_committing = False
+        if sum(self._engine.usage.staged) >= _WORTH_A_SYNC_BYTES or not self._engine.commit.is_quick:
+            self._workers.wake_storage()
+        elif (progress := self._workers.commit_here()) is not None:
+            self._engine.report(progress)
 
     @property
     def has_staged(self) -> bool:
@@ -310,10 +320,6 @@ class Shard:
         """Before it is staged: every checkpoint that covers it says so."""
         self._largest_commit = self._engine.keeper.largest_commit = size
 
-    def _wake_storage(self) -> None:
-        if not self.is_visited:
-            self._workers.wake_storage()
-
     async def _commit_in_turn(
         self, parts: Sequence[RowsPart], purpose: Purpose, late: LateParts | None, staged: Effect | None
     ) -> list[Offset]:
@@ -324,7 +330,7 @@ class Shard:
             encoded = await self._loop.run_in_executor(None, _encode, parts) if _is_heavy(parts) else None
             self._refuse(purpose)
             offsets = self._stage(parts, purpose, late, encoded, staged, future)
-        self._wake_storage()
+        self._commit_soon()
         await future
         return offsets
 
@@ -359,7 +365,7 @@ class Shard:
             future: asyncio.Future[None] = self._loop.create_future()
             refuse = partial(self._refuse, Purpose.SETTLE)
             await self._adopting.stage(logs, fill, decided, refuse, partial(resolve, future))
-            self._wake_storage()
+            self._commit_soon()
             await future
 
     async def append_raw(self, log: Log, data: Buffer, purpose: Purpose = Purpose.PUBLISH) -> None:
@@ -485,12 +491,12 @@ class Shard:
         """Retention of one log, now."""
         self._refuse(Purpose.SETTLE)
         self._housekeeper.retain_log(log)
-        self._wake_storage()
+        self._commit_soon()
 
     async def keep_house(self) -> None:
         """Retention and compaction of every log, now. By themselves they come every `housekeeping_s`."""
         self._housekeeper.retain()
-        self._wake_storage()
+        self._commit_soon()
         while (task := self._housekeeper.plan()) is not None:
             try:
                 compacted = await self._loop.run_in_executor(
@@ -507,7 +513,7 @@ class Shard:
                     raise
                 except (OSError, PenstockError) as error:
                     self._housekeeper.note_failure("compaction", task.log.name, error)
-                self._wake_storage()
+                self._commit_soon()
 
     async def _keep_house(self) -> None:
         while self._options.housekeeping_s > 0 and not self._is_failed:
@@ -548,7 +554,7 @@ class Shard:
         self._refuse(Purpose.SETTLE)
         future: asyncio.Future[None] = self._loop.create_future()
         stage(partial(resolve, future))
-        self._wake_storage()
+        self._commit_soon()
         await future
 
     def refuse_publishes(self) -> None:

@@ -18,8 +18,9 @@ _LAST_CHECKPOINT_TRIES = 3
 # Enough to keep the keeper busy with large writes, little enough that the tail stays short.
 _KEEPER_WAKE_BYTES = 1 << 20
 # While it works, the loop gets the interpreter back half a millisecond after each of its system calls: what the keeper
-# does at once, the loop stands still for. Little and often is not felt.
+# does at once, the loop stands still for. Little and often is not felt; but what is less than this can wait a while.
 _KEEPER_WAKE_S = 0.01
+_LITTLE_BYTES, _LITTLE_WAIT_S = 64 << 10, 0.05
 
 
 class Workers:
@@ -48,7 +49,7 @@ class Workers:
             logger.critical("a commit broke off", exc_info=True)
             self._crashed(error)
             return None
-        if progress is None or progress.synced < progress.written or not self._engine.commit.is_idle:
+        if progress is None or self._engine.commit.is_due:
             self.wake_storage()
         return progress
 
@@ -79,8 +80,8 @@ class Workers:
 
     def _count_handed(self, size: int) -> None:
         self._handed_bytes += size
-        now = monotonic()
-        if self._handed_bytes >= _KEEPER_WAKE_BYTES or now - self._woken_s >= _KEEPER_WAKE_S:
+        now, wait_s = monotonic(), _KEEPER_WAKE_S if self._handed_bytes >= _LITTLE_BYTES else _LITTLE_WAIT_S
+        if self._handed_bytes >= _KEEPER_WAKE_BYTES or now - self._woken_s >= wait_s:
             self._handed_bytes, self._woken_s = 0, now
             self.wake_keeper()
 

@@ -12,30 +12,28 @@ from penstock.server.written import BadConfiguration
 
 # A peer that answers what it was just sent does so within this time; to sleep until then and be woken takes as long.
 _LINGER_S = 50e-6
-# Who was quiet for longer is not about to answer.
-_LIVELY_S = 1e-3
+# As long as that and a sleep that is ended at once.
+_PROMPT_S = 100e-6
 
 
 class LingeringSelector(selectors.DefaultSelector):
-    """Looks again for a moment before it sleeps, while something goes on."""
+    """Looks again for a moment before it sleeps, where that would have been worth it the last time."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._busy_s = 0.0
+        self._is_prompt = False
+        """what was waited for last came at once"""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready and (timeout is None or timeout > 0):
-            ready = self._linger() or super().select(timeout)
-        if ready:
-            self._busy_s = monotonic()
+        if timeout is not None and timeout <= 0:
+            return super().select(0)
+        begun = monotonic()
+        ready = self._linger(begun + _LINGER_S) if self._is_prompt else []
+        ready = ready or super().select(timeout)
+        self._is_prompt = monotonic() - begun < _PROMPT_S
         return ready
 
-    def _linger(self) -> list[tuple[selectors.SelectorKey, int]]:
-        now = monotonic()
-        if now - self._busy_s > _LIVELY_S:
-            return []
-        until = now + _LINGER_S
+    def _linger(self, until: float) -> list[tuple[selectors.SelectorKey, int]]:
         ready: list[tuple[selectors.SelectorKey, int]] = []
         while not ready and monotonic() < until:
             ready = super().select(0)

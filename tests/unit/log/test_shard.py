@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +30,7 @@ from penstock.kernels.crc import crc32c
 from penstock.log.batch import Batch, encode, seal
 from penstock.log.bounds import OFFSET_GAP
 from penstock.log.columns import Columns
+from penstock.log.commit import CommitOptions
 from penstock.log.disk import RealFile
 from penstock.log.journal import JournalOptions
 from penstock.log.keeper import KeeperOptions
@@ -508,5 +511,118 @@ def test_a_follower_appends_batches_as_they_are(tmp_path: Path) -> None:
                 (0, 100, 0),
                 (7, 100, 100),
             ]
+
+    run(main())
+
+
+class SyncingThreads:
+    """Which threads sync the journal, on a disk that can be made slow."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.found: list[str] = []
+        self.slow_s = 0.0
+        sync = RealFile.sync
+
+        def noted(file: RealFile) -> None:
+            if (name := threading.current_thread().name) != "penstock-keeper":
+                self.found.append(name)
+                time.sleep(self.slow_s)
+            sync(file)
+
+        monkeypatch.setattr(RealFile, "sync", noted)
+
+    async def after(self, shard: Shard, log: Log, commits: int, size: int = 10) -> set[str]:
+        """Those that synced the last commits."""
+        self.found = []
+        for _ in range(commits):
+            await shard.append(log, columns(bytes(size)))
+        return set(self.found)
+
+
+_LOOP, _STORAGE = "MainThread", "penstock-storage"
+
+
+def test_a_little_commit_is_synced_by_the_loop_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.log.commit._QUICK_S", 10.0)
+
+    async def main() -> None:
+        async with await Shard.open(tmp_path, SMALL) as shard:
+            log, threads = await shard.create(log_name("events")), SyncingThreads(monkeypatch)
+            assert await threads.after(shard, log, 5) == {_LOOP}
+            assert read_all(shard, log) == [(offset, bytes(10)) for offset in range(5)]
+
+    run(main())
+
+
+def test_a_large_commit_is_synced_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.log.commit._QUICK_S", 10.0)
+
+    async def main() -> None:
+        async with await Shard.open(tmp_path, SMALL) as shard:
+            log, threads = await shard.create(log_name("events")), SyncingThreads(monkeypatch)
+            assert await threads.after(shard, log, 3, 64 << 10) == {_STORAGE}
+
+    run(main())
+
+
+def test_a_slow_disk_keeps_the_loop_once_or_twice_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with await Shard.open(tmp_path, SMALL) as shard:
+            log, threads = await shard.create(log_name("events")), SyncingThreads(monkeypatch)
+            threads.slow_s = 0.005
+            await threads.after(shard, log, 2)
+            assert await threads.after(shard, log, 10) == {_STORAGE}
+            threads.slow_s = 0.0
+            monkeypatch.setattr("penstock.log.commit._QUICK_S", 0.01)
+            await threads.after(shard, log, 20)
+            assert await threads.after(shard, log, 3) == {_LOOP}, "it is quick again"
+
+    run(main())
+
+
+def test_what_a_turn_of_the_loop_stages_has_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with await Shard.open(tmp_path, SMALL) as shard:
+            log, threads = await shard.create(log_name("events")), SyncingThreads(monkeypatch)
+            await asyncio.gather(*[shard.append(log, columns(b"x")) for _ in range(50)])
+            assert len(threads.found) == 1
+
+    run(main())
+
+
+def test_a_journal_that_fails_on_the_loop_tells_whoever_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.log.commit._QUICK_S", 10.0)
+
+    def fails(file: RealFile) -> None:
+        raise OSError(errno.EIO, "gone")
+
+    async def main() -> None:
+        async with await Shard.open(tmp_path, SMALL) as shard:
+            log = await shard.create(log_name("events"))
+            monkeypatch.setattr(RealFile, "sync", fails)
+            with pytest.raises(OutcomeUnknown):
+                await shard.append(log, columns(b"x"))
+            with pytest.raises(JournalFailed):
+                await shard.append(log, columns(b"y"))
+
+    run(main())
+
+
+def test_what_nobody_waits_for_is_synced_when_the_interval_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.log.commit._QUICK_S", 10.0)
+
+    async def main() -> None:
+        options = replace(SMALL, commit=CommitOptions(sync_interval_s=0.05))
+        async with await Shard.open(tmp_path, options) as shard:
+            settings = LogSettings(durability=Durability.INTERVAL)
+            log, threads = await shard.create(log_name("events"), settings), SyncingThreads(monkeypatch)
+            for _ in range(2):  # the thread that syncs it may have waited for something, or for nothing at all
+                await threads.after(shard, log, 3)
+                await asyncio.sleep(0.2)
+                assert set(threads.found) == {_STORAGE}
 
     run(main())

@@ -40,6 +40,33 @@ def test_a_selector_that_lingers_still_keeps_its_time(pair: tuple[socket.socket,
         assert time.monotonic() - before >= 0.02
 
 
+def test_it_lingers_only_where_what_it_waited_for_last_came_at_once(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, far = pair
+    looks: list[float | None] = []
+    select = selectors.DefaultSelector.select
+
+    def noted(self: selectors.DefaultSelector, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        looks.append(timeout)
+        return select(self, timeout)
+
+    monkeypatch.setattr(selectors.DefaultSelector, "select", noted)
+    with LingeringSelector() as selector, near, far:
+        selector.register(near, selectors.EVENT_READ)
+        selector.select(0.01)
+        assert looks == [0.01], "nothing came at once yet"
+        far.send(b"x")
+        selector.select(0.01)
+        near.recv(1)
+        looks.clear()
+        selector.select(0.01)
+        assert looks[0] == 0, "the last one was there at once"
+        looks.clear()
+        selector.select(0.01)
+        assert looks == [0.01], "the last one never came"
+
+
 def test_a_loop_runs_on_it() -> None:
     async def run() -> str:
         reader, writer = await asyncio.open_connection(sock=near)
