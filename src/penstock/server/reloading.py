@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.core.settings.values import values_of
 from penstock.gateways.http.ports import Change
 from penstock.server.config import Config
 from penstock.server.config_listeners import LISTENER_NAMES, Listener, Listeners, WebSocketListener
-from penstock.server.schema import values_of
 
 _SHOWN_CHARACTERS = 60
 _ANOTHER = "(another secret)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.queues.settings_text import duration_text
+from penstock.core.units import duration_text
 from penstock.spark.pipelines.checking_parts import SINK_KINDS, connection_of
 from penstock.spark.pipelines.declaration import TO_JSON, Pipeline, Sink, Source, Step, Trigger, Window
 from penstock.spark.pipelines.graph import edges, feeding, in_order, needed, rules_of

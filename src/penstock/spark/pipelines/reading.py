@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
 
-from penstock.core.errors import InvalidArgument
-from penstock.core.marked_yaml import BadYaml, Mark, Marked, read_marked
-from penstock.queues.settings_text import shown
+from penstock.core.errors import InvalidArgument, InvalidSetting
+from penstock.core.marked_yaml import BadYaml, Mark, Marked, mark_below, read_marked
+from penstock.core.settings.fields import REQUIRED, NamedSections, Setting, fields_of
+from penstock.core.settings.kind import Kind, nearest_of, shown
 from penstock.spark.pipelines.declaration import Declared, Pipeline, Places, Trigger
-from penstock.spark.pipelines.keys import Value, is_required, keys_of
-from penstock.spark.pipelines.kinds import BadValue, Kind, check_name, nearest_of
+from penstock.spark.pipelines.kinds import check_name
 from penstock.spark.pipelines.problems import BadPipeline, Problem, Problems
 from penstock.spark.pipelines.python_file import read_python
 from penstock.spark.pipelines.written import with_variables
@@ -87,7 +87,7 @@ class _Reading:
         if struct is Trigger and written.value in ONCE:
             return cast(Section, Trigger(is_once=True))
         if not isinstance(written.value, dict):
-            known = ", ".join(keys_of(struct))
+            known = ", ".join(fields_of(struct))
             self._bad(path, f"{shown(written.plain())} is not a mapping with keys like {known}", written.at)
             return None
         before = len(self.problems.found)
@@ -95,18 +95,16 @@ class _Reading:
         self._missing(struct, written, path)
         if len(self.problems.found) > before and not self.is_lenient:
             return None
-        named = {keys_of(struct)[key].attribute: value for key, value in values.items() if value is not None}
-        if any(
-            is_required(struct, known.attribute) and known.attribute not in named for known in keys_of(struct).values()
-        ):
+        named = {fields_of(struct)[key].attribute: value for key, value in values.items() if value is not None}
+        if any(known.default is REQUIRED and known.attribute not in named for known in fields_of(struct).values()):
             return None
         return struct(**named, places=_places(path, written))
 
     def _value(self, struct: type[Declared], key: str, written: Marked, path: str) -> object:
-        known = keys_of(struct).get(key)
+        known = fields_of(struct).get(key)
         if known is None:
-            near = nearest_of(key, keys_of(struct))
-            reason = "no such key" if near else f"no such key: the known ones are {', '.join(keys_of(struct))}"
+            near = nearest_of(key, fields_of(struct))
+            reason = "no such key" if near else f"no such key: the known ones are {', '.join(fields_of(struct))}"
             if " " in key and written.value is None:
                 reason = "no such key, if it is one: between { and } a comma ends a value, unless that is in quotes"
             self._bad(path, reason, written.key_at, near)
@@ -114,17 +112,17 @@ class _Reading:
         if written.value is None:
             # Commented out below its name, or null on purpose: as if it were not there.
             return None
-        if isinstance(known, Value):
+        if isinstance(known, Setting):
             return self._scalar(known.kind, written, path)
-        if known.is_named:
+        if isinstance(known, NamedSections):
             return self._named(known.struct, written, path)
         return self.section(known.struct, written, path)
 
     def _scalar(self, kind: Kind, written: Marked, path: str) -> object:
         try:
-            return kind.read(written)
-        except BadValue as error:
-            self._bad(path + error.below, error.reason, error.mark or written.at, error.nearest)
+            return kind.read(path, written.plain())
+        except InvalidSetting as error:
+            self._bad(error.path, error.reason, mark_below(written, error.path.removeprefix(path)), error.nearest)
             return None
 
     def _named(self, struct: type[Declared], written: Marked, path: str) -> dict[str, Declared] | None:
@@ -144,9 +142,9 @@ class _Reading:
 
     def _missing(self, struct: type[Declared], written: Marked, path: str) -> None:
         assert isinstance(written.value, dict)
-        for key, known in keys_of(struct).items():
+        for key, known in fields_of(struct).items():
             is_there = key in written.value and written.value[key].value not in (None, {})
-            if is_required(struct, known.attribute) and not is_there:
+            if known.default is REQUIRED and not is_there:
                 self._bad(_join(path, key), f"is missing: {known.about}", written.key_at)
 
     def _bad(self, path: str, reason: str, mark: Mark, nearest: str | None = None) -> None:
