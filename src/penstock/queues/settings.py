@@ -19,7 +19,7 @@ from penstock.core.settings.overlay import overlay
 from penstock.core.settings.texts import ListOf, Text
 from penstock.core.settings.values import outside
 from penstock.core.settings.words import Choice, Flag
-from penstock.core.types import Compression, Durability
+from penstock.core.types import MAX_PARTITIONS, Compression, Durability
 from penstock.log import records
 from penstock.log.frames import MAX_FRAME_BYTES
 from penstock.queues.names import (
@@ -36,7 +36,6 @@ from penstock.queues.names import (
 
 # A message is stored in one frame, with its key, topic and properties, each up to 64 KiB, and the headers around them.
 MAX_MESSAGE_BYTES = MAX_FRAME_BYTES - (256 << 10)
-MAX_PARTITIONS = 10_000
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.gateways.http.bodies import Message, correlation_text, either, unpacked
+from penstock.codecs.http.messages import Message
+from penstock.gateways.http.bodies import correlation_text, either, unpacked
 from penstock.log.batch import Row
 from penstock.queues.properties import NULL_VALUE, Envelope
 
@@ -15,7 +16,7 @@ ANSWER_BYTES = 16 << 20
 
 def size_of(messages: Iterable[Message]) -> int:
     """Of their values."""
-    return sum([len(message.text or message.base64 or b"") for message in messages])
+    return sum([len(message.sent_text or message.sent_base64 or b"") for message in messages])
 
 
 def message_of(
@@ -38,8 +39,8 @@ def message_of(
         partition=partition,
         offset=row.offset,
         timestamp_ms=row.timestamp,
-        text=text,
-        base64=base64,
+        sent_text=text,
+        sent_base64=base64,
         key=key,
         key_base64=key_base64,
         headers=list(envelope.headers),

@@ -9,22 +9,40 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from penstock.core.patterns import DURATION, FILTER, LEVELS, PLAIN, SEEN, duration_pattern
-from penstock.core.settings.json_schema import section_schema
 from penstock.core.settings.kind import Json
-from penstock.queues.settings import MAX_PARTITIONS, QueueSettings
+from penstock.core.types import MAX_PARTITIONS
 
 Kind = TypeVar("Kind", bound=type)
 
+
 _MAX_NAME = 255
+
+
 # Of 65,535 bytes, which the largest characters take four of.
 _MAX_HEADER = 16_383
+
+
 _DAY = "(0[1-9]|1[0-9]|2[0-8])"
+
+
 _DATE = f"20[0-9]{{2}}-((0[1-9]|1[0-2])-{_DAY}|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+
+
 _TIME = r"T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{3}|\.[0-9]{6})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?"
+
+
 _PLACE = rf"earliest|latest|[0-9]{{1,18}}|{_DATE}({_TIME})?|{DURATION}"
+
+
 _BASE64 = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+
+
 BASE64_URL = r"([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2,3})?"
+
+
 _OFFSET = r"(0|[1-9][0-9]{0,3}):(0|[1-9][0-9]{0,17})"
+
+
 # Where % stands before c, u or another %.
 RULE_PATTERN = FILTER.replace(r"[^+#/\x00]*", r"([^+#/\x00%]|%[cu%])*")
 
@@ -34,22 +52,51 @@ def _text(pattern: str, **more: object) -> msgspec.Meta:
 
 
 QueueName = Annotated[str, _text(LEVELS, maxLength=_MAX_NAME)]
+
+
 GroupName = Annotated[str, _text(rf"{SEEN}+(\|({FILTER}))?", maxLength=_MAX_NAME)]
+
+
 Namespace = Annotated[str, _text(PLAIN, maxLength=_MAX_NAME)]
+
+
 HeaderText = Annotated[str, _text(r"[^\x00]*", maxLength=_MAX_HEADER)]
+
+
 UserName = Annotated[str, _text(r"(?!key:|anonymous$)[!-~]+( [!-~]+)*", maxLength=_MAX_NAME)]
 """of one that is to be added: the others are those of API keys, and of whoever logs in without a name"""
+
+
 PersonName = Annotated[str, _text(r"[!-~]+( [!-~]+)*", maxLength=_MAX_NAME)]
+
+
 TopicName = Annotated[str, _text(r"[^+#$\x00][^+#\x00]*|\$queue/" + LEVELS, maxLength=65535)]
+
+
 TopicFilter = Annotated[str, _text(FILTER, minLength=1, maxLength=65535)]
+
+
 Place = Annotated[str, _text(_PLACE)]
 """where a group or a reader begins"""
+
+
 ReadingPlace = Annotated[str, _text(rf"{_PLACE}|offset:[0-9]{{1,18}}")]
+
+
 Cursor = Annotated[str, _text(BASE64_URL)]
+
+
 Offsets = Annotated[str, _text(rf"({_OFFSET}(,{_OFFSET})*)?")]
+
+
 Base64 = Annotated[bytes, _text(_BASE64)]
+
+
 AbsolutePath = Annotated[str, _text(r"/[^\x00]*")]
+
+
 Partition = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": MAX_PARTITIONS - 1})]
+
 
 PARAMETERS: Mapping[str, Json] = {
     "queue": {
@@ -87,24 +134,3 @@ def one_of(names: tuple[str, ...], never: tuple[str, ...] = ()) -> list[Json]:
         {"required": [name], "properties": {other: False for other in (*names, *never) if other != name}}
         for name in names
     ]
-
-
-_STRICT: Json = {
-    "if": {"properties": {"ordering": {"const": "strict"}}, "required": ["ordering"]},
-    "then": {"properties": {"partitions": {"const": 1}}},
-}
-_NAMES: Json = {
-    "name": {"type": "string", "pattern": f"^{LEVELS}$", "maxLength": _MAX_NAME},
-    "namespace": {"type": "string", "pattern": rf"^{PLAIN}$", "maxLength": _MAX_NAME},
-}
-
-
-def settings_schema(*, is_new: bool) -> Json:
-    """Of a queue's settings, as they are written. Name and namespace are said of a new queue, and never change."""
-    schema = section_schema(QueueSettings)
-    properties = schema["properties"]
-    assert isinstance(properties, dict)
-    rest = {name: each for name, each in properties.items() if name not in _NAMES}
-    if is_new:
-        return {**schema, "properties": {**_NAMES, **rest}, **_STRICT}
-    return {"type": "object", "properties": rest, "additionalProperties": False, **_STRICT}
