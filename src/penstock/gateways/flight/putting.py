@@ -14,19 +14,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.core.errors import Closed, InvalidArgument, PenstockError, TooLarge
-from penstock.gateways.flight.asking import Refused
-from penstock.gateways.flight.carrying import (
-    BatchHead,
-    PutBatches,
-    PutBegin,
-    PutDone,
-    PutEnd,
-    PutStream,
-    Reply,
-    result_of,
-)
+from penstock.gateways.beside.frames import Reply, result_of
+from penstock.gateways.beside.server_intake import ServerIntake, answered
+from penstock.gateways.beside.server_line import Refused
 from penstock.gateways.flight.commands import PutCommand
-from penstock.gateways.flight.sending import ServerIntake, answered
+from penstock.gateways.flight.heads import BatchHead, PutBatches, PutBegin, PutDone, PutEnd, PutStream
 from penstock.gateways.flight.spreading import Group, Partitions, appended_groups, cut, staged_groups
 from penstock.gateways.flight.streams import Budget
 from penstock.tables.incoming import check_columns, columns_of, partitions_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +16,10 @@ from penstock.broker.publish.request import PlacedBatch
 from penstock.broker.queue import Placed, Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.core.errors import Closed, NoSuchQueue, PenstockError
-from penstock.gateways.flight.carrying import (
+from penstock.gateways.beside.requests import Requests, Work
+from penstock.gateways.flight.committing import ACTIONS, CommitResult, commit
+from penstock.gateways.flight.heads import (
+    HEADS,
     Action,
     CommitRows,
     Head,
@@ -26,17 +28,11 @@ from penstock.gateways.flight.carrying import (
     PutDone,
     PutEnd,
     PutStream,
-    refusal_bytes,
-    reply_bytes,
 )
-from penstock.gateways.flight.committing import ACTIONS, CommitResult, commit
-from penstock.gateways.flight.intake import Intake
 from penstock.gateways.flight.rights import Writer
 from penstock.log.encoded import Encoded
 from penstock.queues.names import canonical_queue
 from penstock.queues.settings import Unkeyed
-
-logger = logging.getLogger("penstock.flight")
 
 # What a frame holds beside its batches, at most: some bytes for each of them, which are no more than partitions.
 _FRAME_BYTES, _ENTRY_BYTES = 64 << 10, 256
@@ -62,29 +58,13 @@ class FlightWrites:
         self._broker, self._access, self._is_loopback = broker, access, is_loopback
         self._streams: dict[int, _Stream] = {}
         self._numbers = itertools.count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.intake = Intake(self.handle, self._ended)
+        self.requests = Requests("flight", HEADS, self._begun, self._streams.clear)
 
-    def handle(self, head: Head, bodies: Sequence[bytearray]) -> None:
+    def _begun(self, head: Head, bodies: Sequence[bytearray]) -> Work | None:
         if isinstance(head, PutEnd):
             self._streams.pop(head.stream, None)
-            return
-        size = sum(map(len, bodies))
-        self.intake.open(size)
-        task = asyncio.get_running_loop().create_task(self._answer(head.id, self._work(head, bodies), size))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def close(self) -> None:
-        """Returns when everything that was received whole is done."""
-        self.intake.close()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
-
-    def _ended(self, error: Exception | None) -> None:
-        self._streams.clear()
-        if error is not None:
-            logger.error("the listener flight sent what cannot be read error=%s", error)
+            return None
+        return head.id, self._work(head, bodies)
 
     def _work(
         self, head: PutBegin | PutBatches | Action | CommitRows, bodies: Sequence[bytearray]
@@ -96,19 +76,6 @@ class FlightWrites:
         if isinstance(head, CommitRows):
             return self._commit_rows(head, bytes(bodies[0]), bodies[1:])
         return self._act(head, bytes(bodies[0]))
-
-    async def _answer(self, id: int, work: Coroutine[None, None, object], size_bytes: int) -> None:
-        """What nobody foresaw is told too: somebody waits for it."""
-        try:
-            said = reply_bytes(id, await work)
-        except PenstockError as error:
-            said = refusal_bytes(id, error.code.value, str(error))
-        except Exception:
-            logger.exception("unexpected while writing for the listener flight")
-            said = refusal_bytes(id, "refused", "something went wrong in the server; its log says where")
-        finally:
-            self.intake.done(size_bytes)
-        self.intake.say(said)
 
     async def _begin(self, head: PutBegin) -> PutStream:
         writer, queue = await self._target(head)

@@ -1,23 +1,10 @@
-"""What the listener gives the server to write: a head of JSON and the bytes it speaks of, behind each other on a second
-socket pair. Answers come back as JSON, in any order."""
+"""What the listener gives the server to write: the heads of its requests, and what is answered."""
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import TypeVar
-
 import msgspec
 
-LENGTH = Struct("<I")
-MAX_HEAD_BYTES = 1 << 20
-# A frame of the journal, and what stands around it; also the body of an action, which may name 100,000 stages.
-MAX_BODY_BYTES = 24 << 20
-
-
-class Caller(msgspec.Struct, frozen=True):
-    authorization: str | None
-    peer: str
-    namespace: str | None = None
+from penstock.gateways.beside.frames import Caller, Heads
 
 
 class PutBegin(msgspec.Struct, frozen=True, tag="begin"):
@@ -96,15 +83,6 @@ class PutStream(msgspec.Struct, frozen=True):
     piece_bytes: int
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """`error` is an ErrorCode, with its text in `reason`; else the result is JSON."""
-
-    id: int
-    error: str | None = None
-    reason: str = ""
-    result: msgspec.Raw = msgspec.Raw(b"null")
-
-
 def body_sizes(head: Head) -> list[int]:
     if isinstance(head, PutBatches):
         return [batch.size_bytes for batch in head.batches]
@@ -113,26 +91,4 @@ def body_sizes(head: Head) -> list[int]:
     return [head.size_bytes] if isinstance(head, Action) else []
 
 
-def head_bytes(head: Head) -> bytes:
-    data = msgspec.json.encode(head)
-    return LENGTH.pack(len(data)) + data
-
-
-def reply_bytes(id: int, result: object) -> bytes:
-    return _framed(Reply(id, result=msgspec.Raw(msgspec.json.encode(result))))
-
-
-def refusal_bytes(id: int, error: str, reason: str) -> bytes:
-    return _framed(Reply(id, error, reason))
-
-
-def _framed(reply: Reply) -> bytes:
-    data = msgspec.json.encode(reply)
-    return LENGTH.pack(len(data)) + data
-
-
-Result = TypeVar("Result")
-
-
-def result_of(reply: Reply, kind: type[Result]) -> Result:
-    return msgspec.json.decode(reply.result, type=kind)
+HEADS: Heads[Head] = Heads(msgspec.json.Decoder(Head).decode, body_sizes)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from penstock.gateways.flight.receiving import SMALL_BYTES, Receipts
+from penstock.gateways.flight.receipts import SMALL_BYTES, Receipts
 
 MIB = 1 << 20
 

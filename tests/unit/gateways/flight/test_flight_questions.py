@@ -6,7 +6,7 @@ import pytest
 from tests.support.loop import run
 
 from penstock.broker.auth.access import Access
-from penstock.gateways.flight.login import answer
+from penstock.gateways.flight.answers import answer
 from penstock.gateways.flight.messages import Answer, Question
 
 

@@ -8,19 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import CorruptBatch
-from penstock.gateways.flight.carrying import (
-    LENGTH,
-    MAX_BODY_BYTES,
-    MAX_HEAD_BYTES,
-    Action,
-    BatchHead,
-    Caller,
-    Head,
-    PutBatches,
-    PutEnd,
-    head_bytes,
-)
-from penstock.gateways.flight.intake import Receiving
+from penstock.gateways.beside.frames import LENGTH, MAX_BODY_BYTES, MAX_HEAD_BYTES, Caller, head_bytes
+from penstock.gateways.beside.intake import Receiving
+from penstock.gateways.flight.heads import HEADS, Action, BatchHead, Head, PutBatches, PutEnd
 
 CALLER = Caller("Bearer t", "127.0.0.1")
 SENT: list[tuple[Head, list[bytes]]] = [
@@ -32,7 +22,7 @@ SENT: list[tuple[Head, list[bytes]]] = [
 
 def received(chunks: Sequence[bytes]) -> list[tuple[Head, list[bytes]]]:
     found: list[tuple[Head, list[bytes]]] = []
-    receiving = Receiving(lambda head, bodies: found.append((head, [bytes(body) for body in bodies])))
+    receiving = Receiving(HEADS, lambda head, bodies: found.append((head, [bytes(body) for body in bodies])))
     for chunk in chunks:
         while chunk:
             room = receiving.room()

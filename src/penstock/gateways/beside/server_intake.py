@@ -1,4 +1,4 @@
-"""The listener's end of the socket pair on which rows go to the server: requests of many threads, answered in any
+"""The socket pair on which requests go to the server, in the process of a door: of many threads, answered in any
 order."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import msgspec
 
 from penstock.core.errors import Closed, ErrorCode
 from penstock.core.ports import Buffer
-from penstock.gateways.flight.asking import Refused
-from penstock.gateways.flight.carrying import LENGTH, Head, PutEnd, Reply, head_bytes
+from penstock.gateways.beside.frames import LENGTH, Reply, head_bytes
+from penstock.gateways.beside.server_line import Refused
 
 # Linux takes 1024 at a time.
 _PIECES_AT_ONCE = 256
@@ -33,12 +33,12 @@ class ServerIntake:
     def next_id(self) -> int:
         return next(self._numbers)
 
-    def send(self, head: Head, pieces: Sequence[Buffer] = ()) -> Future[Reply]:
-        """Returns when all of it is on its way, which takes as long as the server lets others wait. Closed if it is
-        gone."""
+    def send(self, head: msgspec.Struct, pieces: Sequence[Buffer] = ()) -> Future[Reply]:
+        """Returns when all of it is on its way, which takes as long as the server lets others wait. A head without an
+        id is not answered. Closed if the server is gone."""
         future: Future[Reply] = Future()
-        if not isinstance(head, PutEnd):
-            self._waiting[head.id] = future
+        if (id := getattr(head, "id", None)) is not None:
+            self._waiting[id] = future
         try:
             with self._sending:
                 self._send_all([head_bytes(head), *pieces])
@@ -46,7 +46,7 @@ class ServerIntake:
             raise Closed("the server does not answer: try again in a moment") from None
         return future
 
-    def ask(self, head: Head, pieces: Sequence[Buffer] = ()) -> Reply:
+    def ask(self, head: msgspec.Struct, pieces: Sequence[Buffer] = ()) -> Reply:
         """Refused as the server says."""
         return answered(self.send(head, pieces))
 

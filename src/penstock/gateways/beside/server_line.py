@@ -1,28 +1,23 @@
-"""The listener's side of the line to the server: questions of many threads, answered in any order."""
+"""The line to the server, in the process of a door: questions of many threads, answered in any order."""
 
 from __future__ import annotations
 
 import itertools
 import socket
 import threading
-from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswer
+from typing import Generic, TypeVar
 
 import msgspec
 
 from penstock.core.errors import Closed, ErrorCode
-from penstock.gateways.flight.messages import (
-    MAX_AUTHORIZATION,
-    QUEUES_AT_ONCE,
-    Answer,
-    Options,
-    Question,
-    Said,
-    line,
-)
+from penstock.gateways.beside.lines import MAX_AUTHORIZATION, Answer, ListenOptions, Question, line
 
 _ANSWER_S = 30.0
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+OptionsT = TypeVar("OptionsT", bound=ListenOptions)
 
 
 class Refused(Exception):
@@ -40,44 +35,35 @@ def checked_authorization(authorization: str | None) -> str | None:
     return authorization
 
 
-class ServerLine:
+class ServerLine(Generic[AnswerT]):
     """Any thread. `listen` runs in one of its own until the server is gone."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+    def __init__(self, connection: socket.socket, answers: type[AnswerT]) -> None:
+        self._connection, self._answers = connection, answers
         self._lines = connection.makefile("rb")
         self._sending = threading.Lock()
         self._numbers = itertools.count()
-        self._waiting: dict[int, Future[Answer]] = {}
+        self._waiting: dict[int, Future[AnswerT]] = {}
 
-    def options(self) -> Options:
+    def options(self, kind: type[OptionsT]) -> OptionsT:
         """The first line; before listen()."""
-        return msgspec.json.decode(self._lines.readline(), type=Options)
+        return msgspec.json.decode(self._lines.readline(), type=kind)
 
-    def say(self, message: Said) -> None:
+    def next_id(self) -> int:
+        return next(self._numbers)
+
+    def say(self, message: msgspec.Struct) -> None:
         with self._sending:
             self._connection.sendall(line(message))
 
     def listen(self) -> None:
         for data in self._lines:
-            answer = msgspec.json.decode(data, type=Answer)
+            answer = msgspec.json.decode(data, type=self._answers)
             if (future := self._waiting.pop(answer.id, None)) is not None:
                 future.set_result(answer)
 
-    def readable(
-        self, authorization: str | None, peer: str, namespace: str | None, queues: Sequence[str], *, is_fresh: bool
-    ) -> tuple[Answer, list[str]]:
-        """Who it is, and which of the queues it may read; `is_fresh`: what was acknowledged before can be read then.
-        Refused; Closed if the server does not answer."""
-        checked_authorization(authorization)
-        allowed: list[str] = []
-        for at in range(0, max(1, len(queues)), QUEUES_AT_ONCE):
-            some = list(queues[at : at + QUEUES_AT_ONCE])
-            answer = self._ask(Question(next(self._numbers), authorization, peer, namespace, some, is_fresh))
-            allowed += [queue for queue, may in zip(some, answer.may_read, strict=True) if may]
-        return answer, allowed
-
-    def _ask(self, question: Question) -> Answer:
+    def ask(self, question: Question) -> AnswerT:
+        """Refused; Closed if the server does not answer."""
         future = self._waiting[question.id] = Future()
         try:
             self.say(question)

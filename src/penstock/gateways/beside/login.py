@@ -1,4 +1,4 @@
-"""Who calls, and what may they read: asked by the listener's process, answered on the server's loop."""
+"""Who calls: logged in by the header authorization that a door was given, on the server's loop."""
 
 from __future__ import annotations
 
@@ -9,22 +9,10 @@ from typing import Protocol
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.identity import Credentials, Identity
 from penstock.broker.auth.permissions import Permissions
-from penstock.core.errors import BadCredentials, NotAuthorised, PenstockError
-from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Question
+from penstock.core.errors import BadCredentials, NotAuthorised
+from penstock.gateways.beside.lines import LOGIN_PREFIX
 
 KEY_PREFIX = "psk_"
-
-
-async def answer(access: Access, question: Question, is_loopback: bool) -> Answer:
-    """Never raises what a caller can bring about."""
-    try:
-        identity = await login(access, question, is_loopback)
-        permissions = access.permissions(identity, identity.name)
-        namespace = namespace_of(identity, permissions, question.namespace)
-    except PenstockError as error:
-        return Answer(question.id, error=error.code.value, reason=str(error))
-    may_read = [permissions.may_browse(queue) for queue in question.queues]
-    return Answer(question.id, identity.name, namespace, may_read)
 
 
 class Caller(Protocol):

@@ -1,34 +1,32 @@
-"""The server's end of the socket pair on which rows come: batches are received where they stay."""
+"""The server's end of the socket pair on which requests of a door come: their bodies are received where they stay."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Generic, cast
 
 import msgspec
 
 from penstock.core.errors import CorruptBatch
-from penstock.gateways.flight.carrying import LENGTH, MAX_BODY_BYTES, MAX_HEAD_BYTES, Head, body_sizes
+from penstock.gateways.beside.frames import LENGTH, MAX_BODY_BYTES, MAX_HEAD_BYTES, Heads, HeadT
 
 # Received and not answered yet: a few of the largest frames, beside what admission lets in. Then the listener waits.
 _OPEN_BYTES = 64 << 20
 
-Handle = Callable[[Head, Sequence[bytearray]], None]
-
-_decoder = msgspec.json.Decoder(Head)
+Handle = Callable[[HeadT, Sequence[bytearray]], None]
 
 
-class Receiving:
+class Receiving(Generic[HeadT]):
     """Bytes into heads and bodies, each body in memory of its own. No I/O. CorruptBatch for what the listener would
     never send."""
 
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
+    def __init__(self, heads: Heads[HeadT], handle: Handle[HeadT]) -> None:
+        self._heads, self._handle = heads, handle
         self._into = memoryview(bytearray(LENGTH.size))
         self._filled = 0
         self._is_length = True
-        self._head: Head | None = None
+        self._head: HeadT | None = None
         self._bodies: list[bytearray] = []
         self._at = 0
 
@@ -52,8 +50,8 @@ class Receiving:
             self._expect(bytearray(size))
             self._is_length = False
         else:
-            self._head = _decoder.decode(self._into)
-            sizes = body_sizes(self._head)
+            self._head = self._heads.decode(self._into)
+            sizes = self._heads.sizes(self._head)
             if sum(sizes) > MAX_BODY_BYTES or min(sizes, default=1) < 1:
                 raise CorruptBatch(f"bodies of {sum(sizes)} bytes")
             self._bodies, self._at = [bytearray(size) for size in sizes], -1
@@ -74,11 +72,11 @@ class Receiving:
         self._into, self._filled = memoryview(into), 0
 
 
-class Intake(asyncio.BufferedProtocol):
+class Intake(asyncio.BufferedProtocol, Generic[HeadT]):
     """Pauses while much is not answered. `ended` is called once, with what could not be read, if that is why."""
 
-    def __init__(self, handle: Handle, ended: Callable[[Exception | None], None]) -> None:
-        self._receiving, self._ended = Receiving(handle), ended
+    def __init__(self, heads: Heads[HeadT], handle: Handle[HeadT], ended: Callable[[Exception | None], None]) -> None:
+        self._receiving, self._ended = Receiving(heads, handle), ended
         self._transport: asyncio.Transport | None = None
         self._open_bytes = 0
         self._failure: Exception | None = None
