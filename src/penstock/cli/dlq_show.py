@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.connections import on_server
 from penstock.cli.failures import NotThere
 from penstock.cli.letter_arguments import Letters, letter_options
 from penstock.cli.message_text import letter_json, second_text, short_text
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
-from penstock.cli.talking import on_server
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import DeadLetter
 from penstock.client.http.async_client import AsyncClient

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import click
 
+from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.failures import INTERRUPTED, NotThere
 from penstock.cli.lines import LineReader, stop_on_signal
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
-from penstock.cli.talking import on_server, queue_argument
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.client.http.errors import HttpRefused

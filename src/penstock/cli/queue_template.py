@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
 from penstock.cli.setting_arguments import settings_options, written_settings
-from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.codecs.http.administration import TemplateDescription

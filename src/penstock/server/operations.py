@@ -17,7 +17,7 @@ from penstock.gateways.http.ports import BackupReport, Change, ReloadReport
 from penstock.log.backup import create_backup
 from penstock.server.config import Config, LogLevel
 from penstock.server.log_lines import LogLines
-from penstock.server.reloading import all_changes
+from penstock.server.reload import all_changes
 from penstock.server.server import Server
 from penstock.version import VERSION
 

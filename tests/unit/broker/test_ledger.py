@@ -10,7 +10,7 @@ from tests.support.loop import run
 
 from penstock.broker.consumer import Consumer
 from penstock.broker.unit import Unit
-from penstock.broker.visiting import Visits
+from penstock.broker.visits import Visits
 from penstock.core.errors import JournalFailed, PenstockError
 from penstock.log.batch import Batch
 from penstock.queues.records import Kind, decode

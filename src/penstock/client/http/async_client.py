@@ -10,7 +10,7 @@ from weakref import WeakSet
 from penstock.client.http import admin
 from penstock.client.http.answers import Page
 from penstock.client.http.calls import AdminCalls, fetch_all
-from penstock.client.http.closing import close_after
+from penstock.client.http.close_after import close_after
 from penstock.client.http.incoming import StoredMessage
 from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
 from penstock.client.http.outgoing import (

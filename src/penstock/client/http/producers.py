@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from penstock.client.http.accumulator import Accumulator, Entry, ProducerOptions, Send, check_size
-from penstock.client.http.closing import close_after
+from penstock.client.http.close_after import close_after
 from penstock.client.http.outgoing import Headers, Key, QueueCarried, encoded, outgoing
 from penstock.client.http.promises import thread_promise
 from penstock.client.loop_thread import LoopThread

@@ -9,7 +9,7 @@ from penstock.gateways.beside.requests import Requests
 from penstock.gateways.flight.answers import answer
 from penstock.gateways.flight.heads import Head
 from penstock.gateways.flight.messages import Answer, Options, Question
-from penstock.gateways.flight.writing import FlightWrites
+from penstock.gateways.flight.writes import FlightWrites
 
 # glibc keeps what record batches took in heaps of many threads, more than twice of what they are; with fixed thresholds
 # it goes back at once. Eight clients with batches of 30 MiB: 1264 MiB without, 678 with, 158 instead of 794 afterwards.

@@ -34,14 +34,14 @@ from penstock.gateways.flight.commands import (
 from penstock.gateways.flight.heads import Action, BatchHead, CommitRows, PutBegin
 from penstock.gateways.flight.messages import Answer, Options
 from penstock.gateways.flight.problems import problem_of
-from penstock.gateways.flight.putting import Putting, opened
 from penstock.gateways.flight.questions import FlightLine
 from penstock.gateways.flight.receipts import Receipts
+from penstock.gateways.flight.row_stream import RowStream, opened
 from penstock.gateways.flight.rows_body import parse_rows_body
 from penstock.gateways.flight.streams import Budget, Readers, Streams
 from penstock.log.extents import Extent
 from penstock.queues.names import canonical_queue
-from penstock.tables.reading import Reading
+from penstock.tables.partition_rows import Reading
 from penstock.tables.schema import projected
 from penstock.tables.table import Partition, QueueTable
 
@@ -184,7 +184,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
                 with self._streams.one(client):
                     tell = lambda said: writer.write(pa.py_buffer(said))  # noqa: E731
                     receive = partial(self._receipts.one, client)
-                    Putting(self._intake, command, stream, self._budget, receive, tell).run(reader)
+                    RowStream(self._intake, command, stream, self._budget, receive, tell).run(reader)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         return [flight.ActionType(*each) for each in ACTIONS.items()]

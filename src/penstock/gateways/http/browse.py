@@ -15,9 +15,9 @@ from penstock.codecs.http.shapes import Offsets, ReadingPlace, TopicFilter
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.http.cursors import Vector
 from penstock.gateways.http.exchange import Exchange, Query
-from penstock.gateways.http.outgoing import message_of
+from penstock.gateways.http.message_rows import message_of
 from penstock.gateways.http.pages import DEFAULT, MOST
-from penstock.gateways.http.reading import parse_start, place_of, read_part
+from penstock.gateways.http.partition_parts import parse_start, place_of, read_part
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route

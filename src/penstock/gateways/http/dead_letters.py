@@ -27,7 +27,7 @@ from penstock.codecs.http.dead_letters import (
 from penstock.codecs.http.shapes import GroupName, QueueName
 from penstock.core.errors import NotAuthorised
 from penstock.gateways.http.exchange import Exchange, Query
-from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of
+from penstock.gateways.http.message_rows import ANSWER_BYTES, message_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right

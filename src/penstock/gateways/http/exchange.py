@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from penstock.broker.auth.administration import UserAdministration
 from penstock.broker.auth.identity import Identity
-from penstock.broker.auth.keeping import UserKeeping
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.queue import Queue
 from penstock.codecs.http.shapes import Namespace
@@ -227,9 +227,9 @@ class Exchange:
         return queue_name(self.parameters["queue"])
 
     @property
-    def users(self) -> UserKeeping:
+    def users(self) -> UserAdministration:
         """Those that the caller administers."""
-        return UserKeeping(self.ports.access.users, self.namespace, self.permissions.administers)
+        return UserAdministration(self.ports.access.users, self.namespace, self.permissions.administers)
 
     def require_publish(self, topic: str) -> None:
         if not self.permissions.may_publish(topic.encode()):

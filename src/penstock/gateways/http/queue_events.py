@@ -13,7 +13,7 @@ from penstock.gateways.http.cursors import Vector
 from penstock.gateways.http.events import EVENT_STREAM, Ended, event
 from penstock.gateways.http.exchange import Exchange, Query
 from penstock.gateways.http.feed import Follower
-from penstock.gateways.http.reading import parse_start, place_of
+from penstock.gateways.http.partition_parts import parse_start, place_of
 from penstock.gateways.http.reply import Reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route

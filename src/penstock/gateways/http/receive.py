@@ -12,7 +12,7 @@ from penstock.codecs.http.messages import Message, Received
 from penstock.codecs.http.spans import LONGEST_LEASE_S, LONGEST_WAIT_S
 from penstock.gateways.http.durations import seconds_of
 from penstock.gateways.http.exchange import Exchange
-from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of, size_of
+from penstock.gateways.http.message_rows import ANSWER_BYTES, message_of, size_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right

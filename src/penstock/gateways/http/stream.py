@@ -15,8 +15,8 @@ from penstock.codecs.http.messages import Message
 from penstock.codecs.http.spans import Lease
 from penstock.core.errors import Closed, NotAuthorised, PenstockError
 from penstock.gateways.http.exchange import Disconnected, Exchange, Query, decoded
+from penstock.gateways.http.partition_parts import parse_start
 from penstock.gateways.http.problems import Problem, Refusal, problem_of
-from penstock.gateways.http.reading import parse_start
 from penstock.gateways.http.receive import messages_of
 from penstock.gateways.http.reply import Reply
 from penstock.gateways.http.rights import Right

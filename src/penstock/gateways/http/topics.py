@@ -21,7 +21,7 @@ from penstock.codecs.http.messages import (
 from penstock.codecs.http.shapes import TopicFilter
 from penstock.gateways.http.bodies import columns_of, refuse_both
 from penstock.gateways.http.exchange import Exchange, Query, decoded
-from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of, size_of
+from penstock.gateways.http.message_rows import ANSWER_BYTES, message_of, size_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.publish_raw import raw_message
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.broker.auth.describing import KeyDescription, UserDescription, describe_key, describe_user
-from penstock.broker.auth.explaining import AskedAction, Verdict
+from penstock.broker.auth.descriptions import KeyDescription, UserDescription, describe_key, describe_user
 from penstock.broker.auth.keys import KEY_USER_PREFIX, NoSuchKey
 from penstock.broker.auth.rules import Action, Effect, Rule, rule_of
 from penstock.broker.auth.store import User
+from penstock.broker.auth.verdicts import AskedAction, Verdict
 from penstock.codecs.http.shapes import RULE_PATTERN, Namespace, PersonName, TopicName, UserName
 from penstock.codecs.http.spans import LONGEST_KEY_S, KeyAge
 from penstock.gateways.http.durations import seconds_of

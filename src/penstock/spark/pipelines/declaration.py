@@ -1,6 +1,6 @@
 """What a pipeline may declare: every key, its kind and what it is for.
 
-Read by reading.py, described as JSON Schema by json_schema.py. A key is called like its attribute, without the unit
+Read by document.py, described as JSON Schema by json_schema.py. A key is called like its attribute, without the unit
 and without an underscore at the end."""
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.core.settings.json_schema import section_schema
 from penstock.core.settings.kind import Json
 from penstock.spark.pipelines.declaration import Pipeline, Trigger
-from penstock.spark.pipelines.reading import ONCE
+from penstock.spark.pipelines.document import ONCE
 
 
 def pipeline_schema() -> Json:

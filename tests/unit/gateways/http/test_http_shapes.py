@@ -23,8 +23,8 @@ from penstock.gateways.http.addresses import queue_name
 from penstock.gateways.http.cursors import Vector
 from penstock.gateways.http.exchange import decoded
 from penstock.gateways.http.pages import PageQuery, page
+from penstock.gateways.http.partition_parts import parse_start
 from penstock.gateways.http.problems import Refusal
-from penstock.gateways.http.reading import parse_start
 from penstock.gateways.http.settings_schema import settings_schema
 from penstock.kernels.topics import check_topic
 from penstock.queues.names import check_filter, check_namespace, check_queue_name, parse_group_name

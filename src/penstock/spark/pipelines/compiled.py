@@ -13,11 +13,11 @@ from penstock.core.errors import InvalidArgument
 from penstock.spark.connect import carry_modules
 from penstock.spark.pipelines.analysis import analyse, placed
 from penstock.spark.pipelines.declaration import Pipeline, Source, Step, Watermark
+from penstock.spark.pipelines.document import Document
 from penstock.spark.pipelines.functions import load_function
 from penstock.spark.pipelines.graph import Judged, edges, feeding, in_order, known_names, needed, rules_of
-from penstock.spark.pipelines.judging import Condition, dead_letters, judge
 from penstock.spark.pipelines.problems import BadPipeline, Problem
-from penstock.spark.pipelines.reading import Document
+from penstock.spark.pipelines.rules import Condition, dead_letters, judge
 from penstock.spark.pipelines.sources import arriving, read_source
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from penstock.core.marked_yaml import Mark
 from penstock.core.settings.kind import nearest_of
-from penstock.spark.pipelines.checking_parts import Checks, check_sink, check_source, check_spark, check_step
 from penstock.spark.pipelines.declaration import DROP, FAIL, Step
+from penstock.spark.pipelines.document import BadKeys, Document, load
 from penstock.spark.pipelines.graph import edges, find_cycle, inputs_of, known_names, letters_to, needed
 from penstock.spark.pipelines.packages import odd_package
+from penstock.spark.pipelines.part_checks import Checks, check_sink, check_source, check_spark, check_step
 from penstock.spark.pipelines.problems import BadPipeline, Problem, Problems
-from penstock.spark.pipelines.reading import BadKeys, Document, load
-from penstock.spark.pipelines.standing import section_of
+from penstock.spark.pipelines.sound_parts import section_of
 from penstock.spark.pipelines.written import mark_inside
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import TooLarge
-from penstock.gateways.flight.spreading import Group, Partitions, appended_groups, cut, staged_groups
+from penstock.gateways.flight.partition_groups import Group, Partitions, appended_groups, cut, staged_groups
 from penstock.log.arrow_encoding import ArrowColumns, joined
 from penstock.log.columns import Columns
 from penstock.log.encoded import Encoded

@@ -47,7 +47,7 @@ class BadKeys(BadPipeline):
 
 
 def load(file: Path, variables: Mapping[str, str] | None = None) -> Document:
-    """BadKeys with everything that is wrong with single keys and values; checking.py looks at all of it."""
+    """BadKeys with everything that is wrong with single keys and values; checks.py looks at all of it."""
     problems = Problems(str(file))
     text, marked = _written(file)
     marked = with_variables(marked, os.environ if variables is None else variables, problems)

@@ -11,12 +11,12 @@ from tests.support.clock import FakeClock
 from tests.support.loop import run
 
 from penstock.broker.auth.access import Access
-from penstock.broker.auth.explaining import AskedAction, Verdict
 from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.keys import NoSuchKey
 from penstock.broker.auth.options import AuthOptions
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.auth.rules import Action, Effect, rule
+from penstock.broker.auth.verdicts import AskedAction, Verdict
 from penstock.core.errors import NoSuchUser
 
 RULES = (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from penstock.core.errors import CannotListen
 
-logger = logging.getLogger("penstock.server.listening")
+logger = logging.getLogger("penstock.server.listeners")
 
 BACKLOG = 4096
 # Between two looks at established connections; a burst of connects must not hold them up.

@@ -18,7 +18,7 @@ from tests.support import loop
 
 from penstock.core.errors import CannotListen
 from penstock.server.config_listeners import SniCertificate, Tls
-from penstock.server.listening import Listening, bind
+from penstock.server.listeners import Listening, bind
 from penstock.server.tls import context_of
 from penstock.server.written import BadConfiguration
 
@@ -134,7 +134,7 @@ def test_many_at_once_are_all_accepted(run: Run) -> None:
 def test_out_of_descriptors_is_told_once_and_accepting_goes_on(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    monkeypatch.setattr("penstock.server.listening._RETRY_S", 0.01)
+    monkeypatch.setattr("penstock.server.listeners._RETRY_S", 0.01)
 
     class Exhausted:
         def __init__(self, sock: socket.socket) -> None:
@@ -212,7 +212,7 @@ def test_rubbish_instead_of_a_handshake_is_told_once(files: Path, caplog: pytest
 
     with caplog.at_level(logging.WARNING):
         run(scene())
-    assert len([record for record in caplog.records if record.name == "penstock.server.listening"]) == 1
+    assert len([record for record in caplog.records if record.name == "penstock.server.listeners"]) == 1
 
 
 def test_closing_ends_handshakes_under_way(files: Path, run: Run) -> None:

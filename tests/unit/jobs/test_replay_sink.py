@@ -11,7 +11,7 @@ import pytest
 
 from penstock.core.errors import InvalidArgument, PenstockError, QueueFull
 from penstock.jobs.replay_plan import ReplayFile, ReplayPiece
-from penstock.jobs.replay_writing import Patience, Preparing, Writing
+from penstock.jobs.replay_sink import Patience, Preparing, Writing
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")

@@ -11,7 +11,7 @@ from penstock.broker.auth.users import Users
 from penstock.core.errors import NoSuchUser, NotAuthorised
 
 
-class UserKeeping:
+class UserAdministration:
     """What is of another namespace is not there, for who does not administer it."""
 
     def __init__(self, users: Users, namespace: str, administers: Callable[[str], bool]) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import click
 
-from penstock.cli.completing import complete_group, complete_queue
+from penstock.cli.completions import complete_group, complete_queue
 from penstock.cli.failures import FAILED
 from penstock.cli.target import Target
 from penstock.client.http.async_client import AsyncClient

@@ -8,11 +8,11 @@ from penstock.core.errors import InvalidArgument
 from penstock.core.settings.kind import nearest_of
 from penstock.queues.names import check_queue_name
 from penstock.spark.pipelines.declaration import DROP, FAIL, TO_JSON, Connection, Declared, Pipeline, Sink, Source, Step
+from penstock.spark.pipelines.document import Document
 from penstock.spark.pipelines.functions import find_function
 from penstock.spark.pipelines.graph import upstream
 from penstock.spark.pipelines.packages import missing_package
 from penstock.spark.pipelines.problems import Problems
-from penstock.spark.pipelines.reading import Document
 from penstock.spark.pipelines.schemas import column_names
 
 MESSAGE_COLUMNS = (

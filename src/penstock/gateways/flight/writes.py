@@ -17,7 +17,7 @@ from penstock.broker.queue import Placed, Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.core.errors import Closed, NoSuchQueue, PenstockError
 from penstock.gateways.beside.requests import Requests, Work
-from penstock.gateways.flight.committing import ACTIONS, CommitResult, commit
+from penstock.gateways.flight.commit_actions import ACTIONS, CommitResult, commit
 from penstock.gateways.flight.heads import (
     HEADS,
     Action,

@@ -48,7 +48,7 @@ def complete_group(context: click.Context, parameter: click.Parameter, incomplet
 def _asked(context: click.Context, names: Callable[[AsyncClient], Awaitable[list[str]]]) -> list[str]:
     from dataclasses import replace
 
-    from penstock.cli.talking import on_server
+    from penstock.cli.connections import on_server
     from penstock.cli.target import TargetArguments, find_target
     from penstock.client.http.options import Retries
 

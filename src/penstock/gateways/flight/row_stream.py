@@ -19,7 +19,7 @@ from penstock.gateways.beside.server_intake import ServerIntake, answered
 from penstock.gateways.beside.server_line import Refused
 from penstock.gateways.flight.commands import PutCommand
 from penstock.gateways.flight.heads import BatchHead, PutBatches, PutBegin, PutDone, PutEnd, PutStream
-from penstock.gateways.flight.spreading import Group, Partitions, appended_groups, cut, staged_groups
+from penstock.gateways.flight.partition_groups import Group, Partitions, appended_groups, cut, staged_groups
 from penstock.gateways.flight.streams import Budget
 from penstock.tables.incoming import check_columns, columns_of, partitions_of
 
@@ -52,7 +52,7 @@ def opened(intake: ServerIntake, begin: PutBegin) -> Iterator[PutStream]:
         intake.send(PutEnd(stream.stream))
 
 
-class Putting:
+class RowStream:
     """Use run(), once, in the thread of the call; answers are told in another. A batch that is refused ends the stream:
     `tell` is given the reason at once, as the client may wait for an answer, and run() raises it."""
 

@@ -14,7 +14,7 @@ from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.permissions import Caches, Permissions, Verdicts
 from penstock.broker.auth.rules import Action, Effect, rule
 from penstock.core.errors import NotAuthorised
-from penstock.gateways.flight.committing import commit
+from penstock.gateways.flight.commit_actions import commit
 from penstock.gateways.flight.rights import Writer
 
 

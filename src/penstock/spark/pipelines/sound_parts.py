@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from penstock.spark.pipelines.declaration import Declared, Pipeline
+from penstock.spark.pipelines.document import Document
 from penstock.spark.pipelines.graph import edges, feeding, find_cycle, inputs_of, known_names, needed
 from penstock.spark.pipelines.problems import Problem
-from penstock.spark.pipelines.reading import Document
 
 Section = TypeVar("Section", bound=Declared)
 
