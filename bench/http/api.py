@@ -8,7 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from bench.mqtt.link import PeerFailed
-from penstock.gateways.http.queues import Purged, Queues, QueueStats, QueueSummary
+from penstock.codecs.http.administration import Purged, Queues, QueueSummary
+from penstock.gateways.http.queues import QueueStats
 
 _TIMEOUT_S = 60.0
 _MESSAGES_A_REQUEST = 1000

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.spark.schema import picked_columns, schema_of
-from penstock.tables.reading import BATCH_ROWS
+from penstock.tables.partition_rows import BATCH_ROWS
 from penstock.tables.schema import projected
 
 VALUE_BYTES = 256

@@ -16,7 +16,7 @@ from penstock.broker.sessions import snapshots as session_snapshots
 from penstock.broker.sessions.options import SessionOptions
 from penstock.broker.topics import topics
 from penstock.cli.main import run as run_command
-from penstock.server import wiring
+from penstock.server import runtime as wiring
 from penstock.server.config import Config
 
 SNAPSHOT_RECORDS, UPKEEP_MS = 100, 150

@@ -15,7 +15,7 @@ from tests.support.pipelines import written
 import penstock
 from penstock.cli.main import run
 from penstock.core.errors import UnsupportedPlatform
-from penstock.spark.pipelines.reading import Document
+from penstock.spark.pipelines.document import Document
 
 PIPELINE = """\
 name: words

@@ -18,7 +18,7 @@ from tests.support.live_server import LiveServer, live_server
 
 from penstock.client.mqtt.client import MqttClient
 from penstock.client.mqtt.options import MqttOptions
-from penstock.spark.pipelines.running import PipelineFailed
+from penstock.spark.pipelines.runner import PipelineFailed
 from penstock.spark.pipelines.starting import pipeline_in
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipeline"

@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.support.pipelines import loaded
 
 import penstock
-from penstock.spark.pipelines.checking import check
-from penstock.spark.pipelines.compiling import compile_pipeline
+from penstock.spark.pipelines.checks import check
+from penstock.spark.pipelines.compiled import compile_pipeline
 from penstock.spark.pipelines.failures import FailureKind
 from penstock.spark.pipelines.problems import BadPipeline
 from penstock.spark.pipelines.progress import Progress
-from penstock.spark.pipelines.running import PipelineFailed
+from penstock.spark.pipelines.runner import PipelineFailed
 from penstock.spark.pipelines.session_check import check_in_session
 from penstock.spark.pipelines.sinks import SinkOptions, running_of
 

@@ -22,8 +22,8 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.server.config import Config, load
 from penstock.server.log_lines import LogLines
 from penstock.server.operations import ServerOperations
+from penstock.server.runtime import Runtime, open_runtime
 from penstock.server.server import Server
-from penstock.server.wiring import Runtime, open_runtime
 
 _SMALL = {"journal_file_size": "4MiB", "journal_size": "16MiB", "disk_reserve": 0}
 _LISTENERS = {"mqtt": {"port": 0}, "mqtt_ws": {"port": 0}, "http": {"port": 0}}

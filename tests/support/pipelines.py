@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.pipelines.checking import check
+from penstock.spark.pipelines.checks import check
+from penstock.spark.pipelines.document import Document, load
 from penstock.spark.pipelines.problems import BadPipeline
-from penstock.spark.pipelines.reading import Document, load
 
 GOOD = """\
 name: devices

@@ -9,10 +9,10 @@ from dataclasses import replace
 import click
 import msgspec
 
+from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.failures import FAILED
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
-from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options, target_options_beside_user
 from penstock.client.http.answers import Facts
 from penstock.client.http.async_client import AsyncClient

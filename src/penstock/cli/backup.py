@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from penstock.cli.arguments import DIRECTORY, EXISTING_DIRECTORY
+from penstock.cli.connections import on_server
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, progress_bar, size_text
-from penstock.cli.talking import on_server
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import Facts
 from penstock.client.http.async_client import AsyncClient

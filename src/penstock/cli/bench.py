@@ -14,10 +14,10 @@ import msgspec
 
 from penstock.cli import bench_http
 from penstock.cli.bench_load import Load, Result
+from penstock.cli.connections import on_server
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.server_arguments import mqtt_options
 from penstock.cli.table_source import FlightLogin
-from penstock.cli.talking import on_server
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.client.http.options import TlsFiles

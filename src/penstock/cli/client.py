@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
-from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import Facts
 from penstock.client.http.async_client import AsyncClient

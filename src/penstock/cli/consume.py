@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import click
 
+from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.failures import INTERRUPTED
 from penstock.cli.output import output_option
 from penstock.cli.queue_browse import rendered
-from penstock.cli.talking import on_server, queue_argument
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.client.http.events import MESSAGE

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.cli.completing import complete_context
+from penstock.cli.completions import complete_context
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.login_arguments import first_line, password_file_option, password_of, user_option

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import click
 
+from penstock.cli.connections import destructive, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.failures import FAILED
 from penstock.cli.letter_arguments import Letters, letter_options
 from penstock.cli.output import DATA_FORMATS, Advance, output_option, print_data, progress_bar
-from penstock.cli.talking import destructive, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.core.errors import PenstockError

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.connections import on_server
 from penstock.cli.failures import NotThere
 from penstock.cli.letter_arguments import Letters, letter_options
 from penstock.cli.message_text import letter_json, second_text, short_text
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
-from penstock.cli.talking import on_server
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import DeadLetter, WaitingLetters
+from penstock.client.http.answers import DeadLetter
 from penstock.client.http.async_client import AsyncClient
+from penstock.codecs.http.dead_letters import DeadLetterQueue
 
 _COLUMNS = ["id", "message", "group", "reason", "failures", "given up", "detail", "value"]
 _MOST = 1000
@@ -90,7 +91,7 @@ async def find_letters(client: AsyncClient, queue: str, letters: Letters) -> lis
 
 
 def _print_queues(target: Target, output: str) -> None:
-    async def act(client: AsyncClient) -> list[WaitingLetters]:
+    async def act(client: AsyncClient) -> list[DeadLetterQueue]:
         return await client.dead_letter_queues()
 
     found = on_server(target, act)

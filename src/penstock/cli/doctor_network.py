@@ -11,7 +11,7 @@ from penstock.cli.doctor import Finding, Verdict
 from penstock.cli.target import Target, TargetArguments, find_target
 from penstock.core.errors import CannotListen, InvalidArgument, PenstockError
 from penstock.server.config import Config
-from penstock.server.listening import bind
+from penstock.server.listeners import bind
 from penstock.server.ready import SERVER_FILE, read_ready
 
 _DAY_S = 24 * 3600

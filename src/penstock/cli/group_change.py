@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.connections import destructive, group_argument, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.failures import NotThere
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done
-from penstock.cli.talking import destructive, group_argument, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import GroupInfo
 from penstock.client.http.async_client import AsyncClient

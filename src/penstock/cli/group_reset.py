@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.connections import destructive, group_argument, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.group_change import PLACES
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
-from penstock.cli.talking import destructive, group_argument, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import GroupInfo, ResetReport
+from penstock.client.http.answers import GroupInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.codecs.http.administration import ResetReport
 
 _partition_option = click.option(
     "--partition",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.connections import group_argument, on_server, queue_argument
 from penstock.cli.group_table import print_groups
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
-from penstock.cli.talking import group_argument, on_server, queue_argument
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import GroupInfo
 from penstock.client.http.async_client import AsyncClient

@@ -7,10 +7,10 @@ import time
 import click
 import msgspec
 
+from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
-from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.cli.user import rules_about
 from penstock.client.http.answers import CreatedKey, KeyInfo

@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.failures import FAILED
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, progress_bar, size_text
-from penstock.cli.pipeline_running import Running, data_option, running_options
+from penstock.cli.pipeline_options import Running, data_option, running_options
 from penstock.core.errors import LogDamaged
 from penstock.jobs.audit import audit_job, damaged_report
 from penstock.jobs.findings import AuditReport, Finding, Verdict

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.pipelines.failures import FailureKind
     from penstock.spark.pipelines.progress import Progress
-    from penstock.spark.pipelines.running import Board
+    from penstock.spark.pipelines.runner import Board
 
 _COLUMNS = ("sink", "state", "batch", "rows", "rows/s", "batch time", "lag")
 

@@ -11,9 +11,9 @@ from penstock.cli.output import DATA_FORMATS, output_option, print_data
 from penstock.cli.pipeline_file import BAD_PIPELINE, checked, file_argument, has_spark, need_spark, telling_problems
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.checking import BadParts
+    from penstock.spark.pipelines.checks import BadParts
+    from penstock.spark.pipelines.document import Document
     from penstock.spark.pipelines.problems import BadPipeline, Problem
-    from penstock.spark.pipelines.reading import Document
 
 
 @click.command()
@@ -73,7 +73,7 @@ def _check_as_data(file: Path, with_spark: bool | None, output: str) -> int:
 
 
 def _checked(file: Path, with_spark: bool | None) -> tuple[Document, list[str], bool]:
-    from penstock.spark.pipelines.checking import BadParts
+    from penstock.spark.pipelines.checks import BadParts
     from penstock.spark.pipelines.problems import BadPipeline
 
     try:

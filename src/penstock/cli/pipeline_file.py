@@ -13,7 +13,7 @@ import click
 from penstock.core.errors import UnsupportedPlatform
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.reading import Document
+    from penstock.spark.pipelines.document import Document
 
 BAD_PIPELINE = 2
 Arguments = ParamSpec("Arguments")
@@ -24,7 +24,7 @@ file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type
 def checked(file: Path, master: str | None = None, remote: str | None = None) -> tuple[Document, list[str]]:
     """With what is odd about it. BadPipeline with all that is wrong. Another Spark than the declaration's may be named:
     what is installed there is no matter of this machine."""
-    from penstock.spark.pipelines.checking import load_and_check
+    from penstock.spark.pipelines.checks import load_and_check
 
     return load_and_check(file, lambda document: _elsewhere(document, master, remote))
 

@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.arguments import parse_time
 from penstock.cli.output import output_option, print_data, print_table, progress_bar
-from penstock.cli.pipeline_running import Running, running_options
+from penstock.cli.pipeline_options import Running, running_options
 from penstock.cli.table_source import Source, source_options
 from penstock.core.clock import SystemClock
 from penstock.core.errors import InvalidArgument

@@ -9,7 +9,7 @@ import click
 
 from penstock.cli.arguments import time_option
 from penstock.cli.output import output_option, print_data, print_done, print_table, progress_bar
-from penstock.cli.pipeline_running import Running, data_option, namespace_option, running_options
+from penstock.cli.pipeline_options import Running, data_option, namespace_option, running_options
 
 if TYPE_CHECKING:
     from penstock.jobs.report import QueueReport

@@ -17,7 +17,7 @@ from penstock.cli.pipeline_file import checked, file_argument, need_spark, telli
 from penstock.core.errors import UnsupportedPlatform
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.reading import Document
+    from penstock.spark.pipelines.document import Document
 
 
 @click.command()

@@ -9,7 +9,7 @@ import click
 
 from penstock.cli.arguments import DIRECTORY
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, progress_bar, size_text
-from penstock.cli.pipeline_running import (
+from penstock.cli.pipeline_options import (
     Running,
     data_option,
     dry_run_option,

@@ -12,15 +12,15 @@ from typing import TypeVar
 
 import click
 
+from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.failures import INTERRUPTED, NotThere
 from penstock.cli.lines import LineReader, stop_on_signal
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
-from penstock.cli.talking import on_server, queue_argument
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.client.http.errors import HttpRefused
-from penstock.client.http.outgoing import Sent
 from penstock.client.http.producers import AsyncProducer
+from penstock.codecs.http.messages import PublishedMessage
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -50,7 +50,7 @@ class ProduceRequest:
     placed: dict[int, Run] = field(default_factory=dict)
     """filled as answers come back"""
 
-    def note(self, promise: asyncio.Future[Sent]) -> None:
+    def note(self, promise: asyncio.Future[PublishedMessage]) -> None:
         if promise.cancelled() or promise.exception() is not None:
             return
         sent = promise.result()
@@ -246,7 +246,7 @@ async def _send_lines(producer: AsyncProducer, request: ProduceRequest, lines: L
 
 async def _send(
     producer: AsyncProducer, request: ProduceRequest, key: bytes | None, value: bytes
-) -> asyncio.Future[Sent]:
+) -> asyncio.Future[PublishedMessage]:
     promise = await producer.send(
         _as_text(value), key, request.headers, partition=request.partition, content_type=request.content_type
     )
@@ -262,7 +262,7 @@ def _as_text(value: bytes) -> str | bytes:
         return value
 
 
-def _take_failure(promise: asyncio.Future[Sent], failed: list[BaseException]) -> None:
+def _take_failure(promise: asyncio.Future[PublishedMessage], failed: list[BaseException]) -> None:
     if not promise.cancelled() and (error := promise.exception()) is not None:
         failed.append(error)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import click
 
+from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.message_text import message_json
 from penstock.cli.output import DATA_FORMATS, line_of, output_option
-from penstock.cli.talking import on_server, queue_argument
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.client.http.incoming import StoredMessage

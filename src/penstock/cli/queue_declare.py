@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.output import DATA_FORMATS, output_option, print_data
 from penstock.cli.setting_arguments import settings_options, written_settings
-from penstock.cli.talking import on_server, queue_argument
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import QueueInfo
 from penstock.client.http.async_client import AsyncClient

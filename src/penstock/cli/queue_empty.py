@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.connections import destructive, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.output import output_option, print_done
-from penstock.cli.talking import destructive, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import QueueInfo
 from penstock.client.http.async_client import AsyncClient

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import click
 
+from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.group_table import print_groups
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
-from penstock.cli.talking import on_server, queue_argument
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import QueueInfo, QueueSummary
+from penstock.client.http.answers import QueueInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.codecs.http.administration import QueueSummary
 
 _COLUMNS = ["queue", "namespace", "partitions", "messages", "depth", "groups", "consumers", "state"]
 _NUMBERS = ["partitions", "messages", "depth", "groups", "consumers"]

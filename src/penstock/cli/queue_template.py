@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
 from penstock.cli.setting_arguments import settings_options, written_settings
-from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import TemplateInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.codecs.http.administration import TemplateDescription
 
 COMMANDS = {
     "add": LazyCommand("queue_template", "add", "Add or replace a template."),
@@ -57,7 +57,7 @@ def add(target: Target, pattern: str, file: Path | None, changes: tuple[str, ...
 
         Template(pattern, written)
 
-    async def act(client: AsyncClient) -> TemplateInfo:
+    async def act(client: AsyncClient) -> TemplateDescription:
         return await client.put_template(pattern, written)
 
     added = on_server(target, act, may_create=True)
@@ -75,7 +75,7 @@ def list_templates(target: Target, output: str) -> None:
       penstock queue template list -o json
     """
 
-    async def act(client: AsyncClient) -> list[TemplateInfo]:
+    async def act(client: AsyncClient) -> list[TemplateDescription]:
         return await client.templates()
 
     found = on_server(target, act)

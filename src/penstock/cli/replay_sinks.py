@@ -18,8 +18,8 @@ from penstock.cli.table_source import DirectorySource, FlightSource, Source
 from penstock.core.errors import DirectoryInUse, InvalidArgument, PenstockError
 from penstock.embedded.runtime import Runtime
 from penstock.jobs.replay_rows import OUTGOING
+from penstock.jobs.replay_sink import Sink
 from penstock.jobs.replay_spool import Spool, SpooledPiece, spool
-from penstock.jobs.replay_writing import Sink
 from penstock.log.columns import Columns
 from penstock.queues.names import canonical_queue
 from penstock.queues.properties import Envelope, pack

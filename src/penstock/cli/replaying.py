@@ -17,9 +17,9 @@ from penstock.jobs.local import InThisProcess
 from penstock.jobs.ranges import ALL_TIMES, TimeSpan
 from penstock.jobs.replay import Replay, Replayed
 from penstock.jobs.replay_plan import ReplayFile, ReplayPiece
+from penstock.jobs.replay_sink import Patience
 from penstock.jobs.replay_spool import remove_spool
 from penstock.jobs.replay_transform import Transform, unchanged
-from penstock.jobs.replay_writing import Patience
 from penstock.queues.names import canonical_queue
 
 GoesOn = Callable[[ReplayFile], None]

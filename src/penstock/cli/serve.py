@@ -105,6 +105,6 @@ def _check(config: Config, output: str) -> int:
 
 def _run(load: Callable[[], Config], ready_file: Path | None) -> int:
     from penstock.server.process import Process
-    from penstock.server.wiring import open_runtime
+    from penstock.server.runtime import open_runtime
 
     return Process(load, open_runtime, click.echo, ready_file).run()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.completing import complete_context
+from penstock.cli.completions import complete_context
 from penstock.cli.login_arguments import password_file_option, password_of, user_option
 from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
 from penstock.core.errors import InvalidArgument

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.connections import on_server
 from penstock.cli.output import DATA_FORMATS, line_of, output_option, print_table
-from penstock.cli.talking import on_server
 from penstock.cli.target import Target, target_options
 from penstock.cli.top_frame import QUEUE_COLUMNS, QUEUE_NUMBERS, Frame, Look, look
 from penstock.client.http.async_client import AsyncClient

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.cli.output import age_text
-from penstock.client.http.answers import Facts, QueueSummary
+from penstock.client.http.answers import Facts
 from penstock.client.http.async_client import AsyncClient
+from penstock.codecs.http.administration import QueueSummary
 
 QUEUE_COLUMNS = [
     "queue",

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import click
 
+from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
-from penstock.cli.talking import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import UserInfo
 from penstock.client.http.async_client import AsyncClient

@@ -44,6 +44,21 @@ def plain(value: object) -> object:
     return value
 
 
+def mark_below(marked: Marked, path: str) -> Mark:
+    """Where the value stands that has that path below this one, `.name` or `[0]`; else the nearest one above it. A name
+    may have dots in it."""
+    if isinstance(marked.value, dict):
+        for name, item in marked.value.items():
+            rest = path.removeprefix(f".{name}")
+            if rest != path and rest[:1] in ("", ".", "["):
+                return mark_below(item, rest)
+    if isinstance(marked.value, list):
+        for number, item in enumerate(marked.value):
+            if path.startswith(f"[{number}]"):
+                return mark_below(item, path.removeprefix(f"[{number}]"))
+    return marked.at
+
+
 class BadYaml(InvalidArgument):
     """`path` is where in the tree, with dots; `mark` where in the text, if that is known."""
 

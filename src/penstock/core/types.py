@@ -54,3 +54,7 @@ class Purpose(enum.IntEnum):
 
     PUBLISH = 0
     SETTLE = 1
+
+
+MAX_PARTITIONS = 10_000
+"""of one queue"""

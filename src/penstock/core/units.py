@@ -15,6 +15,10 @@ _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_00
 _NUMBER = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-zA-Z]*)\s*")
 
 
+_TEXT_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_TEXT_SIZES = {1 << 40: "TiB", 1 << 30: "GiB", 1 << 20: "MiB", 1 << 10: "KiB"}
+
+
 @lru_cache(1024)
 def parse_size(text: str) -> int:
     """Bytes. `64MiB` is 67108864, `64MB` is 64000000, `64` is 64; a fraction of a byte is cut."""
@@ -37,3 +41,16 @@ def parse_duration(text: str) -> float:
         total_ms += Fraction(match[1]) * _MILLISECONDS[match[2].lower()]
         position = match.end()
     return float(total_ms / 1000)
+
+
+def duration_text(duration_ms: int) -> str:
+    """In the largest unit that divides it: 90000 is `90s`, 7200000 is `2h`."""
+    units = _TEXT_UNITS_MS.items()
+    unit = next((unit for unit, size_ms in units if duration_ms and duration_ms % size_ms == 0), "s")
+    return f"{duration_ms // _TEXT_UNITS_MS[unit]}{unit}"
+
+
+def size_text(size_bytes: int) -> str:
+    """In the largest unit that divides it: 65536 is `64KiB`, 1000 is `1000`."""
+    unit = next((unit for unit in _TEXT_SIZES if size_bytes and size_bytes % unit == 0), 1)
+    return f"{size_bytes // unit}{_TEXT_SIZES.get(unit, '')}"

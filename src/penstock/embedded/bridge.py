@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
-from penstock.broker.visiting import Visits
+from penstock.broker.visits import Visits
 from penstock.core.errors import Closed
 from penstock.embedded.lending import LendingLoop, undisturbed
 from penstock.log.commit import Progress

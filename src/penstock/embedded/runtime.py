@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
-from penstock.broker.visiting import Visits
+from penstock.broker.visits import Visits
 from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, QueueExists
 from penstock.embedded.bridge import Bridge, Caller, T, Work
 from penstock.embedded.lending import CAN_HOLD_SIGNALS

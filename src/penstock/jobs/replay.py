@@ -10,8 +10,8 @@ import pyarrow as pa
 from penstock.jobs.job import Job, Progress, Runner
 from penstock.jobs.replay_plan import ReplayFile, ReplayPiece
 from penstock.jobs.replay_rows import outgoing
+from penstock.jobs.replay_sink import Patience, Prepared, Preparing, Sink, Writing
 from penstock.jobs.replay_transform import ReplayTable, Transform
-from penstock.jobs.replay_writing import Patience, Prepared, Preparing, Sink, Writing
 
 
 @dataclass(frozen=True, slots=True)

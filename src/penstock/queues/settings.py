@@ -13,11 +13,19 @@ from typing import Annotated
 import msgspec
 
 from penstock.core.errors import InvalidArgument, InvalidSetting
-from penstock.core.types import Compression, Durability
+from penstock.core.patterns import FILTER, LEVELS, PLAIN
+from penstock.core.settings.numbers import Count, Duration, Factor, Size
+from penstock.core.settings.overlay import overlay
+from penstock.core.settings.texts import ListOf, Text
+from penstock.core.settings.values import outside
+from penstock.core.settings.words import Choice, Flag
+from penstock.core.types import MAX_PARTITIONS, Compression, Durability
 from penstock.log import records
 from penstock.log.frames import MAX_FRAME_BYTES
 from penstock.queues.names import (
     DEFAULT_NAMESPACE,
+    QUEUE_PREFIX,
+    check_filter,
     check_namespace,
     check_queue_name,
     dead_letter_queue,
@@ -25,16 +33,17 @@ from penstock.queues.names import (
     queue_address,
     queue_of_publish_topic,
 )
-from penstock.queues.settings_schema import outside, overlay
-from penstock.queues.settings_text import Choice, Count, Duration, Factor, Filters, Flag, Size, Text
 
 # A message is stored in one frame, with its key, topic and properties, each up to 64 KiB, and the headers around them.
 MAX_MESSAGE_BYTES = MAX_FRAME_BYTES - (256 << 10)
-MAX_PARTITIONS = 10_000
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _MANY = 1 << 50
+_MOST_FILTERS = 1000
+# Settings of capabilities that come later, refused by name so that nobody takes them for working.
+_LATER = ("delay", "priority", "schema")
+_DEAD_LETTER_TOPIC = rf"\$(dlq|queue)/{LEVELS}"
 _WEBHOOK = re.compile(r"https?://[!-.0-~][!-~]{0,2000}")
 
 
@@ -97,6 +106,23 @@ def _check_property_name(text: str) -> None:
         raise InvalidArgument(f"{text[:80]!r} is not the name of a property: write at most 255 printable bytes")
 
 
+def _check_binding(text: str) -> None:
+    check_filter(text)
+    if text.startswith("$") and not text.startswith(QUEUE_PREFIX):
+        raise InvalidArgument(f"{text!r} begins with $: bind ordinary topics, or such that begin with {QUEUE_PREFIX}")
+
+
+# One given twice counts once.
+_FILTERS = ListOf(
+    Text(_check_binding, pattern=rf"(?!\$)({FILTER})", least=1),
+    of="topic filters",
+    like='["orders/#"]',
+    null=None,
+    most=_MOST_FILTERS,
+    is_unique=True,
+)
+
+
 class RetryPolicy(_Settings, frozen=True, kw_only=True):
     """What happens to a message whose delivery failed: it waits, longer each time, then it is a dead letter."""
 
@@ -112,9 +138,9 @@ class DeadLetters(_Settings, frozen=True, kw_only=True):
     """Where messages go that are given up. Disabled, they are settled and counted."""
 
     enabled: Annotated[bool, Flag()] = True
-    topic: Annotated[str | None, Text(_check_dead_letter_topic, or_none=True)] = None
+    topic: Annotated[str | None, Text(_check_dead_letter_topic, or_none=True, pattern=_DEAD_LETTER_TOPIC)] = None
     """parse_queue() puts `$dlq/<queue>` here if nothing is written; None only for a dead-letter queue"""
-    alert_webhook: Annotated[str | None, Text(_check_webhook, or_none=True)] = None
+    alert_webhook: Annotated[str | None, Text(_check_webhook, or_none=True, pattern=_WEBHOOK.pattern)] = None
 
 
 class Limits(_Settings, frozen=True, kw_only=True):
@@ -149,7 +175,7 @@ class Compaction(_Settings, frozen=True, kw_only=True):
     """Keep the last message of each key; `key` names a property that is the key instead of the message's."""
 
     enabled: Annotated[bool, Flag()] = False
-    key: Annotated[str | None, Text(_check_property_name, or_none=True)] = None
+    key: Annotated[str | None, Text(_check_property_name, or_none=True, pattern="[ -~]{1,255}")] = None
     lag_ms: Annotated[int, Duration(0)] = 300_000
     interval_ms: Annotated[int, Duration(1000)] = 600_000
 
@@ -157,9 +183,9 @@ class Compaction(_Settings, frozen=True, kw_only=True):
 class QueueSettings(_Settings, frozen=True, kw_only=True):
     """Made by parse_queue(), change() or templates.resolve(), which check what concerns several settings."""
 
-    name: Annotated[str, Text(check_queue_name)]
-    namespace: Annotated[str, Text(check_namespace)] = DEFAULT_NAMESPACE
-    topics: Annotated[tuple[str, ...], Filters()] = ()
+    name: Annotated[str, Text(check_queue_name, pattern=LEVELS)]
+    namespace: Annotated[str, Text(check_namespace, pattern=PLAIN)] = DEFAULT_NAMESPACE
+    topics: Annotated[tuple[str, ...], _FILTERS] = ()
     """filters that bind beside the queue's own address"""
     partitions: Annotated[int, Count(1, MAX_PARTITIONS)] = 10
     ordering: Annotated[Ordering, Choice(Ordering)] = Ordering.PARTITION
@@ -198,7 +224,12 @@ def parse_queue(data: Mapping[str, object] | bytes) -> QueueSettings:
     written = _document(data) if isinstance(data, bytes) else data
     if not isinstance(name := written.get("name"), str):
         raise InvalidSetting("name", "a queue needs one: write it in quotes")
-    return _complete(overlay(_defaults(name, written.get("ordering") == "strict"), written))
+    return _complete(overlay(_defaults(name, written.get("ordering") == "strict"), written, _LATER))
+
+
+def check_settings(written: Mapping[str, object]) -> None:
+    """InvalidSetting for the first that will not do for any queue."""
+    overlay(QueueSettings(name="any"), written, _LATER)
 
 
 def queue_json(settings: QueueSettings) -> dict[str, object]:
@@ -208,7 +239,7 @@ def queue_json(settings: QueueSettings) -> dict[str, object]:
 
 def change(settings: QueueSettings, changes: Mapping[str, object]) -> QueueSettings:
     """`settings` with the changes put over them, section by section. InvalidSetting for what cannot change."""
-    changed = _complete(overlay(settings, changes))
+    changed = _complete(overlay(settings, changes, _LATER))
     for fixed, why in _FIXED.items():
         if getattr(changed, fixed) != getattr(settings, fixed):
             raise InvalidSetting(fixed, f"cannot change: {why}")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from penstock.core.errors import InvalidArgument, InvalidSetting
 from penstock.queues.names import queue_address
-from penstock.queues.settings import QueueSettings, parse_queue
-from penstock.queues.settings_schema import overlay
+from penstock.queues.settings import QueueSettings, check_settings, parse_queue
 
 # Whose they are is said by the queue, not by a pattern that many match.
 _OF_THE_QUEUE = ("name", "namespace")
@@ -32,7 +31,7 @@ class Template:
             if key in self.settings:
                 raise InvalidSetting(self._path(key), "a template cannot set it: leave it to the queues")
         try:
-            overlay(QueueSettings(name="any"), self.settings)
+            check_settings(self.settings)
         except InvalidSetting as error:
             raise InvalidSetting(self._path(error.path), error.reason, error.nearest) from None
 

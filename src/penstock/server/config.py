@@ -15,21 +15,31 @@ import msgspec
 from penstock.broker.webhooks.events import without_secrets
 from penstock.broker.webhooks.webhooks import MAX_HOOKS
 from penstock.core.errors import InvalidArgument
+from penstock.core.settings.numbers import Auto, Count, Duration
+from penstock.core.settings.objects import Objects
+from penstock.core.settings.texts import Text
+from penstock.core.settings.words import Choice, Flag
 from penstock.core.types import Durability
 from penstock.queues.settings import parse_queue
-from penstock.queues.settings_text import Choice, Count, Duration, Flag, Text
 from penstock.queues.templates import Template
-from penstock.server import schema
 from penstock.server.config_auth import Auth, RateLimit
 from penstock.server.config_http import Http
-from penstock.server.config_listeners import LISTENER_NAMES, AutoCount, Listeners, check_path, contradiction
+from penstock.server.config_listeners import LISTENER_NAMES, Listeners, check_path, contradiction
 from penstock.server.config_mqtt import Mqtt
 from penstock.server.config_otlp import Otlp
 from penstock.server.config_storage import Storage
 from penstock.server.config_webhooks import Webhook
 from penstock.server.descriptors import Descriptors, open_files_limit, shared_out
-from penstock.server.schema import Objects
-from penstock.server.written import BadConfiguration, Tree, from_environment, from_file, from_flags, over, place_of
+from penstock.server.written import (
+    BadConfiguration,
+    Tree,
+    from_environment,
+    from_file,
+    from_flags,
+    over,
+    place_of,
+    read,
+)
 
 
 class LogLevel(enum.Enum):
@@ -104,7 +114,7 @@ class Config(_Section, frozen=True, kw_only=True):
     """log lines"""
     listeners: Listeners = Listeners()
     """where clients connect; null switches one off"""
-    max_connections: Annotated[int | None, AutoCount()] = None
+    max_connections: Annotated[int | None, Auto(Count(1, 1 << 20))] = None
     """at once, over all listeners but Flight's; never more than the limit of open files (`ulimit -Hn`) leaves beside
     what storage needs, which is `auto`. A tenth, 64 at most, is for HTTP alone: for probes and operators"""
     mqtt: Mqtt = Mqtt()
@@ -130,7 +140,7 @@ class Config(_Section, frozen=True, kw_only=True):
 def load(file: Path | None, variables: Mapping[str, str], flags: Iterable[str]) -> Config:
     """Flags over variables over the file over the defaults. BadConfiguration names the key and where it stands."""
     tree = over(over(from_file(file) if file else {}, from_environment(variables)), from_flags(flags))
-    config = schema.read(Config, tree)
+    config = read(Config, tree)
     _check_together(config, tree)
     return config
 

@@ -17,9 +17,11 @@ from penstock.broker.auth.options import (
 from penstock.broker.auth.passwords import check_password_hash
 from penstock.broker.auth.rules import Rule, check_name, rule_of
 from penstock.core.errors import InvalidArgument
+from penstock.core.settings.numbers import Count, Duration
+from penstock.core.settings.objects import Objects
+from penstock.core.settings.texts import ListOf, Secret, Text
+from penstock.core.settings.words import Flag, OneOf
 from penstock.queues.names import DEFAULT_NAMESPACE, check_namespace
-from penstock.queues.settings_text import Count, Duration, Flag, Text
-from penstock.server.schema import Objects, OneOf, Secret, Texts
 
 _MANY = 1 << 40
 _LOGINS, _LIMITS = AuthOptions(), RateLimitOptions()
@@ -43,7 +45,7 @@ class User(_Section, frozen=True, kw_only=True):
     """what the client sends as its user name"""
     password_hash: Annotated[str | None, Secret(check_password_hash)] = None
     """as `penstock user hash` prints it; without one there is no login by password"""
-    roles: Annotated[tuple[str, ...], Texts(check_name)] = ()
+    roles: Annotated[tuple[str, ...], ListOf(Text(check_name))] = ()
     """`admin` may do everything; others are named in rules"""
     namespace: Annotated[str, Text(check_namespace)] = DEFAULT_NAMESPACE
     """whose topics and queues the user sees"""

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.core.settings.numbers import Count, Duration, Size
+from penstock.core.settings.texts import ListOf, Text
+from penstock.core.settings.words import Flag
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.wire.origins import Origins
-from penstock.queues.settings_text import Count, Duration, Flag, Size
-from penstock.server.schema import Texts
 
 _DEFAULTS = HttpOptions()
 
@@ -31,7 +32,7 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
     """a request whose body makes no progress for this long is aborted"""
     keep_alive_ms: Annotated[int, Duration(1000)] = round(_DEFAULTS.keep_alive_s * 1000)
     """idle connections are closed after this time"""
-    cors_origins: Annotated[tuple[str, ...], Texts(_check_origin)] = ()
+    cors_origins: Annotated[tuple[str, ...], ListOf(Text(_check_origin))] = ()
     """pages of other origins that may call, like https://example.com or https://*.example.com; an empty list: none"""
     max_streams: Annotated[int, Count(0, 1_000_000)] = _DEFAULTS.max_streams
     """event streams and WebSockets at a time"""

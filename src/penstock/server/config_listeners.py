@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
 from penstock.core.errors import InvalidArgument, InvalidSetting
+from penstock.core.settings.kind import Kind
+from penstock.core.settings.numbers import Count
+from penstock.core.settings.texts import ListOf, Text
+from penstock.core.settings.words import Flag
 from penstock.gateways.wire.origins import Origins
-from penstock.queues.settings_text import Count, Flag, Text
-from penstock.server.schema import Texts
 
 LISTENER_NAMES = ("mqtt", "mqtts", "mqtt_ws", "mqtt_wss", "http")
-_MANY = 1 << 20
 _NEED_TLS = ("mqtts", "mqtt_wss")
 _OPEN_TO_ALL = (
     "{} can be reached from other machines, and development mode lets everybody in: listen on 127.0.0.1 without a "
@@ -44,33 +45,19 @@ def _check_origin(text: str) -> None:
     Origins([text])
 
 
-class NotInThisVersion:
+class NotInThisVersion(Kind):
     """A listener that has its name already."""
-
-    suffix: ClassVar[str] = ""
 
     def read(self, path: str, written: object) -> None:
         if written is not None:
             raise InvalidSetting(path, "this listener is not in this version: leave it out, or write null")
 
-    def write(self, value: object) -> None:
-        return None
-
-
-class AutoCount:
-    """A number above 0, or `auto`."""
-
-    suffix: ClassVar[str] = ""
-
-    def read(self, path: str, written: object) -> object:
-        return None if written is None or written == "auto" else Count(1, _MANY).read(path, written)
-
-    def write(self, value: object) -> object:
-        return "auto" if value is None else value
+    def allowed(self) -> str:
+        return "`null`"
 
 
 class SniCertificate(_Section, frozen=True, kw_only=True):
-    hostnames: Annotated[tuple[str, ...], Texts(check_host)]
+    hostnames: Annotated[tuple[str, ...], ListOf(Text(check_host))]
     """names that clients ask for; `*.example.com` is any name one level below"""
     certificate: Annotated[str, Text(check_path)]
     """file with the certificate and its chain, PEM"""
@@ -121,7 +108,7 @@ class WebSocketListener(Listener, frozen=True, kw_only=True):
     """port to listen on; 0 picks a free one, which the ready file names"""
     path: Annotated[str, Text(_check_url_path)] = "/mqtt"
     """path of the WebSocket URL"""
-    allowed_origins: Annotated[tuple[str, ...], Texts(_check_origin)] = ()
+    allowed_origins: Annotated[tuple[str, ...], ListOf(Text(_check_origin))] = ()
     """pages that may connect, like https://example.com or https://*.example.com; an empty list: pages of the same
     origin, and clients that are no browser"""
 

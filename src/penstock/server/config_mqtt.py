@@ -8,10 +8,11 @@ import msgspec
 
 from penstock.broker.topics.shares import SharedStrategy
 from penstock.broker.topics.topics import TopicOptions
+from penstock.core.settings.numbers import Count, Duration, Size
+from penstock.core.settings.texts import ListOf, Text
+from penstock.core.settings.words import Choice, Flag
 from penstock.gateways.mqtt.options import MqttOptions, QueuedPolicy
 from penstock.queues.names import check_filter
-from penstock.queues.settings_text import Choice, Count, Duration, Flag, Size
-from penstock.server.schema import Texts
 
 # The length of a packet is written in four bytes of seven bits, behind one byte of kind.
 _LARGEST_PACKET_BYTES = (1 << 28) - 1 + 5
@@ -61,7 +62,7 @@ class Mqtt(msgspec.Struct, frozen=True, kw_only=True):
     """how often the topics below $SYS are published"""
     shared_strategy: Annotated[SharedStrategy, Choice(SharedStrategy)] = _TOPICS.shared_strategy
     """which member of a shared subscription gets a message; `sticky` is the same one for every message of a topic"""
-    durable_shares: Annotated[tuple[str, ...], Texts(check_filter)] = _DEFAULTS.durable_shares
+    durable_shares: Annotated[tuple[str, ...], ListOf(Text(check_filter))] = _DEFAULTS.durable_shares
     """topic filters: `$share/<group>/<filter>` is durable if these match every topic that its filter matches, and the
     client does not say `durable: false`; `["#"]` is all of them"""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from penstock.core.errors import InvalidSetting
-from penstock.queues.settings_text import Duration
+from penstock.core.settings.numbers import Duration
 from penstock.server.config_webhooks import Address, Headers
 
 if TYPE_CHECKING:

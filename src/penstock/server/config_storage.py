@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
 from penstock.core.errors import InvalidArgument
+from penstock.core.settings.numbers import Auto, Count, Duration, Size
 from penstock.log.commit import CommitOptions
 from penstock.log.journal import JournalOptions
 from penstock.log.keeper import KeeperOptions
 from penstock.log.options import ShardOptions
-from penstock.queues.settings_text import Count, Duration, Size
 from penstock.server.written import BadConfiguration
 
 _MOST_BYTES = 1 << 50
 _DEFAULTS = ShardOptions()
-
-
-class ReserveSize:
-    """A size, 0 too, or `auto`."""
-
-    suffix: ClassVar[str] = "_bytes"
-
-    def read(self, path: str, written: object) -> object:
-        return None if written is None or written == "auto" else Size(0, _MOST_BYTES).read(path, written)
-
-    def write(self, value: object) -> object:
-        return "auto" if value is None else value
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +38,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """what may wait in memory to be written to segments; publishes wait beyond it"""
     recent_size_bytes: Annotated[int, Size(0, _MOST_BYTES)] = _DEFAULTS.recent_bytes
     """batches that stay in memory after they were written, for groups that are a little behind"""
-    disk_reserve_bytes: Annotated[int | None, ReserveSize()] = _DEFAULTS.disk_reserve_bytes
+    disk_reserve_bytes: Annotated[int | None, Auto(Size(0, _MOST_BYTES))] = _DEFAULTS.disk_reserve_bytes
     """publishes are refused when less is free; `auto` is the greater of 1 GiB and 5 % of the disk"""
     housekeeping_interval_ms: Annotated[int, Duration()] = round(_DEFAULTS.housekeeping_s * 1000)
     """how often retention and compaction look at the logs"""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
 from penstock.broker.webhooks.events import Event, Hook, check_url, shown_address
 from penstock.core.errors import InvalidArgument, InvalidSetting
-from penstock.queues.settings_text import Count, Duration, shown
-from penstock.server.schema import OneOf, Secret
+from penstock.core.settings.kind import Kind, shown
+from penstock.core.settings.numbers import Count, Duration
+from penstock.core.settings.texts import ListOf, Secret
+from penstock.core.settings.words import OneOf
 
 _DEFAULTS = Hook("")
 _MANY = 1 << 40
 _ALL = tuple(event.value for event in Event)
+_EVENTS = ListOf(OneOf(_ALL), like=f'["{_ALL[0]}"]', null=_ALL, is_unique=True, or_empty=False)
 _MIN_SECRET = 16
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _VALUE = re.compile(r"[ -~\t]{0,4000}")
@@ -24,10 +26,8 @@ _VALUE = re.compile(r"[ -~\t]{0,4000}")
 _OURS = ("content-type", "content-length", "host", "transfer-encoding", "connection")
 
 
-class Address:
+class Address(Kind):
     """Where something is sent to. Only scheme and host of it are ever shown: the rest may be a secret."""
-
-    suffix: ClassVar[str] = ""
 
     def read(self, path: str, written: object) -> str:
         try:
@@ -39,30 +39,12 @@ class Address:
     def write(self, value: object) -> object:
         return shown_address(str(value))
 
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A list of these words; null is all of them."""
-
-    suffix: ClassVar[str] = ""
-    words: tuple[str, ...]
-
-    def read(self, path: str, written: object) -> tuple[str, ...]:
-        if written is None:
-            return self.words
-        if not isinstance(written, list) or not written:
-            raise InvalidSetting(path, f'{shown(written)} is not a list: write it like ["{self.words[0]}"]')
-        one = OneOf(self.words)
-        return tuple(dict.fromkeys(one.read(f"{path}[{i}]", item) for i, item in enumerate(written)))
-
-    def write(self, value: object) -> object:
-        return list(value) if isinstance(value, tuple) else []
+    def allowed(self) -> str:
+        return "address, http or https"
 
 
-class Headers:
+class Headers(Kind):
     """Names and values, of which values are never shown."""
-
-    suffix: ClassVar[str] = ""
 
     def read(self, path: str, written: object) -> tuple[tuple[str, str], ...]:
         if written is None:
@@ -73,6 +55,9 @@ class Headers:
 
     def write(self, value: object) -> object:
         return {name: "(secret)" for name, _ in value} if isinstance(value, tuple) else {}
+
+    def allowed(self) -> str:
+        return "object of texts"
 
 
 def _header(path: str, name: object, value: object) -> tuple[str, str]:
@@ -93,7 +78,7 @@ def _check_secret(text: str) -> None:
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     url: Annotated[str, Address()]
     """what is told is sent here, as POST of JSON; each address once"""
-    events: Annotated[tuple[str, ...], Words(_ALL)] = _ALL
+    events: Annotated[tuple[str, ...], _EVENTS] = _ALL
     """events to send"""
     secret: Annotated[str | None, Secret(_check_secret)] = None
     """signs what is sent: `Penstock-Signature: v1=` and the HMAC-SHA256 of `Penstock-Timestamp`, a dot and the body"""

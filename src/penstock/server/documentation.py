@@ -11,14 +11,10 @@ from itertools import pairwise
 
 import msgspec
 
-from penstock.queues.settings_text import Choice, Count, Duration, Factor, Flag, Size
+from penstock.core.settings.fields import REQUIRED, Field, Sections, Setting, fields_of
+from penstock.core.settings.numbers import default_text
 from penstock.server.config import Config
-from penstock.server.config_listeners import AutoCount, NotInThisVersion
-from penstock.server.config_storage import ReserveSize
-from penstock.server.config_webhooks import Address, Headers, Words
-from penstock.server.schema import Field, Kind, Objects, OneOf, Secret, Section, Sections, Setting, Texts, fields_of
 
-_UNITS = {1 << 40: "TiB", 1 << 30: "GiB", 1 << 20: "MiB", 1 << 10: "KiB"}
 _BEGIN = """\
 # Configuration
 
@@ -50,7 +46,7 @@ def _sections(struct: type[msgspec.Struct], path: str, seen: dict[type[msgspec.S
     """A table for a struct, then one for each that it holds and that was not there yet."""
     seen[struct] = path
     fields, abouts = fields_of(struct), abouts_of(struct)
-    rows = [_row(key, field, abouts[field.attribute], path, struct, seen) for key, field in fields.items()]
+    rows = [_row(key, field, abouts[field.attribute], path, seen) for key, field in fields.items()]
     title = f"## `{path}`\n\n" if path else "## Top level\n\n"
     yield title + "| key | default | values | |\n|---|---|---|---|\n" + "".join(f"{row}\n" for row in rows)
     for key, field in fields.items():
@@ -58,20 +54,17 @@ def _sections(struct: type[msgspec.Struct], path: str, seen: dict[type[msgspec.S
             yield from _sections(field.struct, _below(path, key, field), seen)
 
 
-def _row(
-    key: str, field: Field, about: str, path: str, struct: type[msgspec.Struct], seen: dict[type[msgspec.Struct], str]
-) -> str:
-    default = {item.name: item.default for item in msgspec.structs.fields(struct)}[field.attribute]
+def _row(key: str, field: Field, about: str, path: str, seen: dict[type[msgspec.Struct], str]) -> str:
     if isinstance(field, Setting):
-        shown = "required" if default is msgspec.NODEFAULT else f"`{_default_text(field.kind, default)}`"
-        return f"| `{key}` | {shown} | {_values_text(field.kind)} | {about} |"
+        shown = "required" if field.default is REQUIRED else f"`{default_text(field.kind, field.default)}`"
+        return f"| `{key}` | {shown} | {field.kind.allowed()} | {about} |"
     where = seen.get(field.struct) or _below(path, key, field)
-    shown = "" if default is not None else "`null`"
+    shown = "" if field.default is not None else "`null`"
     kind = "list of objects" if isinstance(field, Sections) else "object"
     return f"| `{key}` | {'`[]`' if isinstance(field, Sections) else shown} | {kind}, see `{where}` | {about} |"
 
 
-def _below(path: str, key: str, field: Section | Sections) -> str:
+def _below(path: str, key: str, field: Field) -> str:
     return ".".join(filter(None, [path, key])) + ("[]" if isinstance(field, Sections) else "")
 
 
@@ -93,55 +86,6 @@ def _abouts_in(source: str) -> dict[str, str]:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 found[name] = " ".join(text.split())
     return found
-
-
-def _default_text(kind: Kind, default: object) -> str:
-    if default is None:
-        return (
-            "auto"
-            if isinstance(kind, ReserveSize | AutoCount)
-            else "none"
-            if isinstance(kind, Duration | Size)
-            else "null"
-        )
-    written = kind.write(default)
-    if isinstance(kind, Size | ReserveSize) and isinstance(written, int):
-        return _size_text(written)
-    return str(written).lower() if isinstance(written, bool) else str(written)
-
-
-def _size_text(size_bytes: int) -> str:
-    unit = next((unit for unit in _UNITS if size_bytes and size_bytes % unit == 0), 1)
-    return f"{size_bytes // unit}{_UNITS.get(unit, '')}"
-
-
-def _values_text(kind: Kind) -> str:
-    match kind:
-        case Duration() | Size():
-            return ("duration" if isinstance(kind, Duration) else "size") + (", or `none`" if kind.or_none else "")
-        case Count():
-            return f"{kind.least} to {kind.most}" if kind.most < 1 << 20 else f"{kind.least} and more"
-        case Factor():
-            return f"{kind.least} to {kind.most}"
-        case Flag():
-            return "`true`, `false`"
-        case Choice():
-            return ", ".join(f"`{kind.write(member)}`" for member in kind.members)
-        case OneOf():
-            return ", ".join(f"`{word}`" for word in kind.words)
-        case Objects():
-            return "list of objects"
-        case Texts():
-            return "list of texts"
-        case Words():
-            return "list of " + ", ".join(f"`{word}`" for word in kind.words)
-    others = {
-        Secret: "secret text",
-        ReserveSize: "size, or `auto`",
-        AutoCount: "1 and more, or `auto`",
-        NotInThisVersion: "`null`",
-    }
-    return (others | {Headers: "object of texts", Address: "address, http or https"}).get(type(kind), "text")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from penstock.gateways.wire.proxy import ProxyProtocol
 from penstock.gateways.wire.websocket import MqttConnection, WebSocketProtocol
 from penstock.server.config import Config
 from penstock.server.config_listeners import Listener, Listeners, WebSocketListener, is_loopback
-from penstock.server.listening import Listening, bind
+from penstock.server.listeners import Listening, bind
 from penstock.server.tls import context_of
 
 Gateways = Mapping[str, StreamDoor]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.broker.auth.access import Access
 from penstock.broker.broker import Broker
-from penstock.gateways.flight.gateway import FlightGateway
+from penstock.gateways.flight.gateway import FlightDoor, flight_door
 from penstock.gateways.flight.messages import Options
 from penstock.server.config import Config
 from penstock.server.config_listeners import FlightListener, Tls, is_loopback
@@ -20,20 +20,23 @@ def check_flight(config: Config) -> None:
         context_of(listener.tls, "listeners.flight.tls")
 
 
-def flight_gateway(config: Config, broker: Broker, access: Access) -> FlightGateway | None:
+def flight_gateway(config: Config, broker: Broker, access: Access) -> FlightDoor | None:
     """None where it is switched off."""
     listener = config.listeners.flight
     if listener is None:
         return None
-    return FlightGateway(broker, access, _options(config, listener), is_loopback(listener))
+    return flight_door(broker, access, _options(config, listener), is_loopback(listener))
 
 
 def _options(config: Config, listener: FlightListener) -> Options:
+    certificate, key, client_ca = _pem(listener.tls)
     return Options(
-        str(Path(config.data_dir).absolute()),
-        listener.host,
-        listener.port,
-        *_pem(listener.tls),
+        directory=str(Path(config.data_dir).absolute()),
+        host=listener.host,
+        port=listener.port,
+        certificate=certificate,
+        key=key,
+        client_ca=client_ca,
         max_streams=listener.max_streams,
         max_streams_per_client=listener.max_streams_per_client,
     )

@@ -12,12 +12,12 @@ from penstock.core.clock import SystemClock
 from penstock.core.errors import Closed, InvalidArgument, LogDamaged, LogStopped, PenstockError
 from penstock.core.metrics import ReloadMetrics
 from penstock.core.ports import Clock
+from penstock.core.settings.values import values_of
 from penstock.gateways.http.ports import BackupReport, Change, ReloadReport
 from penstock.log.backup import create_backup
 from penstock.server.config import Config, LogLevel
 from penstock.server.log_lines import LogLines
-from penstock.server.reloading import all_changes
-from penstock.server.schema import values_of
+from penstock.server.reload import all_changes
 from penstock.server.server import Server
 from penstock.version import VERSION
 

@@ -16,7 +16,7 @@ from penstock.server.declared import Declared
 from penstock.server.doors import Doors, Gateways, contexts_of
 from penstock.server.extras import check_extras
 from penstock.server.flight import check_flight
-from penstock.server.reloading import all_changes, reloadable, text_of
+from penstock.server.reload import all_changes, reloadable, text_of
 from penstock.server.weaknesses import weaknesses
 
 logger = logging.getLogger("penstock.server")

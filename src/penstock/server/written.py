@@ -6,12 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from penstock.core.errors import ErrorCode, InvalidSetting, PenstockError
 from penstock.core.marked_yaml import BadYaml, Marked, plain, read_marked
-from penstock.queues.settings_text import shown
+from penstock.core.settings import overlay
+from penstock.core.settings.fields import Field, Section, Setting, fields_of
+from penstock.core.settings.kind import shown
+from penstock.core.settings.texts import Text
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 # How the package is built and run, not what a server does.
@@ -21,6 +25,7 @@ _SERVICE_LINK = re.compile(r"PENSTOCK_(?:[A-Z0-9_]*_)?(?:SERVICE_(?:HOST|PORT)(?
 # A file is read by a process that others depend on: far more than any configuration, far less than memory.
 _FILE_BYTES_MAX = 4 << 20
 
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 Tree = dict[str, "Written"]
 
 
@@ -125,6 +130,28 @@ def place_of(tree: Tree, path: str) -> str:
             break
         place = below.place
     return place
+
+
+def read(struct: type[Struct], tree: Tree) -> Struct:
+    """The defaults with what is written over them. BadConfiguration for the first thing that will not do."""
+    try:
+        return overlay.read(struct, _spelled(struct, tree))
+    except InvalidSetting as error:
+        raise BadConfiguration(error.path, error.reason, error.nearest, place_of(tree, error.path)) from None
+
+
+def _spelled(struct: type[msgspec.Struct], tree: Tree) -> dict[str, object]:
+    """Without places; `--set log.level=1` is the text "1" where text is wanted."""
+    fields = fields_of(struct)
+    return {key: _spelled_value(fields.get(key), written) for key, written in tree.items()}
+
+
+def _spelled_value(field: Field | None, written: Written) -> object:
+    if isinstance(field, Section) and isinstance(written.value, dict):
+        return _spelled(field.struct, written.value)
+    is_other = isinstance(written.value, bool | int | float)
+    is_text = isinstance(field, Setting) and isinstance(field.kind, Text)
+    return written.text if is_text and is_other and written.text else written.plain()
 
 
 def _is_service_link(name: str) -> bool:

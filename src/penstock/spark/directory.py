@@ -14,10 +14,10 @@ from penstock.core.errors import NoSuchQueue
 from penstock.log.cuts import DirectoryState
 from penstock.log.format_file import FORMAT_PATH
 from penstock.log.outside import OutsideLog
-from penstock.spark.naming import Chosen, by_regex, chosen
 from penstock.spark.offsets import OffsetRange, PartitionId
 from penstock.spark.options import SourceOptions
 from penstock.spark.places import DataLost, Seen, Visible, only_assigned, other_log, tell_losses
+from penstock.spark.queue_names import Chosen, by_regex, chosen
 from penstock.tables.errors import NotRecovered, QueueReplaced, Trimmed
 from penstock.tables.table import QueueTable, TableDirectory
 

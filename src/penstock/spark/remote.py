@@ -14,11 +14,11 @@ from penstock.log.extents import Extent
 from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.spark.address import ServerAddress
 from penstock.spark.connections import connection
-from penstock.spark.naming import by_regex, chosen
 from penstock.spark.offsets import OffsetRange, PartitionId
 from penstock.spark.options import SourceOptions
 from penstock.spark.patience import Patience, patiently
 from penstock.spark.places import DataLost, Seen, Visible, only_assigned, other_log, tell_losses
+from penstock.spark.queue_names import by_regex, chosen
 
 _LOG = logging.getLogger("penstock.spark")
 # Somebody looks while a table is planned, and may have mistyped the address.

@@ -13,7 +13,7 @@ from itertools import chain
 import pyarrow as pa
 
 from penstock.client.flight import Committed, FlightClient, StagedRange, Stager
-from penstock.client.flight.writing import stream_of
+from penstock.client.flight.put_stream import stream_of
 from penstock.core.errors import PenstockError
 from penstock.spark.connections import connection
 from penstock.spark.patience import Patience, patiently

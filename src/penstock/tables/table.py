@@ -13,7 +13,7 @@ from penstock.log.outside import DirectoryReader, OutsideLog
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue, partition_of_log
 from penstock.tables.declared import DeclaredQueues
 from penstock.tables.errors import QueueReplaced
-from penstock.tables.reading import BATCH_ROWS, PartitionSource, Reading
+from penstock.tables.partition_rows import BATCH_ROWS, PartitionSource, Reading
 from penstock.tables.rows import RowMaker
 
 Name = tuple[str, str]

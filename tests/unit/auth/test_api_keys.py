@@ -14,7 +14,7 @@ from tests.support.clock import FakeClock
 from tests.support.loop import run
 
 from penstock.broker.auth.access import Access
-from penstock.broker.auth.describing import describe_key
+from penstock.broker.auth.descriptions import describe_key
 from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.keys import NoSuchKey, parse_key
 from penstock.broker.auth.options import AuthOptions, ConfiguredUser, JwtOptions

@@ -11,7 +11,7 @@ from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settled
 from penstock.broker.unit import Unit
-from penstock.broker.visiting import Visits
+from penstock.broker.visits import Visits
 from penstock.core.errors import JournalFailed, PenstockError
 from penstock.log.batch import Batch
 from penstock.queues.records import Kind, decode

@@ -17,7 +17,7 @@ from tests.support.receiver import Receiver, receiving
 
 from penstock.broker.webhooks.events import Event, Hook, check_url, place_of
 from penstock.broker.webhooks.mailbox import MAX_WAITING
-from penstock.broker.webhooks.posting import post
+from penstock.broker.webhooks.post import post
 from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.core.errors import InvalidArgument
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cli.top_frame import QUEUE_COLUMNS, Frame, GroupLook, Look, QueueLook
-from penstock.client.http.answers import QueueSummary
+from penstock.codecs.http.administration import QueueSummary
 
 
 def queue_look(published: int, acked: int, lag: int = 3) -> QueueLook:

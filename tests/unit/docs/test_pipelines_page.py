@@ -11,7 +11,7 @@ from tests.support.docs import commands
 from tests.support.pipelines import loaded
 
 from penstock.cli.main import run
-from penstock.spark.pipelines.checking import check
+from penstock.spark.pipelines.checks import check
 from penstock.spark.pipelines.documentation import key_tables
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "pipelines_declared.md"

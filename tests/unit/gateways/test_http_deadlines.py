@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.http_gateway import DEADLINE_S, HttpSetup, RunningHttp, running_http
 
-from penstock.gateways.http.answering import AnswerTransport
+from penstock.gateways.http.answer_transport import AnswerTransport
 from penstock.gateways.http.options import HttpOptions
 
 _SHORT_S, _LONG_S = 0.2, 60.0

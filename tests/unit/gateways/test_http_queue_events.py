@@ -9,10 +9,10 @@ import pytest
 from tests.support.event_reader import EventReader
 from tests.support.http_gateway import HttpSetup, RunningHttp, running_http
 
+from penstock.codecs.http.messages import Message
 from penstock.gateways.http import slices
-from penstock.gateways.http.bodies import Message
+from penstock.gateways.http.message_rows import message_of
 from penstock.gateways.http.options import HttpOptions
-from penstock.gateways.http.outgoing import message_of
 from penstock.log.batch import Row
 
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.core.errors import DiskLow, InvalidArgument, PenstockError
 from penstock.jobs.ranges import TimeSpan
 from penstock.jobs.replay_plan import ReplayFile, ReplayPiece, plan_pieces
-from penstock.jobs.replay_writing import Patience
+from penstock.jobs.replay_sink import Patience
 from penstock.log.extents import Extent, RowMap
 
 _WHAT = {"from": "orders", "to": "again"}

@@ -11,7 +11,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from penstock.core.errors import ErrorCode, InvalidArgument, InvalidSetting
+from penstock.core.settings.numbers import Duration
 from penstock.core.types import Compression, Durability
+from penstock.core.units import duration_text
 from penstock.log import records
 from penstock.queues.settings import (
     MAX_MESSAGE_BYTES,
@@ -31,7 +33,6 @@ from penstock.queues.settings import (
     parse_queue,
     queue_json,
 )
-from penstock.queues.settings_text import Duration, duration_text
 
 DOCUMENTED = b"""\
 {

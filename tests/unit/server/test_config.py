@@ -10,12 +10,13 @@ import pytest
 from penstock.broker.auth.options import AuthOptions, RateLimitOptions
 from penstock.broker.topics.topics import TopicOptions
 from penstock.core.errors import InvalidSetting
+from penstock.core.settings.fields import paths_of
+from penstock.core.settings.values import values_of
 from penstock.core.types import Durability
 from penstock.gateways.mqtt.options import MqttOptions
 from penstock.log.options import ShardOptions
 from penstock.server.config import Config, LogLevel, load
 from penstock.server.config_listeners import is_loopback
-from penstock.server.schema import paths_of, values_of
 from penstock.server.written import BadConfiguration
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.core.settings.fields import Setting, fields_of
 from penstock.server.config import Config
 from penstock.server.documentation import abouts_of, page
-from penstock.server.schema import Setting, fields_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 

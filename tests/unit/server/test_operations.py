@@ -30,11 +30,11 @@ from penstock.log.columns import Columns
 from penstock.log.restore import restore_backup
 from penstock.log.shard import Shard
 from penstock.server.config import Config, load
-from penstock.server.listening import Listening
+from penstock.server.listeners import Listening
 from penstock.server.log_lines import LogLines
 from penstock.server.operations import ServerOperations
+from penstock.server.runtime import Runtime, open_runtime
 from penstock.server.server import Server
-from penstock.server.wiring import Runtime, open_runtime
 
 T = TypeVar("T")
 SECRET = "a secret of some length"

@@ -22,7 +22,7 @@ from penstock.server.context import Context
 from penstock.server.doors import facts_of
 from penstock.server.process import context_of
 from penstock.server.ready import ReadyFile
-from penstock.server.reloading import changes_between, reloadable
+from penstock.server.reload import changes_between, reloadable
 from penstock.server.server import Server
 from penstock.server.weaknesses import weaknesses
 from penstock.server.written import BadConfiguration

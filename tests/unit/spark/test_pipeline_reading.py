@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tests.support.pipelines import GOOD, loaded, refusals, refusals_of_change, written
 
-from penstock.spark.pipelines.checking import check, load_and_check
-from penstock.spark.pipelines.checking_parts import MESSAGE_COLUMNS
+from penstock.spark.pipelines.checks import check, load_and_check
 from penstock.spark.pipelines.declaration import Pipeline
+from penstock.spark.pipelines.document import load
+from penstock.spark.pipelines.part_checks import MESSAGE_COLUMNS
 from penstock.spark.pipelines.problems import BadPipeline
-from penstock.spark.pipelines.reading import load
 from penstock.tables.schema import SCHEMA
 
 

@@ -13,7 +13,7 @@ from penstock.spark.pipelines.declaration import Restart
 from penstock.spark.pipelines.failures import FailureKind, failure_kind, failure_reason
 from penstock.spark.pipelines.problems import BadPipeline, Problem
 from penstock.spark.pipelines.progress import Progress, QueryProgress, lags_of, progress_of
-from penstock.spark.pipelines.running import PipelineFailed, Running, SinkQuery
+from penstock.spark.pipelines.runner import PipelineFailed, Running, SinkQuery
 
 NO_BROKER = """Job aborted
 Traceback (most recent call last):

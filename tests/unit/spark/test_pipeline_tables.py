@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.support.pipelines import loaded, refusals
 
 from penstock.spark.pipelines import packages
-from penstock.spark.pipelines.checking import check
-from penstock.spark.pipelines.compiling import Compiled
+from penstock.spark.pipelines.checks import check
+from penstock.spark.pipelines.compiled import Compiled
 from penstock.spark.pipelines.declaration import SparkSettings
 from penstock.spark.pipelines.packages import with_delta
 from penstock.spark.pipelines.sinks import SinkOptions, start_sink

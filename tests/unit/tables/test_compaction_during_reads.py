@@ -15,9 +15,9 @@ from tests.support.live_tables import LiveTables
 
 from penstock.log.columns import Columns
 from penstock.log.partition import Log
-from penstock.tables import reading
+from penstock.tables import partition_rows as reading
 from penstock.tables.errors import Trimmed
-from penstock.tables.reading import Reading
+from penstock.tables.partition_rows import Reading
 from penstock.tables.table import QueueTable
 
 _KEYS, _LAG_S = 7, 300.0

@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.broker.auth.addresses import wanted_to_publish
+from penstock.broker.auth.administration import UserAdministration
 from penstock.broker.auth.attempts import Attempt, Attempts, LoginMetrics
 from penstock.broker.auth.certificates import name_in
-from penstock.broker.auth.explaining import AskedAction, Question, Verdict, find_subject
 from penstock.broker.auth.identity import ANONYMOUS, Certificate, Credentials, How, Identity
-from penstock.broker.auth.keeping import UserKeeping
 from penstock.broker.auth.keys import KEY_USER_PREFIX, PresentedKey, key_user, matches, parse_key
 from penstock.broker.auth.options import AuthOptions
 from penstock.broker.auth.passwords import Passwords, Verified
@@ -30,6 +29,7 @@ from penstock.broker.auth.roles import ADMIN_ROLE
 from penstock.broker.auth.scram import ScramServer
 from penstock.broker.auth.store import User
 from penstock.broker.auth.users import NoUsers, Users
+from penstock.broker.auth.verdicts import AskedAction, Question, Verdict, find_subject
 from penstock.core.clock import SystemClock
 from penstock.core.errors import BadCredentials, InvalidSetting, NotAuthorised, PenstockError
 from penstock.core.ports import Clock
@@ -75,12 +75,14 @@ class Access:
         in."""
         return await _OperatorAccess.open(shard, None, clock)
 
-    def users_for(self, admin: str) -> UserKeeping:
+    def users_for(self, admin: str) -> UserAdministration:
         """To change those of its namespace, for a user who has the role `admin` now. NotAuthorised for others."""
         user = self.users.find(admin)
         if user is None or ADMIN_ROLE not in user.roles:
             raise NotAuthorised(f"{admin} does not have the role {ADMIN_ROLE}, which changing users and rules needs")
-        return UserKeeping(self.users, user.namespace, replace(ADMIN_VERDICTS, namespace=user.namespace).administers)
+        return UserAdministration(
+            self.users, user.namespace, replace(ADMIN_VERDICTS, namespace=user.namespace).administers
+        )
 
     @property
     def metrics(self) -> LoginMetrics:
@@ -336,7 +338,7 @@ class _OpenAccess(Access):
     def scram(self, peer: str = "", *, is_loopback: bool = False) -> ScramLogin:
         raise NotAuthorised("in development mode there are no users: connect without an authentication method")
 
-    def users_for(self, admin: str) -> UserKeeping:
+    def users_for(self, admin: str) -> UserAdministration:
         raise NotAuthorised("in development mode there are no users: everyone is an admin")
 
     def permissions(self, identity: Identity, client_id: str) -> Permissions:

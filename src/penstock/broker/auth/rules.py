@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,8 +11,9 @@ import msgspec
 
 from penstock.broker.auth.patterns import check_pattern, consume_address
 from penstock.core.errors import InvalidArgument, InvalidSetting
+from penstock.core.settings.kind import nearest_of, shown
+from penstock.core.settings.words import OneOf
 from penstock.queues.names import DEFAULT_NAMESPACE, QUEUE_PREFIX, check_namespace
-from penstock.queues.settings_text import shown
 
 EVERYWHERE = "*"
 """as the namespace of a rule: all of them"""
@@ -88,10 +88,8 @@ def rule_of(written: Mapping[str, object]) -> Rule:
     known = Rule.__struct_fields__
     for key in written:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            raise InvalidSetting(
-                str(key)[:80], f"no such key, a rule has {', '.join(known)}", near[0] if near else None
-            )
+            reason = f"no such key, a rule has {', '.join(known)}"
+            raise InvalidSetting(str(key)[:80], reason, nearest_of(key, known, 0.6))
     texts = {key: _text(key, value) for key, value in written.items() if value is not None}
     for key in ("effect", "action", "pattern"):
         if key not in texts:
@@ -147,7 +145,4 @@ def _text(key: str, value: object) -> str:
 
 def _choice(kind: type[Chosen], key: str, text: str) -> Chosen:
     allowed = {member.value: member for member in kind}
-    if text in allowed:
-        return allowed[text]
-    near = difflib.get_close_matches(text, allowed, n=1)
-    raise InvalidSetting(key, f"{shown(text)} is not one of {', '.join(allowed)}", near[0] if near else None)
+    return allowed[OneOf(tuple(allowed)).read(key, text)]

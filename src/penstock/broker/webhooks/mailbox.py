@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.broker.webhooks.events import Hook, Notice, headers_of
-from penstock.broker.webhooks.posting import Failure, beside, post
+from penstock.broker.webhooks.post import Failure, beside, post
 
 logger = logging.getLogger("penstock.broker.webhooks")
 

@@ -2,9 +2,9 @@
 
 from penstock.client.flight.client import FlightClient
 from penstock.client.flight.problems import FlightRefused
-from penstock.client.flight.reading import Rows
+from penstock.client.flight.put_stream import Stager
+from penstock.client.flight.rows import Rows
 from penstock.client.flight.values import Committed, CommittedPlace, Partition, PartitionRange, Placed, StagedRange
-from penstock.client.flight.writing import Stager
 
 __all__ = [
     "Committed",

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.client.flight.problems import translated
-from penstock.client.flight.reading import Rows
+from penstock.client.flight.put_stream import Open, Stager, append, stream_of
+from penstock.client.flight.rows import Rows
 from penstock.client.flight.values import Committed, CommittedPlace, Partition, PartitionRange, Placed, StagedRange
-from penstock.client.flight.writing import Open, Stager, append, stream_of
 from penstock.core.errors import InvalidArgument
 
 logger = logging.getLogger("penstock.client.flight")

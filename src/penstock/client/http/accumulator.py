@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from penstock.client.errors import ConnectionLost
 from penstock.client.http.errors import HttpRefused
-from penstock.client.http.outgoing import Acks, PublishReport, Sent, Sequenced, publish_messages
+from penstock.client.http.outgoing import Acks, Sequenced, publish_messages
 from penstock.client.http.promises import Promise, break_, keep
 from penstock.client.http.requests import Ask
+from penstock.codecs.http.messages import PublishedMessage, PublishReport
 from penstock.core.errors import Closed, ErrorCode, InvalidArgument, PenstockError, TooLarge
 
 logger = logging.getLogger("penstock.client")
@@ -54,7 +55,7 @@ class Entry:
 
     data: bytes
     partition: int | None
-    promise: Promise[Sent]
+    promise: Promise[PublishedMessage]
 
 
 @dataclass(slots=True)

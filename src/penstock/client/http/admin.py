@@ -7,25 +7,19 @@ from types import NoneType
 from typing import TypeVar
 
 from penstock.client.http.answers import (
-    Committed,
     CreatedKey,
     DeadLetters,
-    DropReport,
     Facts,
     GroupInfo,
     KeyInfo,
     MessagePage,
     Page,
-    Purged,
     QueueInfo,
-    QueueSummary,
-    RedriveReport,
-    ResetReport,
-    TemplateInfo,
     UserInfo,
-    WaitingLetters,
 )
 from penstock.client.http.requests import Ask, ask, segment
+from penstock.codecs.http.administration import Committed, Purged, QueueSummary, ResetReport, TemplateDescription
+from penstock.codecs.http.dead_letters import DeadLetterQueue, DropReport, RetryReport
 
 T = TypeVar("T")
 
@@ -110,13 +104,13 @@ def messages(
     return ask("GET", f"/queues/{segment(name)}/messages", MessagePage, query=query)
 
 
-def templates() -> Ask[Page[TemplateInfo]]:
+def templates() -> Ask[Page[TemplateDescription]]:
     """Settings for queues whose name matches a pattern, in the order in which they apply."""
-    return ask("GET", "/templates", Page[TemplateInfo])
+    return ask("GET", "/templates", Page[TemplateDescription])
 
 
-def put_template(match: str, settings: Mapping[str, object]) -> Ask[TemplateInfo]:
-    return ask("PUT", f"/templates/{segment(match)}", TemplateInfo, settings)
+def put_template(match: str, settings: Mapping[str, object]) -> Ask[TemplateDescription]:
+    return ask("PUT", f"/templates/{segment(match)}", TemplateDescription, settings)
 
 
 def drop_template(match: str) -> Ask[None]:
@@ -162,8 +156,8 @@ def commit(queue: str, group: str, offsets: Mapping[int, int]) -> Ask[Committed]
 # Dead letters
 
 
-def dead_letter_queues() -> Ask[Page[WaitingLetters]]:
-    return ask("GET", "/dlq", Page[WaitingLetters])
+def dead_letter_queues() -> Ask[Page[DeadLetterQueue]]:
+    return ask("GET", "/dlq", Page[DeadLetterQueue])
 
 
 def dead_letters(
@@ -191,7 +185,7 @@ def redrive(
     rate: float | None = None,
     limit: int | None = None,
     dry_run: bool | None = None,
-) -> Ask[RedriveReport]:
+) -> Ask[RetryReport]:
     """Dead letters are sent again: those that all of this holds for, without any all of them. `rate` a second."""
     body = _given(
         ids=list(ids) or None,
@@ -204,7 +198,7 @@ def redrive(
         limit=limit,
         dry_run=dry_run,
     )
-    return ask("POST", f"/queues/{segment(queue)}/dlq/retry", RedriveReport, body)
+    return ask("POST", f"/queues/{segment(queue)}/dlq/retry", RetryReport, body)
 
 
 def drop_dead_letters(

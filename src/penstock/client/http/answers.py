@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from penstock.client.http.incoming import StoredMessage
+from penstock.codecs.http.dead_letters import DeadLetterMessage
 
 T = TypeVar("T")
 
@@ -24,18 +25,6 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 class MessagePage(msgspec.Struct, frozen=True):
     messages: list[StoredMessage]
     next: str | None = None
-
-
-class QueueSummary(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str
-    partitions: int
-    messages: int
-    depth: int
-    groups: int
-    consumers: int
-    is_paused: bool
-    is_auto: bool
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
@@ -91,40 +80,8 @@ class QueueInfo(msgspec.Struct, frozen=True):
     settings: Facts
 
 
-class Purged(msgspec.Struct, frozen=True):
-    purged: int
-    dry_run: bool
-
-
-class Moved(msgspec.Struct, frozen=True):
-    """`before` and `after`: the first offset that is not settled."""
-
-    partition: int
-    before: int
-    after: int
-
-
-class ResetReport(msgspec.Struct, frozen=True):
-    dry_run: bool
-    partitions: list[Moved]
-
-
-class Committed(msgspec.Struct, frozen=True):
-    settled: int
-
-
-class DeadLetter(msgspec.Struct, frozen=True):
-    """`source` is the id of the message that it was."""
-
+class DeadLetter(DeadLetterMessage, frozen=True):
     message: StoredMessage
-    source: str | None = None
-    group: str | None = None
-    reason: str | None = None
-    detail: str | None = None
-    deliveries: int | None = None
-    failures: int | None = None
-    first_failed_ms: int | None = None
-    moved_ms: int | None = None
 
 
 class DeadLetters(msgspec.Struct, frozen=True):
@@ -133,37 +90,6 @@ class DeadLetters(msgspec.Struct, frozen=True):
     queue: str | None
     waiting: int
     items: list[DeadLetter]
-
-
-class RedriveReport(msgspec.Struct, frozen=True):
-    """`left` could not be sent, by the reason why; `missing` are ids that were not found."""
-
-    retried: int
-    left: dict[str, int]
-    missing: list[str]
-    dry_run: bool = False
-
-
-class DropReport(msgspec.Struct, frozen=True):
-    """`missing` are ids that were not found."""
-
-    dropped: int
-    missing: list[str]
-    dry_run: bool = False
-
-
-class WaitingLetters(msgspec.Struct, frozen=True):
-    """A queue of dead letters, and how many wait in it."""
-
-    name: str
-    waiting: int
-
-
-class TemplateInfo(msgspec.Struct, frozen=True):
-    """`match` is the pattern of the queues' names."""
-
-    match: str
-    settings: Facts
 
 
 class UserInfo(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from weakref import WeakSet
 from penstock.client.http import admin
 from penstock.client.http.answers import Page
 from penstock.client.http.calls import AdminCalls, fetch_all
-from penstock.client.http.closing import close_after
+from penstock.client.http.close_after import close_after
 from penstock.client.http.incoming import StoredMessage
 from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
 from penstock.client.http.outgoing import (
@@ -19,14 +19,13 @@ from penstock.client.http.outgoing import (
     Headers,
     Key,
     QueueCarried,
-    Sent,
-    TopicReport,
     encoded,
     outgoing,
     publish_messages,
     publish_to_topic,
 )
 from penstock.client.http.requests import Ask, Requests, segment
+from penstock.codecs.http.messages import PublishedMessage, TopicReport
 
 # A command that asks one thing starts sooner without what it does not use.
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class AsyncClient(AdminCalls):
         acks: Acks = "all",
         idempotency_key: str | None = None,
         **carried: Unpack[QueueCarried],
-    ) -> Sent:
+    ) -> PublishedMessage:
         """One message, stored when this returns. Bytes stay bytes, a string is text, anything else is JSON. With an
         idempotency key it is stored once however often it is sent, and sent again if its answer is lost."""
         data = encoded(outgoing(value, key, headers, partition, **carried))
@@ -135,7 +134,7 @@ class AsyncClient(AdminCalls):
 
     async def publish_many(
         self, queue: str, values: Sequence[object], *, acks: Acks = "all", idempotency_key: str | None = None
-    ) -> list[Sent]:
+    ) -> list[PublishedMessage]:
         """Messages in one request: all are stored, or none."""
         data = [encoded(outgoing(value)) for value in values]
         return (await self.ask(publish_messages(queue, data, acks, idempotency_key=idempotency_key))).results

@@ -11,12 +11,13 @@ from penstock.client.http import admin
 from penstock.client.http.answers import Page
 from penstock.client.http.async_client import AsyncClient
 from penstock.client.http.calls import AdminCalls
-from penstock.client.http.closing import close_after
+from penstock.client.http.close_after import close_after
 from penstock.client.http.incoming import StoredMessage
 from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
-from penstock.client.http.outgoing import Acks, Carried, Headers, Key, QueueCarried, Sent, TopicReport
+from penstock.client.http.outgoing import Acks, Carried, Headers, Key, QueueCarried
 from penstock.client.http.requests import Ask, segment
 from penstock.client.loop_thread import LoopThread
+from penstock.codecs.http.messages import PublishedMessage, TopicReport
 from penstock.core.errors import Closed
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Client(AdminCalls):
         acks: Acks = "all",
         idempotency_key: str | None = None,
         **carried: Unpack[QueueCarried],
-    ) -> Sent:
+    ) -> PublishedMessage:
         return self._thread.run(
             self._client.publish(
                 queue,
@@ -120,7 +121,7 @@ class Client(AdminCalls):
 
     def publish_many(
         self, queue: str, values: Sequence[object], *, acks: Acks = "all", idempotency_key: str | None = None
-    ) -> list[Sent]:
+    ) -> list[PublishedMessage]:
         return self._thread.run(self._client.publish_many(queue, values, acks=acks, idempotency_key=idempotency_key))
 
     def publish_topic(

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from penstock.client.http.closing import close_after
+from penstock.client.http.close_after import close_after
 from penstock.client.http.handing_out import HandingOut
 from penstock.client.http.incoming import Delivered, Verdict
 from penstock.client.http.intake import ConsumeOptions, Intake

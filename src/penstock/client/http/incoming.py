@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 import msgspec
+
+from penstock.codecs.http.messages import Message
 
 F = TypeVar("F")
 """what a settlement is waited for with: a future of asyncio, or one of threads"""
@@ -14,7 +16,7 @@ F = TypeVar("F")
 Settle = Callable[["Verdict"], F]
 
 
-class StoredMessage(msgspec.Struct, frozen=True, kw_only=True, rename={"sent_text": "text", "sent_base64": "base64"}):
+class StoredMessage(Message, frozen=True, kw_only=True):
     """A message that was read. Its value is bytes; text, or what JSON has, where it is that. One of a live topic is in
     no queue: it has no id, and -1 as partition and offset."""
 
@@ -22,46 +24,8 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True, rename={"sent_tex
     queue: str = ""
     partition: int = -1
     offset: int = -1
-    timestamp_ms: int
-    sent_text: str | None = None
-    sent_base64: bytes | None = None
-    key: str | None = None
-    """None also where it is not text: see key_bytes"""
-    key_base64: bytes | None = None
-    headers: list[tuple[str, str]] = []  # msgspec makes a new one for each
-    content_type: str | None = None
-    topic: str | None = None
-    reply_to: str | None = None
-    correlation_id: str | None = None
-    receipt: str | None = None
     deliveries: int = 0
     """how often it was handed out, this time included; 0 if it was only looked at"""
-
-    @property
-    def value(self) -> bytes:
-        return self.sent_text.encode() if self.sent_text is not None else self.sent_base64 or b""
-
-    @property
-    def text(self) -> str:
-        """UnicodeDecodeError if it is not UTF-8."""
-        return self.sent_text if self.sent_text is not None else self.value.decode()
-
-    def json(self) -> Any:  # whatever its sender put there
-        """msgspec.DecodeError if it is not JSON."""
-        return msgspec.json.decode(self.value)
-
-    @property
-    def key_bytes(self) -> bytes | None:
-        return self.key.encode() if self.key is not None else self.key_base64
-
-    @property
-    def timestamp(self) -> datetime:
-        """When it was stored."""
-        return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
-
-    def header(self, name: str) -> str | None:
-        """The first of that name."""
-        return next((value for found, value in self.headers if found == name), None)
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -12,10 +12,9 @@ from penstock.client.http.incoming import StoredMessage, Verdict
 from penstock.client.http.promises import Promise
 from penstock.client.http.requests import Ask, Requests, ask, segment
 from penstock.client.http.settlements import Settlements
+from penstock.codecs.http.deliveries import MOST_RECEIVED
+from penstock.codecs.http.spans import LONGEST_WAIT_S
 from penstock.core.errors import InvalidArgument
-
-MAX_MESSAGES = 1000
-MAX_WAIT_S = 30.0
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -39,10 +38,10 @@ class ConsumeOptions:
     """where a group begins that is made now: earliest, latest, a time, or a duration: so long ago"""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max <= MAX_MESSAGES:
-            raise InvalidArgument(f"max is 1 to {MAX_MESSAGES} messages, not {self.max}")
-        if not 0 <= self.wait_s <= MAX_WAIT_S:
-            raise InvalidArgument(f"wait_s is 0 to {MAX_WAIT_S:g} seconds, not {self.wait_s:g}")
+        if not 1 <= self.max <= MOST_RECEIVED:
+            raise InvalidArgument(f"max is 1 to {MOST_RECEIVED} messages, not {self.max}")
+        if not 0 <= self.wait_s <= LONGEST_WAIT_S:
+            raise InvalidArgument(f"wait_s is 0 to {LONGEST_WAIT_S:g} seconds, not {self.wait_s:g}")
         if self.auto_commit_s is not None and self.auto_commit_s < 0:
             raise InvalidArgument("auto_commit is the seconds between two acknowledgements: 0 or more")
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict, Unpack
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw
 
 from penstock.client.http.options import API
 from penstock.client.http.requests import Ask, segment
+from penstock.codecs.http.messages import PublishReport, TopicMessage, TopicReport
 from penstock.core.errors import InvalidArgument
 
 Acks = Literal["none", "leader", "all"]
@@ -30,46 +31,6 @@ class QueueCarried(Carried, total=False):
     """In a queue also the topic that it was published to, as far as the publisher says."""
 
     topic: str | None
-
-
-class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """As the server takes it: the value in one of its first three fields."""
-
-    text: str | UnsetType = UNSET
-    json: object = UNSET
-    base64: bytes | UnsetType = UNSET
-    key: str | None = None
-    key_base64: bytes | None = None
-    headers: Headers | None = None
-    content_type: str | None = None
-    reply_to: str | None = None
-    correlation_id: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    qos: int | None = None
-    retain: bool = False
-
-
-class Sent(msgspec.Struct, frozen=True):
-    """Where a message is stored. `duplicate`: by an earlier try of the same; an offset of -1 is then not known."""
-
-    id: str
-    partition: int
-    offset: int
-    duplicate: bool = False
-
-
-class PublishReport(msgspec.Struct, frozen=True):
-    accepted: int
-    duplicates: int
-    results: list[Sent]
-
-
-class TopicReport(msgspec.Struct, frozen=True):
-    """`matched` of the messages had a subscriber or a queue."""
-
-    accepted: int
-    matched: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +53,31 @@ def outgoing(
     qos: int | None = None,
     retain: bool = False,
     **carried: Unpack[QueueCarried],
-) -> OutgoingMessage:
-    """Bytes stay bytes, a string is text, anything else is JSON."""
+) -> TopicMessage:
+    """Bytes stay bytes, a string is text, anything else is JSON; InvalidArgument for what JSON has not."""
     is_bytes = isinstance(value, (bytes, bytearray, memoryview))
-    return OutgoingMessage(
+    return TopicMessage(
         text=value if isinstance(value, str) else UNSET,
         base64=bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else UNSET,
-        json=UNSET if is_bytes or isinstance(value, str) else value,
+        json=UNSET if is_bytes or isinstance(value, str) else Raw(_json(value)),
         key=key if isinstance(key, str) else None,
         key_base64=key if isinstance(key, bytes) else None,
-        headers=headers or None,
+        headers=(dict(headers) if isinstance(headers, Mapping) else list(headers)) if headers else None,
         partition=partition,
-        qos=qos,
+        qos=1 if qos is None else qos,
         retain=retain,
         **carried,
     )
 
 
-def encoded(message: OutgoingMessage) -> bytes:
-    """As JSON. InvalidArgument for a value that JSON has not."""
+def encoded(message: TopicMessage) -> bytes:
+    """As JSON. InvalidArgument for text that JSON has not."""
+    return _json(message)
+
+
+def _json(value: object) -> bytes:
     try:
-        return _encoder.encode(message)
+        return _encoder.encode(value)
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
         raise InvalidArgument(f"the message cannot be sent as JSON ({error}): give bytes, or what JSON has") from None
 
@@ -140,5 +105,5 @@ def publish_messages(
     )
 
 
-def publish_to_topic(topic: str, message: OutgoingMessage) -> Ask[TopicReport]:
+def publish_to_topic(topic: str, message: TopicMessage) -> Ask[TopicReport]:
     return Ask("POST", f"{API}/topics/{segment(topic)}/messages", TopicReport, body=encoded(message))

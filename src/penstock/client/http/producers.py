@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from penstock.client.http.accumulator import Accumulator, Entry, ProducerOptions, Send, check_size
-from penstock.client.http.closing import close_after
-from penstock.client.http.outgoing import Headers, Key, QueueCarried, Sent, encoded, outgoing
+from penstock.client.http.close_after import close_after
+from penstock.client.http.outgoing import Headers, Key, QueueCarried, encoded, outgoing
 from penstock.client.http.promises import thread_promise
 from penstock.client.loop_thread import LoopThread
+from penstock.codecs.http.messages import PublishedMessage
 from penstock.core.errors import Closed
 
 _CLOSED = "the producer was closed: make another one"
@@ -47,11 +48,11 @@ class AsyncProducer:
         *,
         partition: int | None = None,
         **carried: Unpack[QueueCarried],
-    ) -> asyncio.Future[Sent]:
+    ) -> asyncio.Future[PublishedMessage]:
         """Returns when there is room for it; the future when it is stored, or with why it is not."""
         data = encoded(outgoing(value, key, headers, partition, **carried))
         check_size(data, self._options)
-        promise: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
+        promise: asyncio.Future[PublishedMessage] = asyncio.get_running_loop().create_future()
         if self._turn.locked() or self._is_full(data):
             async with self._turn:
                 await self._room(data)
@@ -108,11 +109,11 @@ class Producer:
         *,
         partition: int | None = None,
         **carried: Unpack[QueueCarried],
-    ) -> concurrent.futures.Future[Sent]:
+    ) -> concurrent.futures.Future[PublishedMessage]:
         """Returns when there is room for it; the future when it is stored, or with why it is not."""
         data = encoded(outgoing(value, key, headers, partition, **carried))
         check_size(data, self._options)
-        promise: concurrent.futures.Future[Sent] = thread_promise()
+        promise: concurrent.futures.Future[PublishedMessage] = thread_promise()
         with self._room:
             while self._unsent_bytes + len(data) > self._options.max_unsent_bytes and not self._is_closed:
                 self._thread.post(self._accumulator.seal)

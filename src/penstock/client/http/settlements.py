@@ -6,11 +6,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-import msgspec
-
 from penstock.client.http.incoming import Verdict
 from penstock.client.http.promises import Promise, break_, keep
 from penstock.client.http.requests import Ask, ask
+from penstock.codecs.http.deliveries import SettleReport
 from penstock.core.errors import PenstockError
 
 logger = logging.getLogger("penstock.client")
@@ -18,20 +17,6 @@ logger = logging.getLogger("penstock.client")
 # Long enough for the messages of one answer to be handled, short beside any visibility.
 _LINGER_S = 0.01
 _MOST = 1000
-
-
-class SettledReceipt(msgspec.Struct, frozen=True):
-    receipt: str
-    status: str
-
-
-class SettleReport(msgspec.Struct, frozen=True):
-    settled: int
-    stale: int
-    """those that are not settled, for whatever reason"""
-    results: list[SettledReceipt]
-    advice: str | None = None
-    """why some are not settled, and what to do"""
 
 
 Send = Callable[[Ask[SettleReport]], Awaitable[SettleReport]]

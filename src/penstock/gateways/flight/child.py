@@ -1,64 +1,35 @@
-"""The process of the Flight listener: `python -m penstock.gateways.flight.child LINE INTAKE`, started by the server
-with the descriptors of two sockets."""
+"""The process of the Flight listener: `python -m penstock.gateways.flight.child LINE INTAKE`."""
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
 import socket
 import sys
-import threading
 
-from penstock.gateways.flight.asking import ServerLine
-from penstock.gateways.flight.messages import CannotStart, Listening, Options
-from penstock.gateways.flight.sending import ServerIntake
+from penstock.gateways.beside.child import bound_memory, leave, serve
+from penstock.gateways.beside.server_intake import ServerIntake
+from penstock.gateways.flight.messages import Options
+from penstock.gateways.flight.questions import FlightLine
 
 # gRPC takes a request of any size before anybody has looked at it. Threads and libraries reserve some of the first.
 _OWN_BYTES, _STREAM_BYTES = 1 << 30, 64 << 20
 
 
 def main(line_descriptor: int, intake_descriptor: int) -> int:
-    """Until the server is gone, however it went."""
-    # Ctrl-C reaches this process too; the server decides what ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Flight sends the traceback of an error to the client, who has no use for places in this machine's files.
     sys.tracebacklimit = 0
-    line = ServerLine(socket.socket(fileno=line_descriptor))
+    line = FlightLine(socket.socket(fileno=line_descriptor))
     intake = ServerIntake(socket.socket(fileno=intake_descriptor))
-    try:
+
+    def begin() -> int:
         from penstock.gateways.flight.service import FlightService
 
-        options = line.options()
+        options = line.options(Options)
         service = FlightService(options, line, intake)
-        _bound_memory(options)
-    except Exception as error:
-        line.say(CannotStart(f"{type(error).__name__}: {error}"))
-        return 1
-    threading.Thread(target=_carry, args=[intake], name="penstock-flight-intake", daemon=True).start()
-    line.say(Listening(service.port))
-    line.listen()
-    return 0
+        bound_memory(_OWN_BYTES + options.max_streams * _STREAM_BYTES)
+        return int(service.port)
 
-
-def _carry(intake: ServerIntake) -> None:
-    """Without its answers, everybody who writes would wait for ever: the server starts another process."""
-    try:
-        intake.listen()
-    finally:
-        os._exit(1)
-
-
-def _bound_memory(options: Options) -> None:
-    """Who sends more than can be held ends this process, which the server starts again, and no other."""
-    wanted = _OWN_BYTES + options.max_streams * _STREAM_BYTES
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    return serve(line, intake, begin)
 
 
 if __name__ == "__main__":
-    status = main(*map(int, sys.argv[1:3]))
-    sys.stderr.flush()
-    # Streams may be in the middle of a batch, in threads that nothing else would end.
-    os._exit(status)
+    leave(main(*map(int, sys.argv[1:3])))

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.core.errors import ErrorCode, PenstockError
-from penstock.gateways.flight.asking import Refused
+from penstock.gateways.beside.server_line import Refused
 
 _KINDS: dict[ErrorCode, type[Exception]] = {
     ErrorCode.INVALID_ARGUMENT: pa.ArrowInvalid,

@@ -9,8 +9,8 @@ from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.staging.owners import Owner
 from penstock.core.errors import NotAuthorised
-from penstock.gateways.flight.carrying import Caller
-from penstock.gateways.flight.login import login, namespace_of
+from penstock.gateways.beside.frames import Caller
+from penstock.gateways.beside.login import login, namespace_of
 from penstock.queues.names import QUEUE_PREFIX, is_dead_letter_queue
 
 

@@ -15,8 +15,10 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.core.errors import ErrorCode, InvalidArgument, NotAuthorised, PenstockError
-from penstock.gateways.flight.asking import Refused, ServerLine, checked_authorization
-from penstock.gateways.flight.carrying import MAX_BODY_BYTES, Action, BatchHead, Caller, CommitRows, PutBegin, Reply
+from penstock.gateways.beside.frames import MAX_BODY_BYTES, Caller, Reply
+from penstock.gateways.beside.lines import LOGIN_PREFIX, Unexpected
+from penstock.gateways.beside.server_intake import ServerIntake, answered
+from penstock.gateways.beside.server_line import Refused, checked_authorization
 from penstock.gateways.flight.commands import (
     Command,
     PlaceMetadata,
@@ -29,16 +31,17 @@ from penstock.gateways.flight.commands import (
     parse_ticket,
     time_ms,
 )
-from penstock.gateways.flight.messages import LOGIN_PREFIX, Answer, Options, Unexpected
+from penstock.gateways.flight.heads import Action, BatchHead, CommitRows, PutBegin
+from penstock.gateways.flight.messages import Answer, Options
 from penstock.gateways.flight.problems import problem_of
-from penstock.gateways.flight.putting import Putting, opened
-from penstock.gateways.flight.receiving import Receipts
+from penstock.gateways.flight.questions import FlightLine
+from penstock.gateways.flight.receipts import Receipts
+from penstock.gateways.flight.row_stream import RowStream, opened
 from penstock.gateways.flight.rows_body import parse_rows_body
-from penstock.gateways.flight.sending import ServerIntake, answered
 from penstock.gateways.flight.streams import Budget, Readers, Streams
 from penstock.log.extents import Extent
 from penstock.queues.names import canonical_queue
-from penstock.tables.reading import Reading
+from penstock.tables.partition_rows import Reading
 from penstock.tables.schema import projected
 from penstock.tables.table import Partition, QueueTable
 
@@ -95,7 +98,7 @@ class _NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]  # as above
 class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
     """Listens when it is made; its threads call what is below. OSError or ArrowException if it cannot."""
 
-    def __init__(self, options: Options, line: ServerLine, intake: ServerIntake) -> None:
+    def __init__(self, options: Options, line: FlightLine, intake: ServerIntake) -> None:
         self._line, self._intake = line, intake
         self._readers = Readers(Path(options.directory))
         self._streams = Streams(options.max_streams, options.max_streams_per_client)
@@ -181,7 +184,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
                 with self._streams.one(client):
                     tell = lambda said: writer.write(pa.py_buffer(said))  # noqa: E731
                     receive = partial(self._receipts.one, client)
-                    Putting(self._intake, command, stream, self._budget, receive, tell).run(reader)
+                    RowStream(self._intake, command, stream, self._budget, receive, tell).run(reader)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         return [flight.ActionType(*each) for each in ACTIONS.items()]
@@ -237,7 +240,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
 
 
 @contextmanager
-def translated(line: ServerLine) -> Iterator[None]:
+def translated(line: FlightLine) -> Iterator[None]:
     """Errors on their way to a client. Of those that nobody foresaw, the server's log gets the kind and the place: the
     text may have data in it."""
     try:

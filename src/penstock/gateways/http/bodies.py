@@ -5,77 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 
+from penstock.codecs.http.messages import OutgoingMessage
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.http.problems import Refusal
-from penstock.gateways.http.shapes import Base64, HeaderText, Json, Partition, TopicName, described, one_of
 from penstock.kernels.topics import check_topic
 from penstock.log.columns import Columns
 from penstock.queues.properties import NULL_VALUE, Envelope, pack, unpack
 
 _CHOICES = "text, json, base64 and value"
-VALUES = ("text", "json", "base64", "value")
-TWO_KEYS: Json = {
-    "required": ["key", "key_base64"],
-    "properties": {"key": {"type": "string"}, "key_base64": {"type": "string"}},
-}
-_BESIDE = ("key", "key_base64", "headers", "content_type", "reply_to", "correlation_id", "topic", "partition")
-
-
-def one_or_many() -> Json:
-    """What a body says that is one message, or has `messages` and nothing of one."""
-    nothing = {**dict.fromkeys(VALUES, False), **{name: {"type": "null"} for name in _BESIDE}}
-    many: Json = {"required": ["messages"], "properties": {"messages": {"minItems": 1}, **nothing}}
-    return {"oneOf": [*one_of(VALUES, ("messages",)), many], "not": TWO_KEYS}
 
 
 _NULL, _IS_NULL = Raw(b"null"), (NULL_VALUE, "1")
-
-
-@described({"oneOf": one_of(VALUES), "not": TWO_KEYS})
-class OutgoingMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One message to publish. Its value is one of `text`, `json`, `base64` and `value`, where a string is text, null is
-    null (a tombstone) and anything else is JSON."""
-
-    text: str | UnsetType = UNSET
-    json: Raw | UnsetType = UNSET
-    base64: Base64 | UnsetType = UNSET
-    value: Raw | UnsetType = UNSET
-    key: str | None = None
-    """messages of one key stay in order"""
-    key_base64: Base64 | None = None
-    headers: dict[HeaderText, HeaderText] | list[tuple[HeaderText, HeaderText]] | None = None
-    content_type: HeaderText | None = None
-    reply_to: TopicName | None = None
-    correlation_id: HeaderText | None = None
-    topic: TopicName | None = None
-    partition: Partition | None = None
-    """instead of the one that the key leads to; all messages of a request have the same"""
-
-
-class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A message as it is given out. `text` where the value is UTF-8, else `base64`; so for the key. One that is null
-    has neither."""
-
-    id: str
-    queue: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    text: str | None = None
-    base64: bytes | None = None
-    key: str | None = None
-    key_base64: bytes | None = None
-    headers: list[tuple[str, str]] = []  # msgspec makes a new one for each
-    content_type: str | None = None
-    topic: str | None = None
-    reply_to: str | None = None
-    correlation_id: str | None = None
-    receipt: str | None = None
-    """to settle this delivery with"""
-    deliveries: int | None = None
-    """how often it was handed out, this time included"""
 
 
 def refuse_both(body: OutgoingMessage) -> None:

@@ -10,17 +10,17 @@ import msgspec
 
 from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
+from penstock.codecs.http.messages import BrowsedMessages, Message
+from penstock.codecs.http.shapes import Offsets, ReadingPlace, TopicFilter
 from penstock.core.errors import InvalidArgument
-from penstock.gateways.http.bodies import Message
 from penstock.gateways.http.cursors import Vector
 from penstock.gateways.http.exchange import Exchange, Query
-from penstock.gateways.http.outgoing import message_of
+from penstock.gateways.http.message_rows import message_of
 from penstock.gateways.http.pages import DEFAULT, MOST
-from penstock.gateways.http.reading import parse_start, place_of, read_part
+from penstock.gateways.http.partition_parts import parse_start, place_of, read_part
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import Offsets, ReadingPlace, TopicFilter
 from penstock.log.batch import Row
 from penstock.queues.bindings import filter_mask
 from penstock.queues.names import check_filter, plain_filter
@@ -47,14 +47,6 @@ class BrowseQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cursor: Offsets | None = None
     """`next` of the answer before; it goes before `from`"""
     encoding: Literal["auto", "base64"] = "auto"
-
-
-class BrowsedMessages(msgspec.Struct, frozen=True):
-    """`next` is the cursor for more, null at the end. An answer may be short, or empty, and have a `next`: size and
-    work of one are bounded."""
-
-    messages: list[Message]
-    next: str | None
 
 
 async def browse(exchange: Exchange) -> Reply:

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-import msgspec
-
-from penstock.gateways.http.durations import LONGEST_LEASE_S, Lease, seconds_of
+from penstock.codecs.http.deliveries import ClaimBody
+from penstock.codecs.http.messages import Received
+from penstock.codecs.http.spans import LONGEST_LEASE_S
+from penstock.gateways.http.durations import seconds_of
 from penstock.gateways.http.exchange import Exchange
-from penstock.gateways.http.receive import ConsumerName, Received, messages_of, step_of
+from penstock.gateways.http.receive import messages_of, step_of
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import GroupName
 from penstock.queues.names import parse_group_name
-
-_MOST = 1000
-
-
-class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    group: GroupName = "default"
-    max: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 10
-    idle: Lease = 30
-    """so long ago at least they were handed out"""
-    visibility: Lease | None = None
-    """so long the messages are the caller's; without it the queue's delivery_timeout"""
-    encoding: Literal["auto", "base64"] = "auto"
-    consumer: ConsumerName | None = None
-    """who asks, as in receive"""
 
 
 async def claim(exchange: Exchange) -> Reply:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from penstock.broker.queue import Queue
 from penstock.core.errors import InvalidArgument
-from penstock.queues.settings import MAX_PARTITIONS
+from penstock.core.types import MAX_PARTITIONS
 
 _PAIR = re.compile("(0|[1-9][0-9]{0,4}):(0|[1-9][0-9]{0,17})")
 _BEGINNING = "0:0"

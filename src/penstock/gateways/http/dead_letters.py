@@ -16,15 +16,22 @@ from penstock.broker.letters import (
 )
 from penstock.broker.queue import Queue
 from penstock.broker.redrive import RedriveOptions, Report, drop, redrive
+from penstock.codecs.http.dead_letters import (
+    DeadLetterList,
+    DeadLetterMessage,
+    DeadLetterQueue,
+    DeadLetterQueues,
+    DropReport,
+    RetryReport,
+)
+from penstock.codecs.http.shapes import GroupName, QueueName
 from penstock.core.errors import NotAuthorised
-from penstock.gateways.http.bodies import Message
 from penstock.gateways.http.exchange import Exchange, Query
-from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of
+from penstock.gateways.http.message_rows import ANSWER_BYTES, message_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import GroupName, QueueName
 from penstock.queues.deadletter import Reason
 from penstock.queues.names import parse_group_name
 
@@ -42,36 +49,6 @@ class DeadLetterQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """only those of this queue"""
     id: str | None = None
     """only this one: its own id, or that of the message it was"""
-
-
-class DeadLetterMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`source` is the id of the message that it was; nothing is known of one that somebody published here."""
-
-    message: Message
-    source: str | None = None
-    group: str | None = None
-    reason: str | None = None
-    detail: str | None = None
-    deliveries: int | None = None
-    failures: int | None = None
-    first_failed_ms: int | None = None
-    moved_ms: int | None = None
-
-
-class DeadLetterList(msgspec.Struct, frozen=True):
-    queue: str | None
-    """where they are; null before the first one came"""
-    waiting: int
-    items: list[DeadLetterMessage]
-
-
-class DeadLetterQueue(msgspec.Struct, frozen=True):
-    name: str
-    waiting: int
-
-
-class DeadLetterQueues(msgspec.Struct, frozen=True):
-    items: list[DeadLetterQueue]
 
 
 class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -93,21 +70,6 @@ class Retry(Chosen, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """else only the group that gave up on a message gets it"""
     rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """letters a second"""
-
-
-class RetryReport(msgspec.Struct, frozen=True):
-    retried: int
-    left: dict[str, int]
-    """how many could not be sent, by the reason why"""
-    missing: list[str]
-    """ids that were not found"""
-    dry_run: bool = False
-
-
-class DropReport(msgspec.Struct, frozen=True):
-    dropped: int
-    missing: list[str]
-    dry_run: bool = False
 
 
 async def list_queues(exchange: Exchange) -> Reply:

@@ -11,10 +11,11 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from penstock.broker.auth.administration import UserAdministration
 from penstock.broker.auth.identity import Identity
-from penstock.broker.auth.keeping import UserKeeping
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.queue import Queue
+from penstock.codecs.http.shapes import Namespace
 from penstock.core.errors import Closed, NotAuthorised
 from penstock.gateways.http.addresses import queue_name
 from penstock.gateways.http.login import Caller, ConnectionFacts
@@ -24,7 +25,6 @@ from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import Headers, Reply
 from penstock.gateways.http.routes import Route
-from penstock.gateways.http.shapes import Namespace
 from penstock.gateways.http.state import GatewayState
 from penstock.queues.names import check_namespace
 
@@ -231,9 +231,9 @@ class Exchange:
         return queue_name(self.parameters["queue"])
 
     @property
-    def users(self) -> UserKeeping:
+    def users(self) -> UserAdministration:
         """Those that the caller administers."""
-        return UserKeeping(self.ports.access.users, self.namespace, self.permissions.administers)
+        return UserAdministration(self.ports.access.users, self.namespace, self.permissions.administers)
 
     def require_publish(self, topic: str) -> None:
         if not self.permissions.may_publish(topic.encode()):

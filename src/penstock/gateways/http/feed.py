@@ -10,7 +10,7 @@ from penstock.broker.queue import Queue
 from penstock.core.errors import PenstockError
 from penstock.gateways.http.cursors import Vector
 from penstock.gateways.http.events import EventStream
-from penstock.gateways.http.pacing import Pace
+from penstock.gateways.http.pace import Pace
 from penstock.gateways.http.slices import Slice, Slices
 
 logger = logging.getLogger("penstock.http.feed")

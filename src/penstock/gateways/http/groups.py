@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
 from penstock.broker.describing import GroupDescription, describe_group
 from penstock.broker.group import Group
 from penstock.broker.start import Start
+from penstock.codecs.http.administration import Commit, Committed, Moved, NewGroup, Reset, ResetReport
 from penstock.core.errors import GroupExists, InvalidArgument
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.pages import PageQuery, page
@@ -16,48 +15,12 @@ from penstock.gateways.http.queues import DryRunQuery, require_look
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import GroupName, Partition, Place
 from penstock.queues.names import parse_group_name
 
 _TAG = "Groups"
 _GROUPS = f"{API}/queues/{{queue}}/groups"
 _PATH = f"{_GROUPS}/{{group}}"
 _PLACES = "earliest, latest, an offset, a time (ISO 8601), or a duration back from now (1h)"
-
-
-class NewGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: GroupName
-    """`name|filter` gets only what the filter matches"""
-    start: Place = "earliest"
-    """where it begins: earliest, latest, an offset, a time, or a duration back from now"""
-
-
-class Reset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    to: Place
-    """earliest, latest, an offset, a time, or a duration back from now"""
-    partitions: list[Partition] | None = None
-    dry_run: bool = False
-
-
-class Moved(msgspec.Struct, frozen=True):
-    partition: int
-    before: int
-    """the first offset that is not settled"""
-    after: int
-
-
-class ResetReport(msgspec.Struct, frozen=True):
-    dry_run: bool
-    partitions: list[Moved]
-
-
-class Commit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    offsets: dict[Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")], Annotated[int, msgspec.Meta(ge=0)]]
-    """by partition: the first that is not done"""
-
-
-class Committed(msgspec.Struct, frozen=True):
-    settled: int
 
 
 class Groups(msgspec.Struct, frozen=True):

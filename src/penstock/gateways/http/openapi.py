@@ -10,11 +10,11 @@ from typing import get_args
 
 import msgspec
 
+from penstock.codecs.http.shapes import PARAMETERS, RULES
 from penstock.gateways.http.exchange import Query
 from penstock.gateways.http.problems import Problem
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import WEBSOCKET, Route
-from penstock.gateways.http.shapes import PARAMETERS, RULES
 from penstock.version import VERSION
 
 Json = dict[str, object]

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from penstock.codecs.http.shapes import AbsolutePath
 from penstock.core.types import LogName
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.glance import Numbers
@@ -13,7 +14,6 @@ from penstock.gateways.http.ports import BackupReport, Change, ReloadReport
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import AbsolutePath
 from penstock.log.names import log_name
 
 _TAG = "Server"

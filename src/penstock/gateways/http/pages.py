@@ -10,9 +10,9 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from penstock.codecs.http.shapes import BASE64_URL, Cursor
 from penstock.gateways.http.exchange import Query
 from penstock.gateways.http.problems import Refusal
-from penstock.gateways.http.shapes import BASE64_URL, Cursor
 
 Item = TypeVar("Item")
 

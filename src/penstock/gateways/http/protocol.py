@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from penstock.broker.auth.limits import ClientRates
 from penstock.broker.publish.publisher import Publisher
-from penstock.gateways.http.answering import AnswerTransport
+from penstock.gateways.http.answer_transport import AnswerTransport
 from penstock.gateways.http.counters import HttpCounters
 from penstock.gateways.http.exchange import ANSWERS, CONNECTION, OUTLET, TRANSPORT
 from penstock.gateways.http.heads import SPOKEN, check_head

@@ -6,32 +6,31 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from penstock.broker.publish.request import ProducerCall, Published
 from penstock.broker.queue import Placed, Queue
-from penstock.gateways.http.bodies import (
+from penstock.codecs.http.messages import (
     OutgoingMessage,
-    columns_of,
-    one_or_many,
-    plain_texts,
-    plain_value,
-    refuse_both,
+    Producer,
+    PublishBody,
+    PublishedMessage,
+    PublishReport,
 )
+from penstock.gateways.http.bodies import columns_of, plain_texts, plain_value, refuse_both
 from penstock.gateways.http.exchange import Exchange, Query, decoded
 from penstock.gateways.http.gathering import MOST_BYTES
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.publish_answered import LineResult, answer_lines
 from penstock.gateways.http.publish_lines import LINES, LinesReport, publish_lines
 from penstock.gateways.http.publish_raw import raw_message
-from penstock.gateways.http.published import PublishedMessage, message_of, results_of
+from penstock.gateways.http.published import message_of, results_of
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import described
 from penstock.log.columns import Columns
 from penstock.log.faults import Telling
 from penstock.queues.names import is_dead_letter_queue
@@ -42,34 +41,9 @@ _telling = Telling(logger)
 _MAX_IDEMPOTENCY_KEY_BYTES = 200
 
 
-class Producer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who numbers its messages, so that sending some twice stores them once."""
-
-    id: Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]
-    sequence: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]
-    """of the first message; the others follow"""
-    epoch: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})] = 0
-
-
-@described(one_or_many())
-class PublishBody(OutgoingMessage, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One message, or `messages`: all of them are taken, or none."""
-
-    messages: list[OutgoingMessage] | UnsetType = UNSET
-    producer: Producer | None = None
-
-
 class PublishQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     acks: Literal["none", "leader", "all"] = "all"
     """`none` answers before the messages are on disk"""
-
-
-class PublishReport(msgspec.Struct, frozen=True):
-    accepted: int
-    duplicates: int
-    results: list[PublishedMessage]
-    created: bool | UnsetType = UNSET
-    """true: the queue did not exist, and was created for these messages"""
 
 
 async def publish(exchange: Exchange) -> Reply | None:

@@ -10,8 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from penstock.broker.publish.request import Published
 from penstock.broker.queue import Queue
+from penstock.codecs.http.messages import OutgoingMessage
 from penstock.core.errors import PenstockError
-from penstock.gateways.http.bodies import OutgoingMessage, columns_of
+from penstock.gateways.http.bodies import columns_of
 from penstock.gateways.http.exchange import Exchange, decoded
 from penstock.gateways.http.problems import Problem, Refusal, problem_of, problem_reply
 from penstock.gateways.http.reply import Reply, json_reply

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.gateways.http.bodies import OutgoingMessage
+from penstock.codecs.http.messages import OutgoingMessage
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.problems import Refusal
 

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from penstock.broker.queue import Placed, Queue
+from penstock.codecs.http.messages import PublishedMessage
 from penstock.log.columns import Columns
-
-
-class PublishedMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An offset of -1 is that of a message taken before and no longer remembered."""
-
-    id: str
-    partition: int
-    offset: int
-    duplicate: bool = False
 
 
 def results_of(queue: Queue, columns: Columns, placed: Sequence[Placed], unkeyed: int) -> list[PublishedMessage]:

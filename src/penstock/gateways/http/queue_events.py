@@ -7,16 +7,16 @@ from typing import Literal
 import msgspec
 
 from penstock.broker.queue import Queue
-from penstock.gateways.http.bodies import Message
+from penstock.codecs.http.messages import Message
+from penstock.codecs.http.shapes import Offsets, ReadingPlace
 from penstock.gateways.http.cursors import Vector
 from penstock.gateways.http.events import EVENT_STREAM, Ended, event
 from penstock.gateways.http.exchange import Exchange, Query
 from penstock.gateways.http.feed import Follower
-from penstock.gateways.http.reading import parse_start, place_of
+from penstock.gateways.http.partition_parts import parse_start, place_of
 from penstock.gateways.http.reply import Reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import Offsets, ReadingPlace
 from penstock.gateways.http.slices import Gap
 
 

@@ -15,6 +15,7 @@ from penstock.broker.describing import (
     shown_settings,
 )
 from penstock.broker.queue import Queue
+from penstock.codecs.http.administration import Purged, Queues, QueueSummary
 from penstock.core.errors import NotAuthorised
 from penstock.gateways.http.exchange import Exchange, Query
 from penstock.gateways.http.pages import PageQuery, page
@@ -22,7 +23,7 @@ from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import NO_CONTENT, Headers, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import settings_schema
+from penstock.gateways.http.settings_schema import settings_schema
 from penstock.queues.settings import queue_json
 
 _TAG = "Queues"
@@ -30,23 +31,6 @@ _PATH = f"{API}/queues/{{queue}}"
 
 Settings = dict[str, object]
 """as docs/howto/queues.md has them"""
-
-
-class QueueSummary(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str
-    partitions: int
-    messages: int
-    depth: int
-    groups: int
-    consumers: int
-    is_paused: bool
-    is_auto: bool
-
-
-class Queues(msgspec.Struct, frozen=True):
-    items: list[QueueSummary]
-    next: str | None
 
 
 class QueueStats(msgspec.Struct, frozen=True):
@@ -94,11 +78,6 @@ class DryRunQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class DeclareQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     if_absent: bool = False
     """succeed if the queue exists, whatever its settings"""
-
-
-class Purged(msgspec.Struct, frozen=True):
-    purged: int
-    dry_run: bool
 
 
 def require_look(exchange: Exchange, queue: str) -> None:

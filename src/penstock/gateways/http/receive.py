@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
-
-import msgspec
 
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.queue import Queue
 from penstock.broker.start import EARLIEST, Start
-from penstock.gateways.http.bodies import Message
-from penstock.gateways.http.durations import LONGEST_LEASE_S, LONGEST_WAIT_S, Lease, Wait, seconds_of
+from penstock.codecs.http.deliveries import ReceiveBody
+from penstock.codecs.http.messages import Message, Received
+from penstock.codecs.http.spans import LONGEST_LEASE_S, LONGEST_WAIT_S
+from penstock.gateways.http.durations import seconds_of
 from penstock.gateways.http.exchange import Exchange
-from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of, size_of
+from penstock.gateways.http.message_rows import ANSWER_BYTES, message_of, size_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import GroupName, Place
 
-_MOST = 1000
 # Large messages are what memory is about: a thousand of 1 MiB would be one answer of 1.4 GiB.
 _STEP_BYTES = 64 << 20
 _OCTETS = b"application/octet-stream"
-ConsumerName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-
-class ReceiveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    group: GroupName = "default"
-    """made if it is not there"""
-    max: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 10
-    wait: Wait = 0
-    """for the first message, up to 30s"""
-    visibility: Lease | None = None
-    """so long the messages are the caller's; without it the queue's delivery_timeout"""
-    encoding: Literal["auto", "base64"] = "auto"
-    start: Place = "earliest"
-    """where a group begins that is made now: earliest, latest, a time, or a duration: so long ago"""
-    consumer: ConsumerName | None = None
-    """who asks. A key whose messages are in flight at one consumer is given to no other: without a name each request is
-    a consumer of its own"""
-
-
-class Received(msgspec.Struct, frozen=True):
-    messages: list[Message]
 
 
 async def receive(exchange: Exchange) -> Reply:

@@ -4,59 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Annotated
-
-import msgspec
 
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settlement
 from penstock.broker.queue import Queue
-from penstock.gateways.http.durations import LONGEST_LEASE_S, Lease, seconds_of
+from penstock.codecs.http.deliveries import AckBody, ExtendBody, NackBody, RejectBody, SettledReceipt, SettleReport
+from penstock.codecs.http.spans import LONGEST_LEASE_S
+from penstock.gateways.http.durations import seconds_of
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.receipts import ADVICE, Receipted
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Handler, Route
 
-_MOST = 10_000
-
 Settle = Callable[[Held], Settlement]
-
-
-class AckBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    receipts: Annotated[list[str], msgspec.Meta(min_length=1, max_length=_MOST)]
-
-
-class NackBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    delay: Lease | None = None
-    """until they come again; without it the queue's backoff"""
-    reason: str = ""
-
-
-class RejectBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    reason: str = ""
-    """goes with the dead letter"""
-
-
-class ExtendBody(AckBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    visibility: Lease = 30
-    """from now on"""
-
-
-class SettledReceipt(msgspec.Struct, frozen=True):
-    receipt: str
-    status: str
-    """settled; stale: the delivery is not current any more; restarted: it is of before the server was started again;
-    gone: there is no such queue or group here; malformed"""
-
-
-class SettleReport(msgspec.Struct, frozen=True):
-    settled: int
-    stale: int
-    """those that are not settled, for whatever reason"""
-    results: list[SettledReceipt]
-    advice: str | None = None
-    """why some are not settled, and what to do"""
 
 
 async def acked(exchange: Exchange, body: AckBody) -> SettleReport:

@@ -12,8 +12,8 @@ from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
 from penstock.gateways.http.cursors import Vector
 from penstock.gateways.http.events import chunk, event
-from penstock.gateways.http.outgoing import message_of
-from penstock.gateways.http.reading import Part, read_part
+from penstock.gateways.http.message_rows import message_of
+from penstock.gateways.http.partition_parts import Part, read_part
 
 _SLICE_ROWS = 64
 _SLICE_BYTES = 16 << 10

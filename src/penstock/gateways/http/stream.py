@@ -11,27 +11,18 @@ import msgspec
 from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.inbox import Inbox
 from penstock.broker.start import EARLIEST
+from penstock.codecs.http.deliveries import AckBody, ExtendBody, NackBody, RejectBody, SettleReport
+from penstock.codecs.http.messages import Message
+from penstock.codecs.http.spans import Lease
 from penstock.core.errors import Closed, NotAuthorised, PenstockError
-from penstock.gateways.http.bodies import Message
-from penstock.gateways.http.durations import Lease
 from penstock.gateways.http.exchange import Disconnected, Exchange, Query, decoded
+from penstock.gateways.http.partition_parts import parse_start
 from penstock.gateways.http.problems import Problem, Refusal, problem_of
-from penstock.gateways.http.reading import parse_start
 from penstock.gateways.http.receive import messages_of
 from penstock.gateways.http.reply import Reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, WEBSOCKET, Route
-from penstock.gateways.http.settle import (
-    AckBody,
-    ExtendBody,
-    NackBody,
-    RejectBody,
-    SettleReport,
-    acked,
-    extended,
-    nacked,
-    rejected,
-)
+from penstock.gateways.http.settle import acked, extended, nacked, rejected
 from penstock.gateways.http.sockets import GOING_AWAY, NORMAL, POLICY, WebSocketExchange
 
 _MOST_UNSETTLED = 1000

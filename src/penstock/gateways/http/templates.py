@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from penstock.broker.webhooks.events import without_secrets
+from penstock.codecs.http.administration import TemplateDescription, Templates
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import settings_schema
+from penstock.gateways.http.settings_schema import settings_schema
 
 _TAG = "Queues"
 _PATH = f"{API}/templates/{{pattern}}"
-
-
-class TemplateDescription(msgspec.Struct, frozen=True):
-    match: str
-    settings: dict[str, object]
-
-
-class Templates(msgspec.Struct, frozen=True):
-    items: list[TemplateDescription]
 
 
 async def list_templates(exchange: Exchange) -> Reply:

@@ -13,7 +13,7 @@ from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Clock
 from penstock.gateways.http.bodies import correlation_text, either, unpacked
 from penstock.gateways.http.events import EventStream, chunk, event
-from penstock.gateways.http.pacing import Pace
+from penstock.gateways.http.pace import Pace
 from penstock.log.columns import Columns, Spans
 
 # Encoded and not yet written, for all followers of a filter together.

@@ -7,26 +7,26 @@ from itertools import groupby
 from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from penstock.broker.feed.stored import StoredBatch
-from penstock.gateways.http.bodies import (
-    TWO_KEYS,
-    VALUES,
+from penstock.codecs.http.messages import (
     Message,
     OutgoingMessage,
-    columns_of,
-    one_or_many,
-    refuse_both,
+    RetainedMessages,
+    TopicMessage,
+    TopicPublish,
+    TopicReport,
 )
+from penstock.codecs.http.shapes import TopicFilter
+from penstock.gateways.http.bodies import columns_of, refuse_both
 from penstock.gateways.http.exchange import Exchange, Query, decoded
-from penstock.gateways.http.outgoing import ANSWER_BYTES, message_of, size_of
+from penstock.gateways.http.message_rows import ANSWER_BYTES, message_of, size_of
 from penstock.gateways.http.problems import Refusal
 from penstock.gateways.http.publish_raw import raw_message
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import TopicFilter, described, one_of
 from penstock.log.columns import Columns
 from penstock.queues.names import check_filter
 
@@ -34,38 +34,9 @@ _TAG = "Topics"
 _MOST_RETAINED = 1000
 
 
-@described({"oneOf": one_of(VALUES), "not": TWO_KEYS, "properties": {"partition": {"type": "null"}}})
-class TopicMessage(OutgoingMessage, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    qos: Annotated[int, msgspec.Meta(ge=0, le=2)] = 1
-    retain: bool = False
-    """later subscribers get it too; an empty one removes what is retained"""
-
-
-@described({**one_or_many(), "properties": {"partition": {"type": "null"}}})
-class TopicPublish(TopicMessage, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One message, or `messages`, each with its topic."""
-
-    messages: list[TopicMessage] | UnsetType = UNSET
-
-
-class TopicReport(msgspec.Struct, frozen=True):
-    accepted: int
-    matched: int
-    """messages that reached a subscriber or a queue"""
-    created: list[str] | UnsetType = UNSET
-    """queues that did not exist, and were created because a topic names them"""
-
-
 class RetainedQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
     filter: TopicFilter = "#"
     limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_RETAINED)] = 100
-
-
-class RetainedMessages(msgspec.Struct, frozen=True):
-    """In no order; `total` is how many there are, whatever the filter."""
-
-    total: int
-    items: list[Message]
 
 
 async def publish_to_topic(exchange: Exchange) -> Reply:

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.broker.auth.describing import KeyDescription, UserDescription, describe_key, describe_user
-from penstock.broker.auth.explaining import AskedAction, Verdict
+from penstock.broker.auth.descriptions import KeyDescription, UserDescription, describe_key, describe_user
 from penstock.broker.auth.keys import KEY_USER_PREFIX, NoSuchKey
 from penstock.broker.auth.rules import Action, Effect, Rule, rule_of
 from penstock.broker.auth.store import User
-from penstock.gateways.http.durations import LONGEST_KEY_S, KeyAge, seconds_of
+from penstock.broker.auth.verdicts import AskedAction, Verdict
+from penstock.codecs.http.shapes import RULE_PATTERN, Namespace, PersonName, TopicName, UserName
+from penstock.codecs.http.spans import LONGEST_KEY_S, KeyAge
+from penstock.gateways.http.durations import seconds_of
 from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.pages import PageQuery, page
 from penstock.gateways.http.problems import Refusal
@@ -19,7 +21,6 @@ from penstock.gateways.http.queues import DryRunQuery
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
-from penstock.gateways.http.shapes import RULE_PATTERN, Namespace, PersonName, TopicName, UserName
 
 _TAG = "Users and rules"
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from penstock.broker.auth.access import Access
-from penstock.broker.auth.keeping import UserKeeping
+from penstock.broker.auth.administration import UserAdministration
 from penstock.broker.auth.rules import rule_of
 from penstock.core.errors import InvalidArgument
 
@@ -54,38 +54,38 @@ class UserAdmin:
         logger.info("users or rules changed by=%s request=%s about=%s", admin, topic, said.get("name", "a rule"))
 
 
-async def _add(users: UserKeeping, said: Said) -> None:
+async def _add(users: UserAdministration, said: Said) -> None:
     asked = msgspec.convert(said, _NewUser)
     password = None if asked.password is None else asked.password.encode()
     await users.add(asked.name, password, asked.roles, asked.namespace)
 
 
-async def _set_password(users: UserKeeping, said: Said) -> None:
+async def _set_password(users: UserAdministration, said: Said) -> None:
     asked = msgspec.convert(said, _NewPassword)
     await users.set_password(asked.name, asked.password.encode())
 
 
-async def _set_roles(users: UserKeeping, said: Said) -> None:
+async def _set_roles(users: UserAdministration, said: Said) -> None:
     asked = msgspec.convert(said, _NewRoles)
     await users.set_roles(asked.name, asked.roles)
 
 
-async def _remove(users: UserKeeping, said: Said) -> None:
+async def _remove(users: UserAdministration, said: Said) -> None:
     await users.remove(msgspec.convert(said, _Request).name)
 
 
-async def _add_rule(users: UserKeeping, said: Said) -> None:
+async def _add_rule(users: UserAdministration, said: Said) -> None:
     await users.add_rule(rule_of({"namespace": users.namespace, **said}))
 
 
-async def _remove_rule(users: UserKeeping, said: Said) -> None:
+async def _remove_rule(users: UserAdministration, said: Said) -> None:
     gone = rule_of({"namespace": users.namespace, **said})
     if not await users.remove_rule(gone):
         raise InvalidArgument(f"there is no rule {gone}: name it as it was added")
 
 
 # The verbs of `penstock user` and `penstock acl`.
-_ACTS: Mapping[str, Callable[[UserKeeping, Said], Awaitable[None]]] = {
+_ACTS: Mapping[str, Callable[[UserAdministration, Said], Awaitable[None]]] = {
     "$admin/user/add": _add,
     "$admin/user/passwd": _set_password,
     "$admin/user/roles": _set_roles,

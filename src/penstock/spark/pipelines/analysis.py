@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from penstock.core.errors import PenstockError
 from penstock.core.marked_yaml import Mark
 from penstock.spark.pipelines.declaration import Declared
+from penstock.spark.pipelines.document import Document
 from penstock.spark.pipelines.problems import BadPipeline, Problem
-from penstock.spark.pipelines.reading import Document
 from penstock.spark.pipelines.written import mark_inside
 
 # PySpark logs what it raises as well, with the JVM's whole stack.

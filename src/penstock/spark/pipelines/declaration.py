@@ -1,6 +1,6 @@
 """What a pipeline may declare: every key, its kind and what it is for.
 
-Read by reading.py, described as JSON Schema by json_schema.py. A key is called like its attribute, without the unit
+Read by document.py, described as JSON Schema by json_schema.py. A key is called like its attribute, without the unit
 and without an underscore at the end."""
 
 from __future__ import annotations
@@ -9,25 +9,20 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from penstock.core.marked_yaml import Mark
+from penstock.core.settings.numbers import Count
+from penstock.core.settings.objects import Anything, Scalars
+from penstock.core.settings.texts import ListOf, Secret, Text
+from penstock.core.settings.words import Flag, OneOf
 from penstock.queues.names import DEFAULT_NAMESPACE, check_namespace
-from penstock.spark.pipelines.kinds import (
-    Arguments,
-    Count,
-    Duration,
-    Expressions,
-    Flag,
-    Function,
-    Settings,
-    Text,
-    Texts,
-    Word,
-)
+from penstock.spark.pipelines.kinds import Expressions, Function, Span
 
 Mode = Literal["append", "update", "complete"]
 DROP, FAIL = "drop", "fail"
 TO_JSON = "to_json"
+_TEXTS = ListOf(Text(), or_one=True)
 KINDS_OF_ERRORS = ("unavailable", "storage", "executor", "unknown")
 """what a restart may help against; unknown is all that is not the fault of the declaration"""
+_ERRORS = ListOf(OneOf(KINDS_OF_ERRORS), or_one=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +52,26 @@ class Declared:
 class Connection(Declared):
     path: Annotated[str | None, Text(), "the data directory, where driver and executors see it"] = None
     url: Annotated[str | None, Text(), "the broker's Flight listener, grpc://host:port or grpc+tls://host:port"] = None
-    token: Annotated[str | None, Text(is_secret=True), "a token or API key for it, as in ${PENSTOCK_TOKEN}"] = field(
+    token: Annotated[str | None, Secret(), "a token or API key for it, as in ${PENSTOCK_TOKEN}"] = field(
         default=None, repr=False
     )
     user: Annotated[str | None, Text(), "a user for it, instead of a token"] = None
-    password: Annotated[str | None, Text(is_secret=True), "of that user"] = field(default=None, repr=False)
+    password: Annotated[str | None, Secret(), "of that user"] = field(default=None, repr=False)
     tls_ca: Annotated[str | None, Text(), "a file with the certificates to trust"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark(Declared):
     column: Annotated[str, Text(), "a column of type timestamp: when a row happened"]
-    delay_ms: Annotated[int, Duration(0), "how much later than the newest row others may come"]
+    delay_ms: Annotated[int, Span(0), "how much later than the newest row others may come"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(Declared):
     column: Annotated[str, Text(), "a column of type timestamp: when a row happened"]
-    length_ms: Annotated[int, Duration(), "how long a window is"]
-    slide_ms: Annotated[int | None, Duration(), "how often one begins; without it each ends where the next begins"] = (
-        None
-    )
-    late_ms: Annotated[int | None, Duration(0), "rows that are later than this are left out; a watermark"] = None
+    length_ms: Annotated[int, Span(), "how long a window is"]
+    slide_ms: Annotated[int | None, Span(), "how often one begins; without it each ends where the next begins"] = None
+    late_ms: Annotated[int | None, Span(0), "rows that are later than this are left out; a watermark"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +79,14 @@ class Source(Connection):
     queue: Annotated[str | None, Text(), "a queue, several joined by commas, or a pattern like sensors-*"] = None
     parquet: Annotated[str | None, Text(), "a directory of Parquet files, instead of a queue"] = None
     namespace: Annotated[str, Text(check_namespace), "of the queue"] = DEFAULT_NAMESPACE
-    format: Annotated[str, Word(("raw", "text", "json")), "what is in a message's value: as it is, text, or JSON"] = (
+    format: Annotated[str, OneOf(("raw", "text", "json")), "what is in a message's value: as it is, text, or JSON"] = (
         "raw"
     )
     schema: Annotated[str | None, Text(), "columns of JSON or Parquet, as `device string, at timestamp`"] = None
-    keep: Annotated[tuple[str, ...], Texts(), "columns of the message beside those of its JSON: topic, timestamp"] = ()
+    keep: Annotated[tuple[str, ...], _TEXTS, "columns of the message beside those of its JSON: topic, timestamp"] = ()
     malformed: Annotated[str, Text(), "what becomes of values that are no such JSON: drop, fail, or a sink"] = FAIL
     watermark: Annotated[Watermark | None, "how long late rows are waited for"] = None
-    options: Annotated[dict[str, str], Settings(), "more options of the source, by Spark's names"] = field(
+    options: Annotated[dict[str, str], Scalars(), "more options of the source, by Spark's names"] = field(
         default_factory=dict
     )
 
@@ -102,12 +95,12 @@ class Source(Connection):
 class Step(Declared):
     sql: Annotated[str | None, Text(), "a query over sources and other steps, by their names"] = None
     python: Annotated[object, Function(), "a function of DataFrames that returns one: module:function"] = None
-    from_: Annotated[tuple[str, ...], Texts(), "what the function is given, or what the window is over"] = ()
-    arguments: Annotated[dict[str, object], Arguments(), "more arguments of the function, by their names"] = field(
+    from_: Annotated[tuple[str, ...], _TEXTS, "what the function is given, or what the window is over"] = ()
+    arguments: Annotated[dict[str, object], Anything(), "more arguments of the function, by their names"] = field(
         default_factory=dict
     )
     window: Annotated[Window | None, "rows by their time, for group_by and select"] = None
-    group_by: Annotated[tuple[str, ...], Texts(), "columns whose values get a row each in every window"] = ()
+    group_by: Annotated[tuple[str, ...], _TEXTS, "columns whose values get a row each in every window"] = ()
     select: Annotated[dict[str, str], Expressions(), "columns of a window: {average: avg(celsius)}"] = field(
         default_factory=dict
     )
@@ -123,7 +116,7 @@ class Rule(Declared):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger(Declared):
-    every_ms: Annotated[int, Duration(0), "a micro-batch at most so often"] = 1000
+    every_ms: Annotated[int, Span(0), "a micro-batch at most so often"] = 1000
     is_once: bool = False
     """all that is there, then the end"""
 
@@ -140,23 +133,23 @@ class Sink(Connection):
     key: Annotated[str | None, Text(), "of messages: a column or an expression"] = None
     value: Annotated[str, Text(), "of messages: to_json is the row as JSON, else a column or an expression"] = TO_JSON
     topic: Annotated[str | None, Text(), "of messages: a column or an expression"] = None
-    partition_by: Annotated[tuple[str, ...], Texts(), "columns that make directories of a table"] = ()
-    mode: Annotated[Mode, Word(("append", "update", "complete")), "which rows of a window are written, and when"] = (
+    partition_by: Annotated[tuple[str, ...], _TEXTS, "columns that make directories of a table"] = ()
+    mode: Annotated[Mode, OneOf(("append", "update", "complete")), "which rows of a window are written, and when"] = (
         "append"
     )
     checkpoint: Annotated[str | None, Text(), "where this sink goes on; usually in the directory checkpoints"] = None
     trigger: Annotated[Trigger | None, "another one than the pipeline's"] = None
-    options: Annotated[dict[str, str], Settings(), "more options of the sink, by Spark's names"] = field(
+    options: Annotated[dict[str, str], Scalars(), "more options of the sink, by Spark's names"] = field(
         default_factory=dict
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart(Declared):
-    retries: Annotated[int, Count(0, 1_000_000), "so often in a row, without a micro-batch between"] = 5
-    pause_ms: Annotated[int, Duration(), "before the first; each is twice as long as the one before"] = 1000
-    longest_pause_ms: Annotated[int, Duration(), "and none is longer"] = 60_000
-    after: Annotated[tuple[str, ...], Texts(KINDS_OF_ERRORS), "which errors; never after those of the pipeline"] = (
+    retries: Annotated[int, Count(0, 1_000_000, or_text=True), "so often in a row, without a micro-batch between"] = 5
+    pause_ms: Annotated[int, Span(), "before the first; each is twice as long as the one before"] = 1000
+    longest_pause_ms: Annotated[int, Span(), "and none is longer"] = 60_000
+    after: Annotated[tuple[str, ...], _ERRORS, "which errors; never after those of the pipeline"] = (
         "unavailable",
         "storage",
         "executor",
@@ -167,7 +160,7 @@ class Restart(Declared):
 class SparkSettings(Declared):
     master: Annotated[str, Text(), "local[*], spark://host:port, yarn, k8s://…"] = "local[*]"
     remote: Annotated[str | None, Text(), "sc://host:port of Spark Connect, instead of a master"] = None
-    settings: Annotated[dict[str, str], Settings(), "Spark's own, as in spark.sql.shuffle.partitions: 4"] = field(
+    settings: Annotated[dict[str, str], Scalars(), "Spark's own, as in spark.sql.shuffle.partitions: 4"] = field(
         default_factory=dict
     )
 
@@ -186,6 +179,4 @@ class Pipeline(Declared):
     checkpoints: Annotated[str, Text(), "a directory with one for each sink in it"] = "checkpoints"
     restart: Annotated[Restart, "what happens when a sink's query fails"] = Restart()
     spark: Annotated[SparkSettings, "where it runs"] = SparkSettings()
-    stop_timeout_ms: Annotated[int, Duration(), "SIGTERM waits so long for the micro-batch that is being written"] = (
-        30_000
-    )
+    stop_timeout_ms: Annotated[int, Span(), "SIGTERM waits so long for the micro-batch that is being written"] = 30_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.queues.settings_text import duration_text
-from penstock.spark.pipelines.checking_parts import SINK_KINDS, connection_of
+from penstock.core.units import duration_text
 from penstock.spark.pipelines.declaration import TO_JSON, Pipeline, Sink, Source, Step, Trigger, Window
 from penstock.spark.pipelines.graph import edges, feeding, in_order, needed, rules_of
+from penstock.spark.pipelines.part_checks import SINK_KINDS, connection_of
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.reading import Document
+    from penstock.spark.pipelines.document import Document
 
 Facts = dict[str, object]
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.connect import register_source, remote_session
 from penstock.spark.pipelines.declaration import SparkSettings
+from penstock.spark.pipelines.document import Document
 from penstock.spark.pipelines.packages import with_delta
-from penstock.spark.pipelines.reading import Document
 from penstock.spark.pipelines.sinks import checkpoint_of
 from penstock.spark.session import session_builder
 

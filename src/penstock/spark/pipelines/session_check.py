@@ -11,17 +11,17 @@ from pyspark.sql.utils import is_remote
 
 from penstock.core.errors import PenstockError
 from penstock.spark.pipelines.analysis import placed, told
-from penstock.spark.pipelines.compiling import Compiled, compile_parts
+from penstock.spark.pipelines.compiled import Compiled, compile_parts
 from penstock.spark.pipelines.declaration import Mode
 from penstock.spark.pipelines.graph import feeding
 from penstock.spark.pipelines.problems import BadPipeline, Problem
 from penstock.spark.pipelines.session import pipeline_session
 from penstock.spark.pipelines.sinks import rows_of
-from penstock.spark.pipelines.standing import standing
+from penstock.spark.pipelines.sound_parts import standing
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.checking import BadParts
-    from penstock.spark.pipelines.reading import Document
+    from penstock.spark.pipelines.checks import BadParts
+    from penstock.spark.pipelines.document import Document
 
 _CHECKER = "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker"
 _MODES = {"append": "Append", "update": "Update", "complete": "Complete"}

@@ -12,10 +12,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.spark.pipelines.analysis import analyse, placed
-from penstock.spark.pipelines.checking_parts import SINK_KINDS, connection_of
-from penstock.spark.pipelines.compiling import Compiled
+from penstock.spark.pipelines.compiled import Compiled
 from penstock.spark.pipelines.declaration import TO_JSON, Pipeline, Sink, Trigger
-from penstock.spark.pipelines.running import Board, Running, SinkQuery
+from penstock.spark.pipelines.part_checks import SINK_KINDS, connection_of
+from penstock.spark.pipelines.runner import Board, Running, SinkQuery
 from penstock.spark.pipelines.sources import connection_options, resolved
 
 

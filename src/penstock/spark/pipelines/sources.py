@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.spark.pipelines.checking_parts import connection_of
 from penstock.spark.pipelines.declaration import Connection, Pipeline, Source
+from penstock.spark.pipelines.part_checks import connection_of
 from penstock.spark.pipelines.schemas import column_names
 
 MALFORMED_COLUMN = "__malformed"

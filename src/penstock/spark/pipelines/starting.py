@@ -7,9 +7,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock.spark.pipelines.board import LogBoard
-from penstock.spark.pipelines.checking import check
-from penstock.spark.pipelines.reading import load
-from penstock.spark.pipelines.running import Board, Running
+from penstock.spark.pipelines.checks import check
+from penstock.spark.pipelines.document import load
+from penstock.spark.pipelines.runner import Board, Running
 from penstock.spark.pipelines.session_check import check_in_session
 from penstock.spark.pipelines.sinks import SinkOptions, running_of
 

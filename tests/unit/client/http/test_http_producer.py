@@ -15,7 +15,7 @@ from penstock.aio import Client
 from penstock.client.errors import ConnectionLost
 from penstock.client.http.accumulator import ProducerOptions
 from penstock.client.http.errors import HttpRefused
-from penstock.client.http.outgoing import Sent
+from penstock.codecs.http.messages import PublishedMessage
 from penstock.core.errors import InvalidArgument
 
 CUT = Answer(b"", ends=True)
@@ -29,7 +29,7 @@ def stored(count: int) -> Answer:
 @dataclass(frozen=True)
 class Outcome:
     server: ScriptedHttp
-    results: list[Sent | BaseException]
+    results: list[PublishedMessage | BaseException]
     failure: Exception | None
 
     @property
@@ -43,7 +43,7 @@ def produce(answers: Sequence[Answer], batches: Sequence[Sequence[object]], **op
     async def main() -> Outcome:
         async with scripted_http(answers) as server, Client(server.url, retries=FAST) as client:
             producer = client.producer("orders", linger_s=3600, **options)  # type: ignore[arg-type]  # options of it
-            futures: list[asyncio.Future[Sent]] = []
+            futures: list[asyncio.Future[PublishedMessage]] = []
             failure: Exception | None = None
             for batch in batches:
                 futures += [await producer.send(value) for value in batch]
@@ -70,7 +70,7 @@ def test_a_batch_sent_again_has_the_same_producer_and_sequence() -> None:
 def test_after_an_unknown_outcome_a_producer_begins_anew() -> None:
     outcome = produce([CUT] * 4 + [stored(1)], [["lost"], ["stored"]])
     assert isinstance(outcome.results[0], ConnectionLost)
-    assert isinstance(outcome.results[1], Sent)
+    assert isinstance(outcome.results[1], PublishedMessage)
     first, last = outcome.bodies[0]["producer"], outcome.bodies[-1]["producer"]
     assert isinstance(first, dict)
     assert last == {**first, "epoch": 1, "sequence": 0}
@@ -86,8 +86,8 @@ def test_the_message_that_is_named_fails_and_the_others_are_stored() -> None:
     refused = problem(400, "malformed-body", "bad", field="messages[1].headers")
     outcome = produce([refused, stored(1), refused, stored(1)], [["a", "bad", "c"]])
     first, bad, last = outcome.results
-    assert isinstance(first, Sent)
-    assert isinstance(last, Sent)
+    assert isinstance(first, PublishedMessage)
+    assert isinstance(last, PublishedMessage)
     assert isinstance(bad, HttpRefused)
     assert outcome.failure is bad
     assert [len(body["messages"]) for body in outcome.bodies] == [3, 1, 1, 1]  # type: ignore[arg-type]  # JSON
@@ -96,7 +96,7 @@ def test_the_message_that_is_named_fails_and_the_others_are_stored() -> None:
 def test_a_message_that_is_not_named_is_found() -> None:
     refused = problem(413, "too-large", "too large")
     outcome = produce([refused, stored(2), refused, refused, stored(1)], [["a", "b", "large", "d"]])
-    assert [isinstance(result, Sent) for result in outcome.results] == [True, True, False, True]
+    assert [isinstance(result, PublishedMessage) for result in outcome.results] == [True, True, False, True]
 
 
 def test_a_refusal_of_the_whole_reaches_every_message_and_the_flush() -> None:

@@ -10,7 +10,8 @@ from tests.support.loop import run
 
 from penstock.client.http.incoming import Verdict
 from penstock.client.http.requests import Ask
-from penstock.client.http.settlements import SettledReceipt, Settlements, SettleReport
+from penstock.client.http.settlements import Settlements
+from penstock.codecs.http.deliveries import SettledReceipt, SettleReport
 
 
 async def restarted(ask: Ask[SettleReport]) -> SettleReport:

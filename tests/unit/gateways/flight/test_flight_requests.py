@@ -8,14 +8,7 @@ import pytest
 from tests.support.live_tables import written
 
 from penstock.core.errors import Closed, InvalidArgument
-from penstock.gateways.flight.commands import (
-    Command,
-    Ticket,
-    command_of_path,
-    parse_command,
-    parse_ticket,
-    time_ms,
-)
+from penstock.gateways.flight.commands import Command, Ticket, command_of_path, parse_command, parse_ticket, time_ms
 from penstock.gateways.flight.streams import Budget, Readers, Streams
 from penstock.log.columns import Columns
 

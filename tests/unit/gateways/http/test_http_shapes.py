@@ -13,16 +13,19 @@ from hypothesis import strategies as st
 from penstock.broker.auth.rules import check_name, rule_of
 from penstock.broker.auth.users import check_user_name
 from penstock.broker.start import Start
+from penstock.codecs.http import shapes, spans
+from penstock.codecs.http.deliveries import ReceiveBody
 from penstock.core.errors import InvalidArgument
+from penstock.core.patterns import size_pattern
 from penstock.core.units import parse_duration
-from penstock.gateways.http import durations, shapes, users
+from penstock.gateways.http import durations, users
 from penstock.gateways.http.addresses import queue_name
 from penstock.gateways.http.cursors import Vector
 from penstock.gateways.http.exchange import decoded
 from penstock.gateways.http.pages import PageQuery, page
+from penstock.gateways.http.partition_parts import parse_start
 from penstock.gateways.http.problems import Refusal
-from penstock.gateways.http.reading import parse_start
-from penstock.gateways.http.receive import ReceiveBody
+from penstock.gateways.http.settings_schema import settings_schema
 from penstock.kernels.topics import check_topic
 from penstock.queues.names import check_filter, check_namespace, check_queue_name, parse_group_name
 from penstock.queues.properties import Envelope, pack
@@ -98,7 +101,7 @@ def test_a_text_that_is_described_is_taken(schema: Schema, take: Callable[[str],
     check()
 
 
-@pytest.mark.parametrize("limit_s", [durations.LONGEST_WAIT_S, durations.LONGEST_LEASE_S, durations.LONGEST_KEY_S])
+@pytest.mark.parametrize("limit_s", [spans.LONGEST_WAIT_S, spans.LONGEST_LEASE_S, spans.LONGEST_KEY_S])
 def test_a_duration_that_is_described_is_within_its_limit(limit_s: float) -> None:
     @given(made_from(schema_of(Annotated[str, shapes.span(limit_s)[0]])))
     def check(text: str) -> None:
@@ -110,7 +113,7 @@ def test_a_duration_that_is_described_is_within_its_limit(limit_s: float) -> Non
 def test_durations_that_people_write_are_described() -> None:
     wait, lease, key = (
         jsonschema_rs.validator_for(dict(schema_of(Annotated[str, shapes.span(limit_s)[0]])))
-        for limit_s in (durations.LONGEST_WAIT_S, durations.LONGEST_LEASE_S, durations.LONGEST_KEY_S)
+        for limit_s in (spans.LONGEST_WAIT_S, spans.LONGEST_LEASE_S, spans.LONGEST_KEY_S)
     )
     assert all(map(wait.is_valid, ["30s", "1ms", "30000ms", "1.5s", "29s999ms", "2s500ms"]))
     assert not any(map(wait.is_valid, ["31s", "30001ms", "1m", "30.5s", "1h", "0s", "30"]))
@@ -139,13 +142,13 @@ def test_what_people_write_is_described(kind: object, texts: list[str]) -> None:
 
 
 def test_sizes_that_people_write_are_described_up_to_the_limit() -> None:
-    size = jsonschema_rs.validator_for({"type": "string", "pattern": f"^({shapes.size_pattern(MAX_MESSAGE_BYTES)})$"})
+    size = jsonschema_rs.validator_for({"type": "string", "pattern": f"^({size_pattern(MAX_MESSAGE_BYTES)})$"})
     assert all(map(size.is_valid, ["1MiB", "512KiB", "1.5MB", "15MiB", "1024", "1024B", "900kB", "16000000"]))
     assert not any(map(size.is_valid, ["16GiB", "17MiB", "1GB", "0", "0B", "999999999", "999MiB", "-1", "1e3"]))
 
 
 def test_a_text_that_may_be_empty_is_described_so() -> None:
-    settings = jsonschema_rs.validator_for(shapes.settings_schema(is_new=True))
+    settings = jsonschema_rs.validator_for(settings_schema(is_new=True))
     for written in ({"key": ""}, {"key": None}, {"key": "device"}):
         assert settings.is_valid({"name": "a", "compaction": written}), written
         parse_queue({"name": "a", "compaction": written})
@@ -176,7 +179,7 @@ def test_offsets_are_taken_unless_a_partition_is_there_twice(text: str) -> None:
     Vector.parse(text)
 
 
-@given(made_from(shapes.settings_schema(is_new=True)))
+@given(made_from(settings_schema(is_new=True)))
 def test_settings_that_are_described_are_taken(settings: dict[str, Any]) -> None:
     """Unless two of them do not go together."""
     assume(len(settings["name"].encode()) <= _LONG_BYTES and len(settings.get("namespace", "").encode()) <= _LONG_BYTES)
@@ -198,8 +201,8 @@ def test_rules_that_are_described_are_taken(written: dict[str, Any]) -> None:
 
 
 def test_a_duration_over_the_longest_is_refused_and_one_below_is_taken() -> None:
-    assert durations.seconds_of("12h", "visibility", durations.LONGEST_LEASE_S) == 12 * 3600
+    assert durations.seconds_of("12h", "visibility", spans.LONGEST_LEASE_S) == 12 * 3600
     with pytest.raises(Exception, match="0 to 43200"):
-        durations.seconds_of("13h", "visibility", durations.LONGEST_LEASE_S)
+        durations.seconds_of("13h", "visibility", spans.LONGEST_LEASE_S)
     with pytest.raises(InvalidArgument):
         parse_duration("soon")

@@ -1,0 +1,1 @@
+"""The HTTP API: what it takes and gives, as structs."""

@@ -1,0 +1,1 @@
+"""Settings declared once: read strictly, written back, described."""

@@ -1,0 +1,1 @@
+"""A door in a process of its own."""
