@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settlement
@@ -15,9 +16,10 @@ from penstock.gateways.http.exchange import Exchange
 from penstock.gateways.http.receipts import ADVICE, Receipted
 from penstock.gateways.http.reply import Reply, json_reply
 from penstock.gateways.http.rights import Right
-from penstock.gateways.http.routes import API, Handler, Route
+from penstock.gateways.http.routes import API, Route
 
 Settle = Callable[[Held], Settlement]
+B = TypeVar("B", bound=AckBody)
 
 
 async def acked(exchange: Exchange, body: AckBody) -> SettleReport:
@@ -43,26 +45,6 @@ async def extended(exchange: Exchange, body: ExtendBody) -> SettleReport:
 
 async def released(exchange: Exchange, body: AckBody) -> SettleReport:
     return await _settle(exchange, body.receipts, exchange.ports.broker.settling.release)
-
-
-async def ack(exchange: Exchange) -> Reply:
-    return _reply(await acked(exchange, await exchange.read(AckBody)))
-
-
-async def nack(exchange: Exchange) -> Reply:
-    return _reply(await nacked(exchange, await exchange.read(NackBody)))
-
-
-async def reject(exchange: Exchange) -> Reply:
-    return _reply(await rejected(exchange, await exchange.read(RejectBody)))
-
-
-async def extend(exchange: Exchange) -> Reply:
-    return _reply(await extended(exchange, await exchange.read(ExtendBody)))
-
-
-async def release(exchange: Exchange) -> Reply:
-    return _reply(await released(exchange, await exchange.read(AckBody)))
 
 
 def _reply(report: SettleReport) -> Reply:
@@ -104,7 +86,12 @@ def _queue(exchange: Exchange) -> Queue | None:
     return exchange.queue()
 
 
-def _routes(verb: str, handler: Handler, body: type, summary: str) -> tuple[Route, Route]:
+def _routes(
+    verb: str, settled: Callable[[Exchange, B], Awaitable[SettleReport]], body: type[B], summary: str
+) -> tuple[Route, Route]:
+    async def handler(exchange: Exchange) -> Reply:
+        return _reply(await settled(exchange, await exchange.read(body)))
+
     answers = {200: SettleReport, 207: SettleReport, 409: SettleReport}
     paths = f"{API}/messages/{verb}", f"{API}/queues/{{queue}}/{verb}"
     first, second = (
@@ -114,9 +101,9 @@ def _routes(verb: str, handler: Handler, body: type, summary: str) -> tuple[Rout
 
 
 ROUTES = (
-    *_routes("ack", ack, AckBody, "Acknowledge messages"),
-    *_routes("nack", nack, NackBody, "Negative acknowledge: deliver again later"),
-    *_routes("reject", reject, RejectBody, "Reject messages: move them to the dead-letter queue"),
-    *_routes("extend", extend, ExtendBody, "Extend the visibility timeout"),
-    *_routes("release", release, AckBody, "Return messages without counting a failure"),
+    *_routes("ack", acked, AckBody, "Acknowledge messages"),
+    *_routes("nack", nacked, NackBody, "Negative acknowledge: deliver again later"),
+    *_routes("reject", rejected, RejectBody, "Reject messages: move them to the dead-letter queue"),
+    *_routes("extend", extended, ExtendBody, "Extend the visibility timeout"),
+    *_routes("release", released, AckBody, "Return messages without counting a failure"),
 )
