@@ -13,14 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.jobs.files import appearing
-from penstock.jobs.last_rows import KEY_COLUMNS, KEY_SCHEMA, LastRows, PickedRows, homes
+from penstock.jobs.last_rows import KEY_COLUMNS, LastRows, PickedRows, homes
 from penstock.jobs.ranges import QueueRange
 from penstock.tables.schema import SCHEMA
 from penstock.tables.table import QueueTable
 
 COLUMNS = tuple(SCHEMA.names)
 _GROUP_ROWS = 131_072
-_STRAY_SCHEMA = KEY_SCHEMA.append(pa.field("partition", pa.int32()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ import msgspec
 
 from penstock.core.errors import BadCredentials, InvalidArgument
 
-METHOD = "SCRAM-SHA-256"
 MIN_ITERATIONS = 4096
 _MAX_MESSAGE_BYTES = 4096
 _SALT_BYTES = 16
