@@ -58,6 +58,24 @@ def test_what_is_refused_makes_no_directory(tmp_path: Path, command: tuple[str, 
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("user", "add", "anonymous", "--no-password"),
+        ("acl", "add", "allow", "publish", "a/#/b"),
+        ("key", "create", "--role", "a b\n"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_users_rules_and_keys_that_are_refused_make_no_directory_and_leave_an_empty_one_empty(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        assert said(*command, "--data", tmp_path / name, expected=1)
+    assert [each.name for each in tmp_path.rglob("*")] == ["empty"]
+
+
 def test_a_queue_is_declared_from_options_and_from_a_file(tmp_path: Path) -> None:
     settings = tmp_path / "orders.json"
     settings.write_text('{"name": "orders", "partitions": 3, "retry_policy": {"max_retries": 3}}')

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import click
@@ -37,7 +38,11 @@ class DirectoryHeld(DirectoryInUse):
 
 def on_server(target: Target, act: Callable[[AsyncClient], Awaitable[Result]], *, may_create: bool = False) -> Result:
     """What `act` returns, given a client of the target. Of a directory: DirectoryFormat if it is none, unless one may
-    be made; DirectoryHeld if a process has it open."""
+    be made; DirectoryHeld if a process has it open. Before one is made, `act` is tried in another one that goes again,
+    so that what is refused leaves nothing behind."""
+    if may_create and target.is_unmade:
+        with TemporaryDirectory(prefix="penstock-") as tried:
+            asyncio.run(_act(replace(target, directory=Path(tried)), act, may_create))
     return asyncio.run(_act(target, act, may_create))
 
 

@@ -48,11 +48,6 @@ def create(
     named = written.pop("name", None)
     if not isinstance(named, str):
         raise click.UsageError("a queue needs a name: give NAME, or a file with one")
-    if target.is_unmade:
-        from penstock.queues.names import canonical_queue
-        from penstock.queues.templates import resolve
-
-        resolve(canonical_queue(named), (), written)
 
     async def act(client: AsyncClient) -> QueueInfo:
         return await client.create_queue(named, written, if_absent=if_absent)

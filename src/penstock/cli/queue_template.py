@@ -52,10 +52,6 @@ def add(target: Target, pattern: str, file: Path | None, changes: tuple[str, ...
     written = written_settings(file, changes)
     if not written:
         raise click.UsageError("a template without settings does nothing: give --set or --file")
-    if target.is_unmade:
-        from penstock.queues.templates import Template
-
-        Template(pattern, written)
 
     async def act(client: AsyncClient) -> TemplateDescription:
         return await client.put_template(pattern, written)

@@ -51,7 +51,7 @@ class Target:
 
     @property
     def is_unmade(self) -> bool:
-        """A directory that is not there, or has nothing in it: what is to be refused is refused before it is made."""
+        """A directory that is not there, or has nothing in it."""
         return self.directory is not None and not (self.directory.is_dir() and any(self.directory.iterdir()))
 
 
