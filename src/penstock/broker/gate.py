@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+from penstock.kernels.takers import Passage
 
-class Gate:
+
+class Gate(Passage):
     """Between enter() and leave() a publish is placed and committed; while it is closed none is. Used from the loop."""
 
-    __slots__ = ("_empty", "_opened", "_under_way")
+    __slots__ = ("_empty", "_opened")
 
     def __init__(self) -> None:
-        self._under_way = 0
+        super().__init__()
         self._opened: asyncio.Event | None = None
         self._empty: asyncio.Event | None = None
 
@@ -22,24 +24,24 @@ class Gate:
 
     async def enter(self) -> None:
         await self.opened()
-        self._under_way += 1
+        self.under_way += 1
 
     def enter_now(self) -> bool:
         """Whether it was open."""
         if self._opened is not None:
             return False
-        self._under_way += 1
+        self.under_way += 1
         return True
 
-    def leave(self) -> None:
-        self._under_way -= 1
-        if self._empty is not None and not self._under_way:
+    def emptied(self) -> None:
+        if self._empty is not None:
             self._empty.set()
 
     async def close(self) -> None:
         """Returns when no publish is under way. One who closes at a time."""
         self._opened, self._empty = asyncio.Event(), asyncio.Event()
-        if self._under_way:
+        self.is_closed = self.is_awaited = True
+        if self.under_way:
             try:
                 await self._empty.wait()
             except BaseException:
@@ -48,5 +50,6 @@ class Gate:
 
     def open(self) -> None:
         opened, self._opened, self._empty = self._opened, None, None
+        self.is_closed = self.is_awaited = False
         if opened is not None:
             opened.set()

@@ -15,6 +15,7 @@ from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, Queu
 from penstock.core.metrics import Histogram
 from penstock.core.types import LogNumber
 from penstock.kernels import hashing
+from penstock.kernels.takers import NO_LIMIT, Taker
 from penstock.log.columns import Columns
 from penstock.log.encoded import Rows
 from penstock.log.partition import Log
@@ -24,7 +25,7 @@ from penstock.queues.cursor import Tally
 from penstock.queues.deadletter import REDRIVEN, Reason, max_message_bytes
 from penstock.queues.declared import QueueRecord
 from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
-from penstock.queues.settings import Overflow, QueueSettings, Settled, log_settings
+from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, log_settings
 
 # A snapshot, memory given back or producers forgotten may come so much later where nothing happens.
 _IDLE_UPKEEP_MS = 60_000
@@ -44,8 +45,20 @@ class Listener(Protocol):
         ...
 
 
-class Queue:
+class Queue(Taker):
     """Used from the loop."""
+
+    gate: Gate
+    units: dict[int, Unit]
+    groups: dict[GroupName, Group]
+    is_deleted: bool
+    published: int
+    used_ms: int
+    """when messages were last published to it, or handed out"""
+    expected: int
+    """messages that were admitted and are not staged yet"""
+    allowance: int
+    """messages that may still come before depths are worked out anew"""
 
     def __init__(
         self,
@@ -56,32 +69,23 @@ class Queue:
         changed: set[Queue] | None = None,
     ) -> None:
         """It adds itself to `changed` when messages or groups have come, or groups have gone."""
-        self.cache, self.settings, self.record = cache, settings, record
-        self.units: dict[int, Unit] = {}
-        self.groups: dict[GroupName, Group] = {}
+        super().__init__(Gate(), changed)
+        self.cache, self.record = cache, record
+        self._set(settings)
         self.listening: dict[Listener, None] = {}
         """groups of which somebody waits for messages, and others who look on"""
         self.is_paused = record.is_paused
-        self.is_deleted = False
-        self.gate = Gate()
         self.snapshotting = asyncio.Lock()
         self.refused = 0
-        self.published = 0
         self.past = Tally()
         """what groups counted that are deleted"""
         self.dead_lettered: Counter[Reason] = Counter()
         self.delivery_latency = Histogram()
         """from the commit of a message to its first delivery to a group"""
-        self.used_ms = 0
-        """when messages were last published to it, or handed out"""
         self.made_ms = record.created_ms
         """in running time, which is the record's at opening"""
         self.retained_ms = self.kept_up_ms = self._upkeep_due_ms = 0
         self._shard = shard
-        self.expected = 0
-        """messages that were admitted and are not staged yet"""
-        self._allowance = 0
-        """messages that may still come before depths are worked out anew"""
         self._reserved = 0
         """messages that are staged: there is room for them when they are committed"""
         self._opening: dict[int, asyncio.Task[Unit]] = {}
@@ -92,8 +96,13 @@ class Queue:
         """by the number of their data log"""
         self._on_commit: Callable[[list[Log]], None] | None = None
         """one for all its logs, so that they are told together"""
-        self._changed = changed
         self.note_change()
+
+    def _set(self, settings: QueueSettings) -> None:
+        limits, depth = settings.limits, settings.limits.max_queue_depth
+        self.settings, self.partitions = settings, settings.partitions
+        self.depth_limit, self.largest_value = NO_LIMIT if depth is None else depth, limits.max_message_size_bytes
+        self.spreads = settings.unkeyed is Unkeyed.SPREAD
 
     @property
     def name(self) -> str:
@@ -175,6 +184,7 @@ class Queue:
         self.units[unit.partition] = unit
         self._partitions[unit.data.number] = unit.partition
         unit.data.on_commit = self._on_commit = self._on_commit or self._notify_of
+        unit.data.listening = self.listening
         unit.data.wanted_from = lambda: self._unsettled_from(unit)
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
 
@@ -225,20 +235,11 @@ class Queue:
 
     def _notify_of(self, logs: list[Log]) -> None:
         partitions = self._partitions
-        self.note_change()
         self._notify([partitions[log.number] for log in logs])
 
     def _notify(self, partitions: Sequence[int]) -> None:
         for listener in list(self.listening):
             listener.notify_all(partitions)
-
-    def note_change(self) -> None:
-        if self._changed is not None and not self.is_deleted:
-            self._changed.add(self)
-
-    def note_published(self, count: int) -> None:
-        self.published += count
-        self.note_change()
 
     def notify_of_end(self) -> None:
         """It was deleted."""
@@ -281,17 +282,17 @@ class Queue:
         limit = self.settings.limits.max_queue_depth
         if limit is None or not self.groups:
             return True
-        self._allowance -= count
-        if self._allowance < 0:
-            self._allowance = limit - self._taken() - count
-            if self._allowance < 0 and not (self.drops_oldest and self._reserved + before + count <= limit):
+        self.allowance -= count
+        if self.allowance < 0:
+            self.allowance = limit - self._taken() - count
+            if self.allowance < 0 and not (self.drops_oldest and self._reserved + before + count <= limit):
                 raise self.full()
-        return self._allowance >= 0
+        return self.allowance >= 0
 
     def has_room(self, count: int) -> bool:
         """Whether so many messages will be taken, after others were dropped for them if need be."""
         limit = self.settings.limits.max_queue_depth
-        if limit is None or not self.groups or count <= self._allowance:
+        if limit is None or not self.groups or count <= self.allowance:
             return True
         return self._reserved + count <= limit if self.drops_oldest else self._taken() + count <= limit
 
@@ -304,15 +305,15 @@ class Queue:
         if not is_forced and not self.has_room(count):
             raise self.full()
         self._reserved += count
-        self._allowance = 0
+        self.allowance = 0
 
     def release(self, count: int) -> None:
         self._reserved -= count
-        self._allowance = 0
+        self.allowance = 0
 
     def full(self) -> QueueFull:
         self.refused += 1
-        self._allowance = 0
+        self.allowance = 0
         return QueueFull(self.name, self.depth(), self.settings.limits.max_queue_depth or 0)
 
     @property
@@ -353,7 +354,8 @@ class Queue:
         return is_empty and not self.groups and now - max(self.used_ms, self.made_ms) >= after_ms
 
     def configure(self, settings: QueueSettings, record: QueueRecord) -> None:
-        self.settings, self.record, self._allowance, self._upkeep_due_ms = settings, record, 0, 0
+        self._set(settings)
+        self.record, self.allowance, self._upkeep_due_ms = record, 0, 0
         self.is_paused = record.is_paused
         for group in self.groups.values():
             group.configure(settings)

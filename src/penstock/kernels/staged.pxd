@@ -10,9 +10,11 @@ cdef class Span:
 
 cdef class StagedLog:
     cdef public int64_t number, high_watermark, last_timestamp, adopted_base, hidden_end, cut_sequence, waiting_sequence
-    cdef public int waiting_level
+    cdef public int waiting_level, durability
+    cdef public bint is_compressed
     cdef public Span bounds
     cdef public list tail
+    cdef public dict listening
     cdef public object fault, on_commit
 
     cpdef Py_ssize_t append(self, FrameEntry entry) except -1
@@ -48,8 +50,12 @@ cpdef int strongest(list logs, int level) except -1
 
 
 @cython.locals(i=Py_ssize_t, log=StagedLog)
+cpdef bint any_compressed(list logs) except -1
+
+
+@cython.locals(i=Py_ssize_t, log=StagedLog)
 cpdef wait_all(list logs, int level, int64_t sequence)
 
 
-@cython.locals(i=Py_ssize_t, log=StagedLog, entry=FrameEntry, found=list)
+@cython.locals(i=Py_ssize_t, log=StagedLog, entry=FrameEntry, found=list, listening=dict)
 cpdef list reached_all(dict logs, list entries, int64_t sequence)

@@ -33,6 +33,8 @@ class StagedLog:
         self.tail: list[frame.FrameEntry] = []
         self.fault: BaseException | None = None
         self.on_commit: Callable[[list[Any]], None] | None = None
+        self.listening: dict[Any, None] | None = None
+        self.durability, self.is_compressed = 0, False
 
     def append(self, entry: frame.FrameEntry) -> int:
         """Fold a batch that was staged; its bytes."""
@@ -112,11 +114,19 @@ def append_all(logs: Sequence[StagedLog], entries: Sequence[frame.FrameEntry]) -
 
 
 def strongest(logs: Sequence[StagedLog], level: int) -> int:
-    """The level, or what an earlier commit of one of the logs waits for, if that is more."""
+    """The level, or what one of the logs or an earlier commit of it waits for, if that is more."""
     for i in range(len(logs)):
         log = logs[i]
-        level = max(level, log.waiting_level)
+        level = max(level, log.waiting_level, log.durability)
     return level
+
+
+def any_compressed(logs: Sequence[StagedLog]) -> bool:
+    for i in range(len(logs)):
+        log = logs[i]
+        if log.is_compressed:
+            return True
+    return False
 
 
 def wait_all(logs: Sequence[StagedLog], level: int, sequence: int) -> None:
@@ -133,5 +143,7 @@ def reached_all(logs: Mapping[Any, L], entries: Sequence[frame.FrameEntry], sequ
         entry = entries[i]
         log = logs.get(entry.log)
         if log is not None and log.reached(entry.end, sequence) and log.on_commit is not None:
-            found.append(log)
+            listening = log.listening
+            if listening is None or len(listening):
+                found.append(log)
     return found

@@ -122,7 +122,7 @@ class Engine:
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
         entries, logs = self._batch_entries(parts, encoded), [log for log, _ in parts]
-        self._submit(entries, logs, max([log.settings.durability for log in logs]), done, purpose, apply=apply)
+        self._submit(entries, logs, Durability.MEMORY, done, purpose, apply=apply)
         return [Offset(entry.first) for entry in entries]
 
     def _batch_entries(
@@ -160,7 +160,7 @@ class Engine:
         numbers, sequences = [log.number for log in logs], repeat(self._next_sequence)
         sealed, ends = spread.sealed(firsts, epochs, times), map(add, firsts, counts)
         entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times, sequences))
-        self._submit(entries, logs, max([log.settings.durability for log in logs]), done, purpose, apply=apply)
+        self._submit(entries, logs, Durability.MEMORY, done, purpose, apply=apply)
         return firsts
 
     def _stage_one(self, log: Log, columns: Columns, done: Done, purpose: Purpose, apply: Effect | None) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from penstock.core.errors import PenstockError
-from penstock.core.types import Durability, LogName, LogNumber, Sequence
+from penstock.core.types import Compression, Durability, LogName, LogNumber, Sequence
 from penstock.kernels.staged import NO_CUT, StagedLog, data_bytes
 from penstock.log.bounds import Bounds
 from penstock.log.frames import Entry
@@ -19,12 +20,12 @@ class Log(StagedLog):
 
     __slots__ = (
         "_cuts",
+        "_settings",
         "files_end",
         "holes",
         "list_sequence",
         "name",
         "recent",
-        "settings",
         "wanted_from",
         "written_sequence",
     )
@@ -43,6 +44,11 @@ class Log(StagedLog):
     """why the log takes no records, if it does not"""
     on_commit: Callable[[list[Log]], None] | None
     """called when there is more to read, once a frame with all logs that have the same one"""
+    listening: dict[Any, None] | None
+    """those whom `on_commit` tells, where it need not be called if there are none"""
+    durability: int
+    is_compressed: bool
+    """as the settings say"""
     waiting_level: int
     waiting_sequence: int
     """what its newest commit that is not done waits for"""
@@ -62,6 +68,15 @@ class Log(StagedLog):
         """the last frame that cut the log or swapped segments of it"""
         self.written_sequence = Sequence(0)
         """what frames below it brought lies in the segments"""
+
+    @property
+    def settings(self) -> LogSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: LogSettings) -> None:
+        self._settings = settings
+        self.durability, self.is_compressed = settings.durability, settings.compression is not Compression.NONE
 
     @property
     def start(self) -> int:

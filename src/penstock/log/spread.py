@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from penstock.kernels import spread as kernel
+from penstock.kernels.staged import any_compressed
 from penstock.log.batch import flags_of
 from penstock.log.columns import Columns, Spans
 from penstock.log.header import MAX_BODY_BYTES
@@ -28,10 +29,7 @@ class Spread:
     @property
     def is_compressed(self) -> bool:
         """Batches that are compressed are made one by one: see parts()."""
-        for log in self.logs:  # noqa: SIM110  # a generator costs as much as the look itself
-            if log.settings.compression:
-                return True
-        return False
+        return any_compressed(self.logs)
 
     def parts(self) -> list[tuple[Log, Columns]]:
         """The same with columns for each log."""

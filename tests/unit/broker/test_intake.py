@@ -30,7 +30,7 @@ def put(s: Stage, queue: Queue, columns: Columns, partition: int | None = None) 
 
 def is_untouched(*queues: Queue) -> bool:
     """No gate is passed and no room is kept."""
-    return all(not queue.gate._under_way and not queue.expected for queue in queues)
+    return all(not queue.gate.under_way and not queue.expected for queue in queues)
 
 
 def test_puts_of_one_attempt_share_the_room_of_a_queue(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from penstock.kernels.folded import INDEX_STEP_BYTES, FoldedLog, OpenSegment, fo
 from penstock.kernels.staged import (
     Span,
     StagedLog,
+    any_compressed,
     append_all,
     data_bytes,
     entries_bytes,
@@ -145,3 +146,27 @@ def test_logs_with_much_to_write_are_told_and_the_index_is_sparse() -> None:
     assert large == [log, log]
     assert log.active is not None
     assert [offset for offset, _, _ in log.active.index] == [0, 4, 8]  # type: ignore[attr-defined]  # it is ours
+
+
+def test_whoever_has_nobody_to_tell_is_not_told() -> None:
+    told, empty, always = log_at(1, 0), log_at(2, 0), log_at(3, 0)
+    for log in (told, empty, always):
+        log.on_commit = lambda _: None
+    told.listening, empty.listening = {"somebody": None}, {}
+    logs = {1: told, 2: empty, 3: always}
+    assert reached_all(logs, [batch(number, 0, 5) for number in logs], 1) == [told, always]
+    assert empty.high_watermark == 5
+
+
+def test_the_strongest_is_of_what_is_asked_the_logs_and_what_they_wait_for() -> None:
+    plain, durable, waiting = log_at(1, 0), log_at(2, 0), log_at(3, 0)
+    durable.durability, waiting.waiting_level = 1, 2
+    assert [strongest(logs, 0) for logs in ([plain], [plain, durable], [durable, waiting])] == [0, 1, 2]
+    assert strongest([plain], 2) == 2
+
+
+def test_one_compressed_log_among_many_is_seen() -> None:
+    logs = [log_at(1, 0), log_at(2, 0)]
+    assert not any_compressed(logs)
+    logs[1].is_compressed = True
+    assert any_compressed(logs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -11,6 +12,7 @@ from penstock.broker.publish.request import Limits
 from penstock.broker.queue import Queue
 from penstock.broker.unit import Unit
 from penstock.core.errors import NoSuchQueue
+from penstock.kernels import takers
 
 # A member that is looked up costs as much as a call.
 _ASKED, _NONE = Limits.ASKED, Limits.NONE
@@ -74,6 +76,16 @@ class Reservation:
             queue.expected += count
         return None
 
+    def take_all(self, queues: list[Queue], counts: array[int], planned: Planned, now: int) -> Obstacle | None:
+        """take() for each queue that gets rows, in order."""
+        assert self.limits is _ASKED
+        at = 0
+        while (at := takers.take(queues, counts, at, now, self.is_kept, self.counts)) < len(queues):
+            if (obstacle := self.take(queues[at], counts[at], planned, now)) is not None:
+                return obstacle
+            at += 1
+        return None
+
     def staged(self, dropped: Dropped) -> None:
         """They count themselves from now on."""
         for drops in self._drops:
@@ -82,8 +94,7 @@ class Reservation:
 
     def _release(self) -> None:
         if self.is_kept and self.limits is _ASKED:
-            for queue, count in self.counts.items():
-                queue.expected -= count
+            takers.release(self.counts)
         self.is_kept = False
 
     def give_back(self) -> None:
@@ -91,5 +102,4 @@ class Reservation:
         if not self.is_over:
             self.is_over = True
             self._release()
-            for queue in self.counts:
-                queue.gate.leave()
+            takers.leave(self.counts, False, False)

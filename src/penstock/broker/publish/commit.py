@@ -15,6 +15,7 @@ from penstock.broker.queue import Placed, Queue
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Histogram
 from penstock.core.types import Purpose
+from penstock.kernels import takers
 from penstock.log.adopting import Fill
 from penstock.log.columns import Columns
 from penstock.log.engine import Done
@@ -102,13 +103,8 @@ class Frame(Reservation):
     def done(self, error: PenstockError | None) -> None:
         """What was staged is committed, or nobody knows whether."""
         self.is_over = True
-        is_counted, rows = error is None and self.limits is not _NONE, 0
-        for queue, count in self.counts.items():
-            queue.gate.leave()
-            if is_counted:
-                queue.note_published(count)
-                rows += count
-        if rows:
+        is_committed = error is None
+        if rows := takers.leave(self.counts, is_committed, is_committed and self.limits is not _NONE):
             self._latency.observe(monotonic() - self.begun_s, rows)
         if self.told is not None:
             self.told(error)

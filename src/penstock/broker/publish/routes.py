@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
+from typing import cast
 
 from penstock.broker.declaring import Declaring
 from penstock.broker.publish.placement import check
@@ -52,16 +54,17 @@ class Routes:
 
     def targets(self, topics: Sequence[bytes], namespace: str = "default") -> Targets | None:
         """None if one of the topics names a queue that is not there: see make()."""
-        known, queues = self._known_of(namespace), dict[Queue, int]()
-        begins, numbers = array("i", [0]), array("i")
-        for topic in topics:
-            fed = self._queues(topic, namespace, known)
-            if fed is None:
+        known = self._known_of(namespace)
+        fed = list(map(known.get, topics))
+        if None in fed:
+            fed = [self._queues(topic, namespace, known) for topic in topics]
+            if None in fed:
                 return None
-            for queue in fed:
-                numbers.append(queues.setdefault(queue, len(queues)))
-            begins.append(len(numbers))
-        return Targets(list(queues), begins, numbers)
+        found = cast(list[list[Queue]], fed)
+        each = list(chain.from_iterable(found))
+        numbers = {queue: number for number, queue in enumerate(dict.fromkeys(each))}
+        begins = array("i", accumulate(map(len, found), initial=0))
+        return Targets(list(numbers), begins, array("i", map(numbers.__getitem__, each)))
 
     def _known_of(self, namespace: str) -> dict[bytes, list[Queue]]:
         """The queues that topics feed, of those that were looked up since a queue came or went; not too many."""

@@ -4,7 +4,6 @@ however many queues there are."""
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 
@@ -13,7 +12,7 @@ from penstock.broker.publish.placement import Steps, step_of
 from penstock.broker.publish.request import Routed
 from penstock.broker.queue import Queue, check_largest
 from penstock.core.errors import NoSuchQueue
-from penstock.kernels import hashing, routing, rows
+from penstock.kernels import hashing, routing, rows, takers
 from penstock.log.columns import Columns
 from penstock.log.partition import Log
 from penstock.log.spread import Spread
@@ -26,22 +25,22 @@ def lay_out(
     columns, (queues, begins, numbers), publisher, _ = routed
     index = columns.topic_index
     assert index is not None
-    partitions = array("i", [queue.settings.partitions for queue in queues])
+    partitions, forward = array("i", bytes(4 * len(queues))), array("i", bytes(4 * len(queues)))
+    for place in takers.shapes(queues, partitions):
+        forward[place] = step_of(queues[place], publisher, steps)
     first_lanes = array("i", accumulate(partitions, initial=0))
-    forward = array("i", [step_of(queue, publisher, steps) for queue in queues])
     count = routing.count_targets(index, begins)
     fed, lanes = array("i", bytes(4 * count)), array("i", bytes(4 * count))
     counts, longest = array("i", bytes(4 * len(queues))), array("i", bytes(4 * len(queues)))
     of_queues, values = (first_lanes, partitions, forward), (columns.value.starts, columns.value.ends)
     routing.lay_out(index, begins, numbers, _places(routed), *of_queues, *values, fed, lanes, counts, longest)
     check_largest(columns, max_frame_bytes)
-    for queue, size in zip(queues, longest, strict=True):
-        if queue.is_deleted:
-            raise NoSuchQueue(queue.name)
-        queue.check_longest(size)
-    for queue, mine in zip(queues, counts, strict=True):
-        if mine and (obstacle := reservation.take(queue, mine, planned, now)) is not None:
-            return obstacle
+    if (refusing := takers.refusing(queues, longest)) >= 0:
+        if queues[refusing].is_deleted:
+            raise NoSuchQueue(queues[refusing].name)
+        queues[refusing].check_longest(longest[refusing])
+    if (obstacle := reservation.take_all(queues, counts, planned, now)) is not None:
+        return obstacle
     return _spread(columns, queues, fed, lanes, first_lanes)
 
 
@@ -55,20 +54,14 @@ def _places(routed: Routed) -> array[int]:
 
 
 def _spread(
-    columns: Columns, queues: Sequence[Queue], fed: array[int], lanes: array[int], first_lanes: array[int]
+    columns: Columns, queues: list[Queue], fed: array[int], lanes: array[int], first_lanes: array[int]
 ) -> Spread | Obstacle:
     counts, order = array("i", bytes(4 * first_lanes[-1])), array("i", bytes(4 * len(lanes)))
     hashing.scatter(lanes, counts, order)
     logs: list[Log] = []
-    for number, queue in enumerate(queues):
-        units, first = queue.units, first_lanes[number]
-        for partition, count in enumerate(counts[first : first_lanes[number + 1]]):
-            if count:
-                unit = units.get(partition)
-                if unit is None:
-                    missing = [each for each, n in enumerate(counts[first : first_lanes[number + 1]]) if n]
-                    return Obstacle(partial(queue.make, missing))
-                logs.append(unit.data)
+    if (lacking := takers.data_logs(queues, first_lanes, counts, logs)) >= 0:
+        mine = counts[first_lanes[lacking] : first_lanes[lacking + 1]]
+        return Obstacle(partial(queues[lacking].make, [each for each, count in enumerate(mine) if count]))
     picked = order[:]
     rows.take_int32(fed, order, picked)
     return Spread(columns.gather(picked), array("i", [count for count in counts if count]), logs)
