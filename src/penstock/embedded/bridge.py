@@ -41,6 +41,14 @@ class Caller(Protocol[Answer]):
     def failed(self, error: BaseException) -> None: ...
 
 
+class Handed(Protocol):
+    """A call that takes no task: each of the two is called in the loop's thread, one of them once."""
+
+    def begin(self) -> None: ...
+
+    def refuse(self, reason: Closed) -> None: ...
+
+
 class Bridge:
     """Starts with start(), ends with stop(). run(), wait(), post(), visit() are for any other thread."""
 
@@ -48,9 +56,11 @@ class Bridge:
         self._loop: LendingLoop
         self.visits: Visits | None = None
         """how visit() commits; without it all is left to the loop"""
-        self._inbox: deque[_Job] = deque()
+        self._inbox: deque[Handed] = deque()
         self._is_woken = False
         self._ended: Closed | None = None
+        self.ended: Callable[[Closed], None] | None = None
+        """told when the loop has ended"""
         self._tasks: set[asyncio.Task[None] | None] = set()
         self._outboxes = threading.local()
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
@@ -91,7 +101,11 @@ class Bridge:
 
     def post(self, work: Work[T], caller: Caller[T]) -> None:
         """Begin the work, behind that of earlier calls; the caller is told of its end."""
-        self._inbox.append(_Job(self._tell(work, caller), work, caller))
+        self.hand(_Job(self._begin_task, self._tell(work, caller), work, caller))
+
+    def hand(self, call: Handed) -> None:
+        """Have it begun, behind earlier calls."""
+        self._inbox.append(call)
         if not self._is_woken:
             try:
                 self._is_woken = True
@@ -155,7 +169,10 @@ class Bridge:
         # First: who comes after the last look wakes the loop again.
         self._is_woken = False
         while self._inbox:
-            self._tasks.add(self._loop.create_task(self._inbox.popleft().telling))
+            self._inbox.popleft().begin()
+
+    def _begin_task(self, telling: Work[None]) -> None:
+        self._tasks.add(self._loop.create_task(telling))
 
     async def _tell(self, work: Work[T], caller: Caller[T]) -> None:
         try:
@@ -203,6 +220,8 @@ class Bridge:
         for broken in self._tasks:
             if broken is not None and not broken.cancelled():
                 broken.exception()  # its caller was told
+        if self.ended is not None:
+            self.ended(reason)
         self._refuse_all(reason)
 
     def _refuse_all(self, reason: Closed) -> None:
@@ -220,13 +239,18 @@ async def _end_of(committed: asyncio.Future[None]) -> None:
 
 
 class _Job:
-    __slots__ = ("_close", "_failed", "telling")
+    __slots__ = ("_begin", "_close", "_failed", "_telling")
 
-    def __init__(self, telling: Work[None], work: Work[T], caller: Caller[T]) -> None:
-        self.telling, self._close, self._failed = telling, work.close, caller.failed
+    def __init__(
+        self, begin: Callable[[Work[None]], None], telling: Work[None], work: Work[T], caller: Caller[T]
+    ) -> None:
+        self._begin, self._telling, self._close, self._failed = begin, telling, work.close, caller.failed
+
+    def begin(self) -> None:
+        self._begin(self._telling)
 
     def refuse(self, reason: Closed) -> None:
-        self.telling.close()
+        self._telling.close()
         self._close()
         self._failed(reason)
 

@@ -16,7 +16,7 @@ from penstock.broker.start import Start
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.bridge import Caller
 from penstock.embedded.outgoing import Parts
-from penstock.embedded.putting import Inlet, Put
+from penstock.embedded.putting import Inlet
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
 from penstock.queues.names import parse_group_name
@@ -34,7 +34,7 @@ class Operations:
     def put(self, queue: str, parts: Parts, partition: int | None) -> Callable[[Caller[str]], None]:
         """For a task: the question whose answer is the id of the message."""
         publisher, inlet = self._runtime.publisher, self.inlet(queue)
-        return lambda caller: inlet.put(Put(parts, publisher, partition, caller))
+        return lambda caller: inlet.put(parts, publisher, partition, caller)
 
     def inlet(self, queue: str) -> Inlet:
         """For any thread."""

@@ -15,7 +15,7 @@ from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queue import Queue
 from penstock.broker.visits import Visits
 from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, QueueExists
-from penstock.embedded.bridge import Bridge, Caller, T, Work
+from penstock.embedded.bridge import Bridge, Caller, Handed, T, Work
 from penstock.embedded.lending import CAN_HOLD_SIGNALS
 from penstock.log.allocation import keep_freed_memory
 from penstock.log.threads import SWITCH_INTERVAL_S
@@ -61,6 +61,7 @@ class Runtime:
         # In debug mode, a loop insists on its own thread.
         if CAN_HOLD_SIGNALS and not asyncio.get_running_loop().get_debug():
             self._bridge.visits = Visits(self.broker.shard, self.broker.ledger)
+        self._bridge.ended = self.broker.publishing.joint.refuse
         _opened.add(self)
 
     def abandon(self) -> None:
@@ -84,6 +85,11 @@ class Runtime:
     def post(self, work: Work[T], caller: Caller[T]) -> None:
         self._refuse_fork(work)
         self._bridge.post(work, caller)
+
+    def hand(self, call: Handed) -> None:
+        """See Bridge.hand()."""
+        self._refuse_fork(None)
+        self._bridge.hand(call)
 
     def close(self) -> None:
         """Finish what is under way and let go of the directory. Calling it again, or in a fork, does nothing."""

@@ -1,4 +1,4 @@
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
@@ -7,6 +7,7 @@ cdef extern from "columns.h":
     ptrdiff_t penstock_first_fall(const unsigned char* column, ptrdiff_t count, uint32_t stop) noexcept nogil
     ptrdiff_t penstock_first_stall(const unsigned char* column, ptrdiff_t count, uint32_t stop) noexcept nogil
     ptrdiff_t penstock_first_outside(const unsigned char* column, ptrdiff_t count, uint32_t stop) noexcept nogil
+    ptrdiff_t penstock_first_unplain(const unsigned char* text, ptrdiff_t count) noexcept nogil
     ptrdiff_t penstock_first_negative(const unsigned char* column, ptrdiff_t count, uint32_t stop) noexcept nogil
 
 
@@ -18,6 +19,15 @@ cdef inline int copy_bytes(
     if size:
         memcpy(&out[at], &source[start], size)
     return 0
+
+
+cdef inline Py_ssize_t put(unsigned char[::1] out, Py_ssize_t at, bytes part) except -1:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(part)
+    if at < 0 or at + size > out.shape[0]:
+        raise IndexError("copy outside a buffer")
+    if size:
+        memcpy(&out[at], PyBytes_AS_STRING(part), size)
+    return at + size
 
 
 cdef inline bytes piece(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t stop):
@@ -104,3 +114,9 @@ cdef inline Py_ssize_t first_negative(const unsigned char[::1] data, Py_ssize_t 
         return 0
     check_column(data, at, 8 * count)
     return penstock_first_negative(&data[at], count, 0)
+
+
+cdef inline Py_ssize_t plain_end(const unsigned char[::1] data, Py_ssize_t at) except -1:
+    if at < 0 or at >= data.shape[0]:
+        return data.shape[0]
+    return at + penstock_first_unplain(&data[at], data.shape[0] - at)

@@ -4,7 +4,11 @@ Compiled kernels take the inline C of memory.pxd instead, so this module itself 
 
 from __future__ import annotations
 
+import re
+
 from penstock.core.ports import Buffer
+
+_UNPLAIN = re.compile(rb'["\\\x00-\x1f]')
 
 
 def copy_bytes(out: bytearray | memoryview, at: int, source: Buffer, start: int, size: int) -> int:
@@ -12,6 +16,12 @@ def copy_bytes(out: bytearray | memoryview, at: int, source: Buffer, start: int,
         raise IndexError("copy outside a buffer")
     out[at : at + size] = source[start : start + size]
     return 0
+
+
+def put(out: bytearray, at: int, part: bytes) -> int:
+    """Where it ends."""
+    copy_bytes(out, at, part, 0, len(part))
+    return at + len(part)
 
 
 def piece(data: Buffer, start: int, stop: int) -> bytes:
@@ -74,6 +84,13 @@ def first_negative(data: Buffer, at: int, count: int) -> int:
         if load_i64(data, at + 8 * i) < 0:
             return i
     return max(count, 0)
+
+
+def plain_end(data: Buffer, at: int) -> int:
+    """Where a string of JSON that goes on at `at` has its end, an escape or a control character; the end of the data
+    if it has none."""
+    found = _UNPLAIN.search(data, at)
+    return len(data) if found is None else found.start()
 
 
 def _part(data: Buffer, at: int, size: int) -> Buffer:

@@ -167,12 +167,13 @@ def test_packets_that_come_in_pieces_have_a_budget_too(tmp_path: Path) -> None:
     with running(tmp_path, Setup(options=MqttOptions(memory_bytes=_BUDGET, max_packet_bytes=256 << 10))) as mqtt:
         clients = [mqtt.client(f"c{number}") for number in range(8)]
         reactor = mqtt.gateway.turns.reactor
-        for number, client in enumerate(clients, 1):
+        for client in clients:
             client.send_raw(b"\x30\x90\xa1\x0f" + bytes(200_000))  # of a PUBLISH of 250,000
-            # Those who come together are cut off together.
-            mqtt.until(lambda: reactor.kept_bytes >= 200_000 * number or mqtt.gateway.connection_count < 8)  # noqa: B023
-        assert mqtt.call(lambda: mqtt.gateway.counters.throttled["memory"]) > 0
+        mqtt.until(lambda: mqtt.gateway.counters.throttled["memory"] > 0)
+        mqtt.until(lambda: reactor.kept_bytes == 200_004 * mqtt.gateway.connection_count)
         assert 0 < mqtt.call(lambda: reactor.kept_bytes) <= mqtt.gateway.incoming_bytes
+        # No more are cut off than have to be: for one more there would be no room.
+        assert mqtt.call(lambda: reactor.kept_bytes) + 200_004 + (50 << 10) > mqtt.gateway.incoming_bytes
         for client in clients:
             client.cut()
         mqtt.left_with(0)

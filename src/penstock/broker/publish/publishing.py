@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections.abc import Sequence
 from functools import partial
 
 from penstock.broker.publish.commit import Intake
+from penstock.broker.publish.joint import JointPuts
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import PlacedBatch, ProducerCall, Published, PublishRequest, Put, PutFields
 from penstock.broker.publish.routes import Routes
@@ -18,7 +18,6 @@ from penstock.log.shard import resolve
 
 Staged = tuple[list[Placed], "asyncio.Future[None]"]
 """where the rows go, and their commit"""
-_NOBODY = Publisher(0)
 
 
 class Publishing:
@@ -27,7 +26,7 @@ class Publishing:
     takes it."""
 
     def __init__(self, intake: Intake, routes: Routes) -> None:
-        self.intake, self.routes = intake, routes
+        self.intake, self.routes, self.joint = intake, routes, JointPuts(intake)
         self._loop = asyncio.get_running_loop()
 
     # Into one queue, whatever its bindings
@@ -48,10 +47,6 @@ class Publishing:
         self, queue: Queue, columns: Columns, publisher: Publisher, partition: int | None = None
     ) -> Staged | None:
         return self._puts_now(((queue, columns, publisher, partition, None, None),))
-
-    def put_placed_now(self, queue: Queue, columns: Columns, numbers: list[int], counts: array[int]) -> Staged | None:
-        """Rows that stand in the order of the partitions they go to, so many to each."""
-        return self._puts_now(((queue, columns, _NOBODY, None, None, (numbers, counts)),))
 
     async def put_batches(
         self, queue: Queue, batches: Sequence[PlacedBatch], partitions: int, publisher: Publisher

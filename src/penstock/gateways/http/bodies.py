@@ -2,22 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Raw
 
+from penstock.broker.publish.joint import Row
+from penstock.broker.publish.joint import columns_of as rows_as_columns
 from penstock.codecs.http.messages import OutgoingMessage
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.http.problems import Refusal
+from penstock.kernels import json_messages
 from penstock.kernels.topics import check_topic
-from penstock.log.columns import Columns
+from penstock.log.columns import Columns, Spans
 from penstock.queues.properties import NULL_VALUE, Envelope, pack, unpack
 
 _CHOICES = "text, json, base64 and value"
-
-
 _NULL, _IS_NULL = Raw(b"null"), (NULL_VALUE, "1")
+_HEADER = b"penstock-header-"
+_MANY = b'{"messages":'
+# Room is made for messages of so many bytes first; where there are more of them, for the shortest (`{"text":""}`).
+_USUAL_BYTES, _LEAST_BYTES = 64, 11
+_ZERO = array("i", [0])
+
+
+def raw_message(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> OutgoingMessage:
+    """The body as its value, what else it has in headers of the request. Refusal names the header."""
+    first = dict(headers[::-1])  # of several with one name
+    partition = _header(first, b"penstock-partition")
+    if partition is not None and not (partition.isascii() and partition.isdecimal() and len(partition) < 10):
+        detail = f"Penstock-Partition is {partition[:40]!r}: give a number"
+        raise Refusal(400, "invalid-argument", detail, "Penstock-Partition")
+    pairs = [
+        (name[len(_HEADER) :].decode(), _header_text(value, name))
+        for name, value in headers
+        if name.startswith(_HEADER)
+    ]
+    return OutgoingMessage(
+        base64=body,
+        key=_header(first, b"penstock-key"),
+        headers=pairs or None,
+        content_type=_header(first, b"content-type"),
+        reply_to=_header(first, b"penstock-reply-to"),
+        correlation_id=_header(first, b"penstock-correlation-id"),
+        topic=_header(first, b"penstock-topic"),
+        partition=None if partition is None else int(partition),
+    )
+
+
+def _header(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
+    return None if value is None else _header_text(value, name)
+
+
+def _header_text(value: bytes, name: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Refusal(400, "invalid-argument", f"the header {name.decode()} is not UTF-8", name.decode()) from None
 
 
 def refuse_both(body: OutgoingMessage) -> None:
@@ -27,50 +70,40 @@ def refuse_both(body: OutgoingMessage) -> None:
             raise _malformed(name, "a body with `messages` has nothing of a message beside them")
 
 
-class _Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    text: str
-
-
-class _Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    messages: list[_Text]
-
-
-_texts_decoder = msgspec.json.Decoder(_Texts)
-
-
-def plain_texts(body: bytes) -> list[bytes] | None:
-    """The values of a body with nothing but texts, which takes half the time so; None for all others, good or bad."""
-    if not body.startswith(b'{"messages":'):
+def plain_columns(body: bytes, is_lines: bool = False) -> Columns | None:
+    """Of a body with `messages`, or of lines, that have a text and maybe a key each and nothing else, over the body
+    itself; None for all others, good or bad."""
+    if not is_lines and not body.startswith(_MANY):
         return None
     try:
-        return [message.text.encode() for message in _texts_decoder.decode(body).messages] or None
-    except (msgspec.DecodeError, UnicodeError):
+        body.isascii() or body.decode()
+    except UnicodeDecodeError:
         return None
+    source = bytearray(body) if b"\\" in body else body
+    out = source if isinstance(source, bytearray) else bytearray()
+    for row_bytes in (_USUAL_BYTES, _LEAST_BYTES):
+        spans = _ZERO * (4 * (len(body) // row_bytes + 1))
+        count = json_messages.scan(source, out, is_lines, spans)
+        if count != json_messages.FULL:
+            break
+    if count < 1:
+        return None
+    starts, ends, key_starts, key_ends = [spans[first : 4 * count : 4] for first in range(4)]
+    keys = None if key_starts == _ZERO * count else Spans(key_starts, key_ends)
+    return Columns(count, source, Spans(starts, ends), keys)
 
 
 def columns_of(messages: Sequence[OutgoingMessage], field: str = "messages") -> Columns:
     """Refusal names the message and the field."""
-    values = [_value(message, field, number) for number, message in enumerate(messages)]
-    if not any(_has_more(message) for message in messages):
-        return Columns.of(values)
-    has_key = any(message.key is not None or message.key_base64 is not None for message in messages)
-    has_topic = any(message.topic is not None for message in messages)
-    envelopes = [_properties(message, field, number) for number, message in enumerate(messages)]
-    return Columns.of(
-        values,
-        keys=[_key(message, field, number) for number, message in enumerate(messages)] if has_key else None,
-        topics=[_topic(message.topic, f"{field}[{number}].topic") for number, message in enumerate(messages)]
-        if has_topic
-        else None,
-        properties=envelopes if any(envelopes) else None,
-    )
+    return rows_as_columns([row_of(message, field, number) for number, message in enumerate(messages)])
 
 
-def plain_value(messages: Sequence[OutgoingMessage], field: str = "messages") -> bytes | None:
-    """Of one message that has a value and nothing else."""
-    if len(messages) != 1 or messages[0].partition is not None or _has_more(messages[0]):
-        return None
-    return _value(messages[0], field, 0)
+def row_of(message: OutgoingMessage, field: str = "messages", number: int = 0) -> Row:
+    value = _value(message, field, number)
+    if not _has_more(message):
+        return Row(value)
+    topic = None if message.topic is None else _topic(message.topic, f"{field}[{number}].topic")
+    return Row(value, _key(message, field, number), _properties(message, field, number), 0, topic)
 
 
 def _has_more(message: OutgoingMessage) -> bool:
@@ -106,18 +139,16 @@ def _value(message: OutgoingMessage, field: str, number: int) -> bytes:
     return b"" if message.value == _NULL else raw
 
 
-def _key(message: OutgoingMessage, field: str, number: int) -> bytes:
+def _key(message: OutgoingMessage, field: str, number: int) -> bytes | None:
     if message.key_base64 is None:
-        return _utf8(message.key or "", f"{field}[{number}].key")
+        return None if message.key is None else _utf8(message.key, f"{field}[{number}].key")
     if message.key is not None:
         raise _malformed(f"{field}[{number}].key_base64", "a message has one key: key or key_base64")
     return message.key_base64
 
 
-def _topic(topic: str | None, field: str) -> bytes:
+def _topic(topic: str, field: str) -> bytes:
     """Consumers of other protocols are given it as one: what they could not read would end them all."""
-    if topic is None:
-        return b""
     try:
         name = _utf8(topic, field)
         check_topic(name)
@@ -126,7 +157,7 @@ def _topic(topic: str | None, field: str) -> bytes:
     return name
 
 
-def _properties(message: OutgoingMessage, field: str, number: int) -> bytes:
+def _properties(message: OutgoingMessage, field: str, number: int) -> bytes | None:
     headers, is_null = message.headers, message.value == _NULL
     if (
         not headers
@@ -135,8 +166,9 @@ def _properties(message: OutgoingMessage, field: str, number: int) -> bytes:
         and message.reply_to is None
         and message.correlation_id is None
     ):
-        return b""
-    _topic(message.reply_to, f"{field}[{number}].reply_to")
+        return None
+    if message.reply_to is not None:
+        _topic(message.reply_to, f"{field}[{number}].reply_to")
     pairs = [*(headers.items() if isinstance(headers, dict) else headers or ()), *([_IS_NULL] if is_null else [])]
     correlation = message.correlation_id
     try:

@@ -6,29 +6,21 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
-import msgspec
 from msgspec import UNSET
 
+from penstock.broker.publish.joint import Row
+from penstock.broker.publish.joint import columns_of as rows_as_columns
 from penstock.broker.publish.request import ProducerCall, Published
-from penstock.broker.queue import Placed, Queue
-from penstock.codecs.http.messages import (
-    OutgoingMessage,
-    Producer,
-    PublishBody,
-    PublishedMessage,
-    PublishReport,
-)
-from penstock.gateways.http.bodies import columns_of, plain_texts, plain_value, refuse_both
+from penstock.broker.queue import Queue
+from penstock.codecs.http.messages import OutgoingMessage, Producer, PublishBody, PublishReport
+from penstock.gateways.http.bodies import columns_of, plain_columns, raw_message, refuse_both, row_of
 from penstock.gateways.http.exchange import Exchange, Query, decoded
-from penstock.gateways.http.gathering import MOST_BYTES
 from penstock.gateways.http.problems import Refusal
-from penstock.gateways.http.publish_answered import LineResult, answer_lines
-from penstock.gateways.http.publish_lines import LINES, LinesReport, publish_lines
-from penstock.gateways.http.publish_raw import raw_message
-from penstock.gateways.http.published import message_of, results_of
-from penstock.gateways.http.reply import Reply, json_reply
+from penstock.gateways.http.publish_lines import LINES, LineResult, LinesReport, answer_lines, publish_lines
+from penstock.gateways.http.published import put, report
+from penstock.gateways.http.reply import Reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
 from penstock.log.columns import Columns
@@ -46,83 +38,69 @@ class PublishQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """`none` answers before the messages are on disk"""
 
 
+class Wanted(NamedTuple):
+    """What a request asks to be stored."""
+
+    columns: Columns
+    partition: int | None
+    row: Row | None = None
+    """the only one, if there is one"""
+    said: Producer | None = None
+
+
 async def publish(exchange: Exchange) -> Reply | None:
     name = exchange.queue_name
     exchange.require_publish(name if is_dead_letter_queue(name) else f"$queue/{name}")
     queue = exchange.ports.broker.publishing.routes.wanted(name, {"namespace": exchange.namespace})
     acks = exchange.query(PublishQuery).acks if exchange.scope["query_string"] else "all"
-    messages: Sequence[OutgoingMessage]
-    kind = exchange.content_type
-    if kind == LINES:
+    if exchange.content_type == LINES:
         is_answered = LINES.encode() in (exchange.header(b"accept") or b"")
         return await (answer_lines if is_answered else publish_lines)(exchange, queue)
-    if kind == "application/json":
-        raw = await exchange.body()
-        if (texts := plain_texts(raw)) is not None:
-            return await _publish_columns(exchange, queue, Columns.of(texts), None, None, acks)
+    wanted = await _wanted(exchange)
+    exchange.take_rate(wanted.columns.count)
+    exchange.state.counters.received += wanted.columns.count
+    producer, made = _producer(exchange, wanted.said), list[Queue]()
+    columns, partition = wanted.columns, wanted.partition
+    queue = await exchange.ports.broker.publishing.routes.made(queue, [columns], partition, producer, made)
+    is_waited = acks != "none" or producer is not None
+    published = await (_put(exchange, queue, wanted, producer) if is_waited else _put_unwaited(exchange, queue, wanted))
+    unkeyed = exchange.connection.publisher.partition(queue)
+    return Reply(200 if is_waited else 202, report(published, columns, unkeyed, is_created=bool(made)))
+
+
+async def _wanted(exchange: Exchange) -> Wanted:
+    raw, said = await exchange.body(), None
+    messages: Sequence[OutgoingMessage]
+    if exchange.content_type != "application/json":
+        messages = [raw_message(exchange.scope["headers"], raw)]
+    elif (columns := plain_columns(raw)) is not None:
+        return Wanted(columns, None)
+    else:
         body = decoded(raw, PublishBody)
         messages, said = _messages(body), body.producer
-    else:
-        messages, said = [raw_message(exchange, await exchange.body())], None
-    is_single = acks != "none" and said is None and exchange.header(b"idempotency-key") is None
-    if is_single and (plain := plain_value(messages)) is not None and len(plain) <= MOST_BYTES:
-        exchange.take_rate(1)
-        exchange.state.counters.received += 1
-        made: list[Queue] = []
-        if queue.is_unmade:
-            queue = await exchange.ports.broker.publishing.routes.made(queue, [Columns.of([plain])], made=made)
-        return json_reply(_noted(await _put_plain(exchange, queue, plain), made))
-    return await _publish_columns(exchange, queue, columns_of(messages), _partition(messages), said, acks)
+    if len(messages) != 1:
+        return Wanted(columns_of(messages), _partition(messages), None, said)
+    row = row_of(messages[0])
+    return Wanted(rows_as_columns((row,)), messages[0].partition, row, said)
 
 
-async def _publish_columns(
-    exchange: Exchange, queue: Queue, columns: Columns, partition: int | None, said: Producer | None, acks: str
-) -> Reply:
-    exchange.take_rate(columns.count)
-    exchange.state.counters.received += columns.count
-    producer = _producer(exchange, said)
-    made: list[Queue] = []
-    queue = await exchange.ports.broker.publishing.routes.made(queue, [columns], partition, producer, made)
-    if acks == "none" and producer is None:
-        return json_reply(_noted(await _put_unwaited(exchange, queue, columns, partition), made), 202)
-    return json_reply(_noted(await put(exchange, queue, columns, partition, producer), made))
+async def _put(exchange: Exchange, queue: Queue, wanted: Wanted, producer: ProducerCall | None) -> Published:
+    """Committed when it returns. One message goes with others that come at the same time."""
+    publishing, publisher = exchange.ports.broker.publishing, exchange.connection.publisher
+    _, partition, row, _ = wanted
+    if row is not None and producer is None:
+        return Published(queue, [await publishing.joint.put_and_wait(queue, row, publisher, partition)])
+    return await put(exchange, queue, wanted.columns, partition, producer)
 
 
-def _noted(report: PublishReport, made: list[Queue]) -> PublishReport:
-    return msgspec.structs.replace(report, created=True) if made else report
-
-
-async def _put_plain(exchange: Exchange, queue: Queue, value: bytes) -> PublishReport:
-    """With others that come at the same time, if all of them can be taken at once."""
-    placed = await exchange.state.gathering.put(queue, value, exchange.connection.publisher)
-    if placed is None:
-        return await put(exchange, queue, Columns.of([value]), None)
-    return PublishReport(1, 0, [message_of(queue, placed.partition, placed.base_offset)])
-
-
-async def put(
-    exchange: Exchange, queue: Queue, columns: Columns, partition: int | None, producer: ProducerCall | None = None
-) -> PublishReport:
-    """Committed when it returns."""
-    broker, publisher = exchange.ports.broker, exchange.connection.publisher
-    if producer is None and (staged := broker.publishing.put_now(queue, columns, publisher, partition)) is not None:
-        placed, committed = staged
-        results = results_of(queue, columns, placed, publisher.partition(queue))
-        await committed
-        return PublishReport(columns.count, 0, results)
-    published = await broker.publishing.put(queue, columns, publisher, partition, producer)
-    return _report(published, columns, publisher.partition(queue))
-
-
-async def _put_unwaited(exchange: Exchange, queue: Queue, columns: Columns, partition: int | None) -> PublishReport:
-    publisher = exchange.connection.publisher
-    staged = exchange.ports.broker.publishing.put_now(queue, columns, publisher, partition)
+async def _put_unwaited(exchange: Exchange, queue: Queue, wanted: Wanted) -> Published:
+    columns, partition, *_ = wanted
+    staged = exchange.ports.broker.publishing.put_now(queue, columns, exchange.connection.publisher, partition)
     if staged is None:
         return await put(exchange, queue, columns, partition)
     placed, committed = staged
     committed.add_done_callback(_note_loss)
-    results = results_of(queue, columns, placed, publisher.partition(queue))
-    return PublishReport(columns.count, 0, results)
+    return Published(queue, placed)
 
 
 def _note_loss(committed: asyncio.Future[None]) -> None:
@@ -165,22 +143,6 @@ def _keyed(caller: bytes, key: bytes) -> bytes:
     """As a producer's id: the caller's own, whatever names and keys are made of, and none that a producer of any
     protocol can have, as those are text."""
     return b"\xff" + hashlib.blake2b(b"%d/%s%s" % (len(caller), caller, key), digest_size=32).digest()
-
-
-def _report(published: Published, columns: Columns, unkeyed: int) -> PublishReport:
-    """Rows taken before come first, in their order; the others are placed partition by partition."""
-    queue, known = published.queue, published.duplicates
-    before: list[PublishedMessage] = []
-    placed = list(published.placed)
-    while len(before) < known:
-        run = placed.pop(0)
-        before += [message_of(queue, run.partition, _behind(run, row), True) for row in range(run.rows)]
-    rest = columns if not known else columns.part(known, columns.count)
-    return PublishReport(columns.count, known, before + (results_of(queue, rest, placed, unkeyed) if placed else []))
-
-
-def _behind(run: Placed, row: int) -> int:
-    return -1 if run.base_offset < 0 else run.base_offset + row
 
 
 ROUTES = (

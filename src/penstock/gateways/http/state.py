@@ -9,7 +9,6 @@ from penstock.broker.clients import ClientDirectory
 from penstock.gateways.http.counters import HttpCounters
 from penstock.gateways.http.events import Streams
 from penstock.gateways.http.feed import Feeds
-from penstock.gateways.http.gathering import Gathering
 from penstock.gateways.http.glance import Glances
 from penstock.gateways.http.memory import HttpMemory
 from penstock.gateways.http.options import HttpOptions
@@ -30,5 +29,4 @@ class GatewayState:
         self.counters = HttpCounters(lambda: self.streams.count)
         self.memory = HttpMemory(options, self.counters)
         self.feeds = Feeds()
-        self.gathering = Gathering(broker.publishing)
         self.topic_feeds = TopicFeeds(broker.taps, broker.clock)

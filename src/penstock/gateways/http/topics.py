@@ -19,11 +19,10 @@ from penstock.codecs.http.messages import (
     TopicReport,
 )
 from penstock.codecs.http.shapes import TopicFilter
-from penstock.gateways.http.bodies import columns_of, refuse_both
+from penstock.gateways.http.bodies import columns_of, raw_message, refuse_both
 from penstock.gateways.http.exchange import Exchange, Query, decoded
 from penstock.gateways.http.message_rows import ANSWER_BYTES, message_of, size_of
 from penstock.gateways.http.problems import Refusal
-from penstock.gateways.http.publish_raw import raw_message
 from penstock.gateways.http.reply import NO_CONTENT, Reply, json_reply
 from penstock.gateways.http.rights import Right
 from penstock.gateways.http.routes import API, Route
@@ -45,7 +44,7 @@ async def publish_to_topic(exchange: Exchange) -> Reply:
     if exchange.content_type == "application/json":
         messages = _messages(decoded(await exchange.body(), TopicPublish))
     else:
-        raw = raw_message(exchange, await exchange.body())
+        raw = raw_message(exchange.scope["headers"], await exchange.body())
         messages = [TopicMessage(**{name: getattr(raw, name) for name in OutgoingMessage.__struct_fields__})]
     if any(message.topic is not None for message in messages):
         raise Refusal(400, "malformed-body", "topic: it is in the path, leave it out of the message", "topic")

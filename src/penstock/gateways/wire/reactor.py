@@ -148,8 +148,8 @@ class Reactor(Protocol):
 
     @property
     def overfull(self) -> array[int]:
-        """Slots that hold more unfinished bytes than they may, by themselves or with all others. They are not read any
-        more: answer and end them."""
+        """Slots that hold more unfinished bytes than they may, by themselves or with all others: of those who want more
+        than is left for all, the one that holds most, one a turn. They are not read any more: answer and end them."""
         ...
 
     @property

@@ -122,6 +122,8 @@ class SocketReactor:
         self._changed: dict[int, None] = {}
         """may have become clogged or drained"""
         self._refused: list[int] = []
+        self._wanting: list[_Connection] = []
+        """have more of a packet to come than all together may hold"""
         self._ended: list[int] = []
         """to be told as lost in the next turn"""
         self._leaving: list[int] = []
@@ -410,6 +412,7 @@ class SocketReactor:
                 self._serve(key.data, events)
             self._counts["polls"] += 1
             self._tell_changed()
+            self._make_room()
             self.overfull = array("i", [slot for slot in self._refused if self._is_named(slot)])
             self._refused = []
         finally:
@@ -424,6 +427,13 @@ class SocketReactor:
         is_empty = not any(found)
         self._counts["empty_turns"] += is_empty
         return not is_empty
+
+    def _make_room(self) -> None:
+        """Of those who want more than there is, the one that holds most has to go: one a turn, as it makes room."""
+        wanting = [connection for connection in self._wanting if connection.is_open]
+        self._wanting = []
+        if wanting:
+            self._refuse(max(wanting, key=lambda each: (len(each.kept), -each.slot)))
 
     def _is_named(self, slot: int) -> bool:
         found = self._connections.get(slot)
@@ -602,7 +612,7 @@ class SocketReactor:
         """Of a packet that comes in pieces."""
         more = min(connection.expected - len(connection.kept), self._options.per_turn_bytes)
         if self.kept_bytes + more > self._options.max_pieces_bytes:
-            self._refuse(connection)
+            self._wanting.append(connection)
             return
         piece = self._arena[self._used : self._used + more]
         size = self._receive_into(connection, piece)

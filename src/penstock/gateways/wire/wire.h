@@ -104,6 +104,7 @@ typedef struct {
     wire_list_t dirty, dirty_foreign;
     wire_list_t changed;                 /* may have become clogged or drained */
     wire_list_t refused;                 /* became overfull */
+    wire_list_t wanting;                 /* have more of a packet to come than all together may hold */
     wire_list_t ended;                   /* to be told as lost in the next turn */
     wire_list_t leaving;                 /* told; free when their socket is closed */
     wire_listener_t listeners[WIRE_LISTENERS];
@@ -179,7 +180,7 @@ static int64_t wire_clock_ms(void) {
 
 static wire_list_t *wire_lists(wire_t *r, int number) {
     wire_list_t *all[] = {&r->free_slots, &r->pending, &r->pending_before, &r->dirty, &r->dirty_foreign, &r->changed,
-                          &r->refused, &r->ended, &r->leaving, &r->lost, &r->clogged, &r->drained, &r->overfull};
+                          &r->refused, &r->wanting, &r->ended, &r->leaving, &r->lost, &r->clogged, &r->drained, &r->overfull};
     return number < (int)(sizeof all / sizeof *all) ? all[number] : NULL;
 }
 
@@ -424,7 +425,11 @@ static void wire_receive_piece(wire_t *r, int32_t i) {
     wire_conn_t *c = &r->conns[i];
     int32_t more = c->expected - wire_length(&c->kept);
     if (more > r->per_turn_bytes) more = r->per_turn_bytes;
-    if (r->kept_bytes + more > r->max_pieces_bytes || !wire_room(&c->kept, more, c->expected)) {
+    if (r->kept_bytes + more > r->max_pieces_bytes) {
+        wire_push(&r->wanting, i);
+        return;
+    }
+    if (!wire_room(&c->kept, more, c->expected)) {
         wire_refuse(r, i);
         return;
     }
@@ -730,8 +735,22 @@ static void wire_tell_changed(wire_t *r) {
     r->changed.count = 0;
 }
 
+/* Of those who want more than there is, the one that holds most has to go: one a turn, as it makes room for others. */
+static void wire_make_room(wire_t *r) {
+    int32_t most = -1;
+    for (int32_t k = 0; k < r->wanting.count; k++) {
+        int32_t i = r->wanting.items[k];
+        if (r->conns[i].state != WIRE_OPEN) continue;
+        int32_t more = most < 0 ? 1 : wire_length(&r->conns[i].kept) - wire_length(&r->conns[most].kept);
+        if (more > 0 || (!more && i < most)) most = i;
+    }
+    r->wanting.count = 0;
+    if (most >= 0) wire_refuse(r, most);
+}
+
 static void wire_tell_overfull(wire_t *r) {
     int32_t count = 0;
+    wire_make_room(r);
     for (int32_t k = 0; k < r->refused.count; k++) {
         int32_t i = r->refused.items[k];
         if (r->conns[i].state == WIRE_OPEN) r->overfull.items[count++] = i;

@@ -197,6 +197,29 @@ def test_one_that_keeps_too_much_without_a_packet_to_expect_is_told_and_not_read
     assert reactor.kept_bytes == 0
 
 
+def test_of_those_who_want_more_than_is_left_one_goes_at_a_time_the_one_that_holds_most_first(
+    open_with: Open, connect: Connect
+) -> None:
+    reactor = open_with(max_pieces_bytes=500_000)
+    door, peers = Door(reactor), [connect(reactor) for _ in range(4)]
+    for peer, size in zip(peers, (150_000, 100_000, 120_000, 50_000), strict=True):
+        peer.send(packet(bytes(200_000))[:size])
+    door.settle()
+    told: list[int] = []
+    for peer in peers:
+        peer.send(bytes(49_000))
+    for _ in range(20):
+        reactor.turn()
+        assert len(reactor.overfull) <= 1
+        for slot in reactor.overfull:
+            told.append(slot)
+            reactor.abort(slot, reactor.generation[slot])
+        reactor.taken(reactor.starts)
+    # The first one found room for all it sent, and wants nothing.
+    assert told == [peers[2].slot]
+    assert reactor.kept_bytes == 150_000 + 100_000 + 50_000 + 3 * 49_000
+
+
 def test_packets_in_pieces_have_a_limit_together(open_with: Open, connect: Connect) -> None:
     reactor = open_with(max_pieces_bytes=300_000)
     door, first, second = Door(reactor), connect(reactor), connect(reactor)
