@@ -19,18 +19,18 @@ from penstock.core.metrics import ShardMetrics
 from penstock.core.types import Compression, Durability, TimestampMs
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
-from penstock.log.compaction import execute, plan_compaction
 from penstock.log.disk import RealDisk
 from penstock.log.engine import Engine
-from penstock.log.format_file import FORMAT_VERSION
-from penstock.log.index import places
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, Edit, LogSettings, Retention
-from penstock.log.recovery import recover
+from penstock.log.segments.index import places
+from penstock.log.segments.keeper import KeeperOptions
+from penstock.log.upkeep.compaction import execute, plan_compaction
+from penstock.log.upkeep.format_file import FORMAT_VERSION
+from penstock.log.upkeep.recovery import recover
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 OPTIONS = ShardOptions(

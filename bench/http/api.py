@@ -9,7 +9,7 @@ import msgspec
 
 from bench.mqtt.link import PeerFailed
 from penstock.codecs.http.administration import Purged, Queues, QueueSummary
-from penstock.gateways.http.queues import QueueStats
+from penstock.gateways.http.admin.queues import QueueStats
 
 _TIMEOUT_S = 60.0
 _MESSAGES_A_REQUEST = 1000

@@ -17,7 +17,7 @@ from bench.mqtt.meter import compared
 from bench.mqtt.mqtt_speech import GROUP, QUEUE
 from bench.mqtt.peers import Broker, running, say_left_out
 from bench.mqtt.servers import Absent
-from penstock.gateways.http.queues import GroupStats
+from penstock.gateways.http.admin.queues import GroupStats
 
 _MESSAGES, _LEAST_MESSAGES = 200_000, 10_000
 _LONGEST_S = 120

@@ -13,10 +13,10 @@ from bench.path.load import MESSAGE_BYTES, append_batches, batch_columns
 from bench.process import isolated, open_files, resident_bytes
 from bench.report import number_text
 from penstock.log.columns import Columns
-from penstock.log.keeper import KeeperOptions
 from penstock.log.names import log_name
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
+from penstock.log.segments.keeper import KeeperOptions
 from penstock.log.shard import Shard
 
 _CONCURRENT = 256

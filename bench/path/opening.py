@@ -15,9 +15,9 @@ from bench.measure import Benchmark, Comparison, Ratio, Run, Series, Target, int
 from bench.path.load import BATCH_BYTES, append_batches, batch_columns
 from bench.path.raw import RawFile
 from bench.process import killed_after
-from penstock.log.keeper import KeeperOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
+from penstock.log.segments.keeper import KeeperOptions
 from penstock.log.shard import Shard
 from penstock.log.threads import SWITCH_INTERVAL_S
 

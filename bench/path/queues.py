@@ -15,9 +15,9 @@ from penstock.broker.broker import Broker
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.inbox import Inbox
-from penstock.broker.group import Group
 from penstock.broker.publish.publisher import Publisher
-from penstock.broker.queue import Queue
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
 from penstock.log.columns import Columns
 
 _PARTITIONS = 10

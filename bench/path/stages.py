@@ -19,14 +19,14 @@ from penstock.core.types import Durability, FilePosition, Generation, LogName, L
 from penstock.kernels.crc import crc32c
 from penstock.log import batch as batches
 from penstock.log.arrow import record_batch
-from penstock.log.bounds import Bounds
 from penstock.log.disk import RealDisk
-from penstock.log.frames import Entry, Frame, encode_frame, frame_bytes
+from penstock.log.journal.frames import Entry, Frame, encode_frame, frame_bytes
 from penstock.log.partition import Log
-from penstock.log.reading import LogReader
+from penstock.log.reading.bounds import Bounds
+from penstock.log.reading.reading import LogReader
 from penstock.log.records import LogSettings
-from penstock.log.segment_files import SegmentFiles
-from penstock.log.written import WrittenLog
+from penstock.log.segments.segment_files import SegmentFiles
+from penstock.log.segments.written import WrittenLog
 
 _NUMBER, _NAME = LogNumber(1), LogName("stages")
 _JOURNAL_BYTES = 32 << 20

@@ -15,10 +15,10 @@ from unittest import mock
 from bench.measure import Benchmark, Comparison, Ratio, Run, Series, Target, Unit, interleaved
 from bench.path.load import BATCH_BYTES, batch_columns
 from bench.report import number_text
-from penstock.log.journal import DIRECTORY, Journal, JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.journal import DIRECTORY, Journal, JournalOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
+from penstock.log.segments.keeper import KeeperOptions
 from penstock.log.shard import Shard
 
 OFFERED_BYTES_A_SECOND = 100_000_000

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.embedded.async_database import AsyncDatabase, open_async
     from penstock.embedded.consumer import AsyncConsumer, Consumer
     from penstock.embedded.database import Database, open
-    from penstock.embedded.handling import Reject, Retry
+    from penstock.embedded.handlers import Reject, Retry
     from penstock.embedded.message import AsyncMessage, Message, MessageBatch, StoredMessage
     from penstock.log.columns import Columns
 
@@ -69,8 +69,8 @@ _HOME = {
     "MqttClient": "client.mqtt.client",
     "MqttOptions": "client.mqtt.options",
     "PenstockError": "core.errors",
-    "Reject": "embedded.handling",
-    "Retry": "embedded.handling",
+    "Reject": "embedded.handlers",
+    "Retry": "embedded.handlers",
     "StoredMessage": "embedded.message",
     "open": "embedded.database",
     "open_async": "embedded.async_database",

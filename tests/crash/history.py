@@ -14,9 +14,9 @@ from tests.support.loop import run as run_loop
 from penstock.core.errors import PenstockError
 from penstock.core.types import Durability
 from penstock.log.batch import Batch
-from penstock.log.bounds import OFFSET_GAP
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
+from penstock.log.reading.bounds import OFFSET_GAP
 from penstock.log.shard import Shard
 
 

@@ -11,7 +11,7 @@ from unittest import mock
 from tests.crash.writer import lie_about_syncs
 
 from penstock.broker import broker as broker_module
-from penstock.broker import snapshots
+from penstock.broker.queues import snapshots
 from penstock.broker.sessions import snapshots as session_snapshots
 from penstock.broker.sessions.options import SessionOptions
 from penstock.broker.topics import topics

@@ -35,10 +35,10 @@ from penstock.broker.broker import Broker
 from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
-from penstock.broker.group import Group
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import ProducerCall, Published
-from penstock.broker.queue import Queue
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import StaleSettlement
 from penstock.log.columns import Columns
 

@@ -22,9 +22,9 @@ from tests.support.arrivals import arrivals
 from tests.support.queue_history import Drained, Letter, Opening, encode_event, id_of, read_events
 
 from penstock.broker import broker as broker_module
-from penstock.broker import snapshots
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.feed.held import Held
+from penstock.broker.queues import snapshots
 from penstock.core.errors import NoSuchQueue
 from penstock.core.logs import configure_logs
 from penstock.queues.deadletter import from_properties

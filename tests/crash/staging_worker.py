@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.broker import SMALL
 
 from penstock.broker.broker import Broker, BrokerOptions
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.log.columns import Columns
 
 QUEUES = {"one": 1, "three": 3}

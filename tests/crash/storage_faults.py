@@ -26,10 +26,10 @@ from penstock.broker.feed.held import Held
 from penstock.core.errors import PenstockError
 from penstock.log import disk
 from penstock.log.columns import Columns
-from penstock.log.commit import CommitOptions
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.commit import CommitOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.options import ShardOptions
+from penstock.log.segments.keeper import KeeperOptions
 
 OPTIONS = BrokerOptions(
     ShardOptions(

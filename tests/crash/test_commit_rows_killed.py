@@ -15,7 +15,7 @@ from tests.support.broker import Stage, stage
 from tests.support.loop import run
 from tests.support.staging import QUERY, staged, stored
 
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.log.batch import encode
 from penstock.log.columns import Columns
 from penstock.log.disk import RealDisk, RealFile

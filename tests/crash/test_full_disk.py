@@ -19,7 +19,7 @@ from tests.support.loop import run
 
 from penstock.core.types import Durability
 from penstock.log.columns import Columns
-from penstock.log.journal import JournalOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.records import LogSettings

@@ -19,12 +19,12 @@ from penstock.core.errors import LogPoisoned, PenstockError
 from penstock.core.logs import configure_logs
 from penstock.core.types import Compression, Durability, LogName
 from penstock.log.columns import Columns
-from penstock.log.commit import CommitOptions
-from penstock.log.journal import Journal, JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.commit import CommitOptions
+from penstock.log.journal.journal import Journal, JournalOptions
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
+from penstock.log.segments.keeper import KeeperOptions
 from penstock.log.shard import Shard
 
 # Everything small, so that a second of load rolls, checkpoints and recycles many times.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.support.cli import lines, penstock, penstock_json, started
 
-from penstock.log.format_file import FORMAT_VERSION
+from penstock.log.upkeep.format_file import FORMAT_VERSION
 
 SMALL = ("--journal-file-bytes", "256KiB", "--journal-limit-bytes", "1MiB", "--disk-reserve", "0")
 NEVER_S = 60.0

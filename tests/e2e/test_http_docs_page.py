@@ -8,7 +8,7 @@ from tests.e2e.conftest import not_tested
 from tests.support.http_browser import NoBrowser, browsing
 from tests.support.live_server import live_server
 
-from penstock.gateways.http.routes import WEBSOCKET
+from penstock.gateways.http.server.routes import WEBSOCKET
 from penstock.gateways.http.table import ROUTES
 
 _OPEN = """(() => {

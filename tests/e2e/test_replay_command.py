@@ -21,7 +21,7 @@ _KILLED = 9
 # Ends the process as kill -9 would, in the middle of a replay: before the commit of an epoch, or before it is noted.
 _DYING = """
 import os, sys
-from penstock.cli import replay_sinks
+from penstock.cli.pipeline import replay_sinks
 from penstock.jobs import replay_plan
 from penstock.cli.main import run
 

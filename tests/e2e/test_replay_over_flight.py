@@ -23,7 +23,7 @@ _KILLED = 9
 # Ends the process as kill -9 would: while rows of an epoch are staged, before its commit, or before that is noted.
 _DYING = """
 import os, sys
-from penstock.cli import replay_sinks
+from penstock.cli.pipeline import replay_sinks
 from penstock.client.flight import FlightClient
 from penstock.jobs import replay_plan
 from penstock.cli.main import run

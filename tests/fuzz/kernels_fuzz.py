@@ -26,7 +26,7 @@ from penstock.kernels.frames import entries
 from penstock.log.arrow import record_batch
 from penstock.log.batch import HEADER_BYTES, MAX_BODY_BYTES, Batch, build, seal
 from penstock.log.columns import Columns
-from penstock.log.joining import join
+from penstock.log.reading.joined import join
 from penstock.tables.rows import headers
 
 PAGE = mmap.PAGESIZE

@@ -13,10 +13,10 @@ from tests.support.compacting import EAGER, OpenShard, segments_of
 from tests.support.simdisk import SimDisk
 
 from penstock.log.batch import Row
-from penstock.log.compaction import Compacted, execute, plan_compaction
-from penstock.log.housekeeping import Task
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, Edit, LogSettings
+from penstock.log.upkeep.compaction import Compacted, execute, plan_compaction
+from penstock.log.upkeep.housekeeping import Task
 
 KEYS = [b"", b"a", b"b", b"c", b"long key" * 5, b"long key" * 4 + b"long kez"]
 

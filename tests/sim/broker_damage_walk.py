@@ -19,8 +19,8 @@ from urllib.parse import unquote
 from tests.support.broker import Stage, retries, stage
 from tests.support.sessions import HOUR_S, take_all, values
 
-from penstock.broker import snapshots
 from penstock.broker.auth.store import Store, User, key_of
+from penstock.broker.queues import snapshots
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import SessionOptions
 from penstock.broker.sessions.records import Subscription

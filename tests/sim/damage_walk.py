@@ -19,13 +19,13 @@ from tests.support.simdisk import SimDisk
 from penstock.core.errors import JournalDamaged, LogDamaged, LogStopped
 from penstock.core.metrics import ShardMetrics
 from penstock.core.types import FilePosition
-from penstock.log.damage import Damage
 from penstock.log.engine import Engine
 from penstock.log.names import CATALOGUE_NUMBER
+from penstock.log.offline.damage import Damage
+from penstock.log.offline.repair import RepairMethod, apply_repair, plan_repair
 from penstock.log.options import ShardOptions
-from penstock.log.reading import LogReader
-from penstock.log.recovery import recover
-from penstock.log.repair import RepairMethod, apply_repair, plan_repair
+from penstock.log.reading.reading import LogReader
+from penstock.log.upkeep.recovery import recover
 
 WAYS = ("flip", "flip", "zeros", "cut", "gone")
 # Either of two is enough, or it is made anew: whatever happens to one of these costs nothing.

@@ -13,22 +13,22 @@ from tests.support.simdisk import SimDisk, SimulatedCrash
 from penstock.core.errors import JournalFailed
 from penstock.core.metrics import ShardMetrics
 from penstock.core.types import Durability
-from penstock.log.bounds import OFFSET_GAP
-from penstock.log.check import small_file_faults
-from penstock.log.commit import CommitOptions
-from penstock.log.cuts import DirectoryState
 from penstock.log.engine import Engine
-from penstock.log.faults import can_pass
-from penstock.log.format_file import is_ours
-from penstock.log.inspect import FoldedDirectory
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.commit import CommitOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.names import CATALOGUE_NUMBER
+from penstock.log.offline.check import small_file_faults
+from penstock.log.offline.inspect import FoldedDirectory
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
-from penstock.log.reading import LogReader
+from penstock.log.reading.bounds import OFFSET_GAP
+from penstock.log.reading.cuts import DirectoryState
+from penstock.log.reading.reading import LogReader
 from penstock.log.records import Edit
-from penstock.log.recovery import recover
+from penstock.log.segments.keeper import KeeperOptions
+from penstock.log.upkeep.faults import can_pass
+from penstock.log.upkeep.format_file import is_ours
+from penstock.log.upkeep.recovery import recover
 
 
 def small_options(rng: random.Random) -> ShardOptions:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.sim.queue_model import GroupModel, Message
 from tests.sim.queue_world import Seen, World
 
-from penstock.broker import snapshots
-from penstock.broker.group import Group
+from penstock.broker.queues import snapshots
+from penstock.broker.queues.group import Group
 from penstock.kernels.window import EntryState, Window
 from penstock.queues.deadletter import Reason
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.sim.queue_model import SWITCH_TIMEOUT_MS, Switch
 from tests.sim.queue_world import World
 
-from penstock.broker.start import Start
+from penstock.broker.queues.start import Start
 
 MAX_PARTITIONS = 5
 

@@ -10,7 +10,7 @@ from tests.sim.queue_world import Seen, World
 from tests.support.broker import got
 
 from penstock.broker.feed.held import Held
-from penstock.broker.group import Group
+from penstock.broker.queues.group import Group
 from penstock.queues.deadletter import Reason
 
 ANYBODY = -1

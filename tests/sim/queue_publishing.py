@@ -11,7 +11,7 @@ from tests.sim.queue_world import NAME, Row, Seen, Staged, World
 
 from penstock.broker.feed.held import Held
 from penstock.broker.publish.request import ProducerCall, Published
-from penstock.broker.queue import Placed
+from penstock.broker.queues.queue import Placed
 from penstock.core.errors import FencedProducer, OutOfOrder, QueueFull, StaleSettlement
 from penstock.log.columns import Columns
 

@@ -7,7 +7,7 @@ from collections import Counter
 from tests.sim.queue_world import NAME, Row, World
 
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.redrive import redrive
+from penstock.broker.letters.redrive import redrive
 from penstock.log.properties import user_property
 from penstock.queues.deadletter import REDRIVE_GROUP, REDRIVEN_FROM
 from penstock.queues.names import parse_group_name, parse_message_id

@@ -13,11 +13,11 @@ from tests.support.broker import Stage, got
 
 from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
-from penstock.broker.group import Group
 from penstock.broker.publish.publisher import Publisher
-from penstock.broker.queue import Queue
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.start import LATEST, Start
 from penstock.broker.staging.records import StagedRange
-from penstock.broker.start import LATEST, Start
 from penstock.queues.names import GroupName
 
 NAME = "walk"

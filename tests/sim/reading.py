@@ -8,15 +8,15 @@ from tests.sim.model import Logs, ModelLog
 from tests.support.simdisk import SimDisk
 
 from penstock.core.types import LogNumber
-from penstock.log.bounds import Bounds
 from penstock.log.engine import Engine
-from penstock.log.importing import imported_version
-from penstock.log.index import places
 from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.partition import Log
-from penstock.log.reading import LogReader
-from penstock.log.recovery import Recovered
-from penstock.log.segments import WrittenView
+from penstock.log.reading.bounds import Bounds
+from penstock.log.reading.reading import LogReader
+from penstock.log.segments.index import places
+from penstock.log.segments.segments import WrittenView
+from penstock.log.segments.side_segments import imported_version
+from penstock.log.upkeep.recovery import Recovered
 
 
 def batches_in(disk: SimDisk, view: WrittenView) -> list[bytes]:

@@ -17,7 +17,7 @@ from tests.support.loop import run
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.publish.request import ProducerCall
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.session import Session

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.broker import Stage
 from tests.support.staging import stored
 
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.core.errors import StageGone
 from penstock.log.batch import encode

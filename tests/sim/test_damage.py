@@ -16,14 +16,14 @@ from penstock.core.types import Compression, FilePosition, Generation, Sequence
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
 from penstock.log.engine import Engine
-from penstock.log.journal import FILE_HEADER_BYTES, JournalOptions
-from penstock.log.keeper import KeeperOptions
-from penstock.log.marks import Mark, write_marks
+from penstock.log.journal.journal import FILE_HEADER_BYTES, JournalOptions
+from penstock.log.journal.marks import Mark, write_marks
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
-from penstock.log.reading import LogReader
+from penstock.log.reading.reading import LogReader
 from penstock.log.records import LogSettings
-from penstock.log.recovery import recover
+from penstock.log.segments.keeper import KeeperOptions
+from penstock.log.upkeep.recovery import recover
 
 OPTIONS = ShardOptions(
     journal=JournalOptions(24 << 10, 96 << 10, 8 << 10), keeper=KeeperOptions(flush_bytes=1), disk_reserve_bytes=0

@@ -17,16 +17,16 @@ from penstock.core.types import Durability, FilePosition, Generation, Sequence
 from penstock.log import batch as batches
 from penstock.log.columns import Columns
 from penstock.log.engine import Engine
-from penstock.log.frames import FRAME_HEADER_BYTES
-from penstock.log.journal import FILE_HEADER_BYTES, JournalOptions
-from penstock.log.keeper import KeeperOptions
-from penstock.log.marks import Mark, write_marks
+from penstock.log.journal.frames import FRAME_HEADER_BYTES
+from penstock.log.journal.journal import FILE_HEADER_BYTES, JournalOptions
+from penstock.log.journal.marks import Mark, write_marks
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
-from penstock.log.reading import LogReader
+from penstock.log.reading.reading import LogReader
 from penstock.log.records import Edit, LogSettings
-from penstock.log.recovery import recover
+from penstock.log.segments.keeper import KeeperOptions
+from penstock.log.upkeep.recovery import recover
 
 OPTIONS = ShardOptions(
     journal=JournalOptions(16 << 10, 64 << 10, 12 << 10), keeper=KeeperOptions(flush_bytes=1), disk_reserve_bytes=0

@@ -17,12 +17,12 @@ from penstock.core.ports import Buffer
 from penstock.core.types import Compression, Durability
 from penstock.log import batch as batches
 from penstock.log.columns import Columns
-from penstock.log.importing import Importer, imported_version
-from penstock.log.index import places
 from penstock.log.names import CATALOGUE_NUMBER, directory_of, log_name
 from penstock.log.partition import Log
 from penstock.log.records import Edit, LogSettings, SegmentInfo
-from penstock.log.segments import segment_path
+from penstock.log.segments.index import places
+from penstock.log.segments.segments import segment_path
+from penstock.log.segments.side_segments import Importer, imported_version
 
 # Calls of the disk that can fail, and what with. A directory that cannot be synced is not among them, only one that
 # cannot be opened: where its sync fails, a file system stops as a whole, and shows what it has when mounted again.

@@ -19,8 +19,8 @@ from tests.support.mortal_server import mortal_server
 from tests.support.numbered import until_end
 from tests.support.whole_rows import who_and_which
 
-from penstock.log.checkpoint import read_checkpoint
 from penstock.log.disk import RealDisk
+from penstock.log.upkeep.checkpoint import read_checkpoint
 from penstock.tables.table import QueueTable
 
 _COLUMNS = "partition,offset,value"

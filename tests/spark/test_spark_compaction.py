@@ -15,8 +15,8 @@ from tests.support.compacted_queue import COMPACTION, QUEUE, ROWS, check_compact
 import penstock
 from penstock.broker.broker import BrokerOptions
 from penstock.embedded.database import Database
-from penstock.log.keeper import KeeperOptions
 from penstock.log.options import ShardOptions
+from penstock.log.segments.keeper import KeeperOptions
 
 _EAGER = BrokerOptions(ShardOptions(keeper=KeeperOptions(checkpoint_s=0.1), housekeeping_s=0.1))
 _DEADLINE_S = 60.0

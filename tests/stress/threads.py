@@ -19,12 +19,12 @@ from penstock.core.errors import OffsetOutOfRange
 from penstock.core.types import Compression, Durability, LogName
 from penstock.log.batch import Batch, Row
 from penstock.log.columns import Columns
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings, Retention
+from penstock.log.segments.keeper import KeeperOptions
 from penstock.log.shard import Shard
 from penstock.log.threads import SWITCH_INTERVAL_S
 

@@ -12,12 +12,12 @@ from penstock.jobs.findings import AuditReport, Finding
 from penstock.jobs.job import run
 from penstock.jobs.local import InThisProcess
 from penstock.log.batch import read_header
-from penstock.log.checkpoint import LogState, read_checkpoint, write_checkpoint
 from penstock.log.disk import RealDisk
-from penstock.log.inspect import inspect_directory
 from penstock.log.names import directory_of
+from penstock.log.offline.inspect import inspect_directory
 from penstock.log.records import SegmentInfo
-from penstock.log.segments import segment_path
+from penstock.log.segments.segments import segment_path
+from penstock.log.upkeep.checkpoint import LogState, read_checkpoint, write_checkpoint
 
 
 def audited(directory: Path) -> AuditReport:

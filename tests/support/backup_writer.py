@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from penstock.log.columns import Columns
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.records import LogSettings
+from penstock.log.segments.keeper import KeeperOptions
 from penstock.log.shard import Shard
 
 OPTIONS = ShardOptions(

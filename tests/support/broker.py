@@ -18,16 +18,16 @@ from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settled
-from penstock.broker.group import Group
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import ProducerCall, Published
-from penstock.broker.queue import Queue
-from penstock.broker.start import EARLIEST, Start
-from penstock.broker.unit import Unit
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.start import EARLIEST, Start
+from penstock.broker.queues.unit import Unit
 from penstock.log.columns import Columns
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.options import ShardOptions
+from penstock.log.segments.keeper import KeeperOptions
 
 SMALL = ShardOptions(
     journal=JournalOptions(file_bytes=256 << 10, limit_bytes=2 << 20, max_frame_bytes=128 << 10),

@@ -15,16 +15,16 @@ from penstock.core.types import LogNumber
 from penstock.log.batch import Batch, Row, below_offset
 from penstock.log.columns import Columns
 from penstock.log.engine import Engine
-from penstock.log.housekeeping import Housekeeper, Task
-from penstock.log.index import places
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, Edit, LogSettings, SegmentInfo
-from penstock.log.recovery import recover
-from penstock.log.segments import ActiveView, SealedSegment, WrittenView
+from penstock.log.segments.index import places
+from penstock.log.segments.keeper import KeeperOptions
+from penstock.log.segments.segments import ActiveView, SealedSegment, WrittenView
+from penstock.log.upkeep.housekeeping import Housekeeper, Task
+from penstock.log.upkeep.recovery import recover
 
 OPTIONS = ShardOptions(
     journal=JournalOptions(file_bytes=64 << 10, limit_bytes=256 << 10, max_frame_bytes=32 << 10),

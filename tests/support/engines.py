@@ -13,14 +13,14 @@ from penstock.core.types import Purpose
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
 from penstock.log.engine import Engine
-from penstock.log.index import places
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
-from penstock.log.recovery import recover
+from penstock.log.segments.index import places
+from penstock.log.segments.keeper import KeeperOptions
+from penstock.log.upkeep.recovery import recover
 
 SMALL = ShardOptions(
     journal=JournalOptions(file_bytes=16 << 10, limit_bytes=128 << 10, max_frame_bytes=8 << 10),

@@ -15,7 +15,7 @@ from tests.support.loop_thread import LoopThread
 from tests.support.mqtt_client import MqttClient
 
 from penstock.broker.broker import Broker
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode

@@ -11,10 +11,10 @@ from tests.support.small_shard import SmallShard
 from penstock.core.types import Compression, Durability
 from penstock.log.columns import Columns
 from penstock.log.disk import DirectoryLock, RealDisk
-from penstock.log.housekeeping import Housekeeper
 from penstock.log.partition import Log
+from penstock.log.reading.table import TableWriter, publish_from
 from penstock.log.records import Compaction, Edit, LogSettings
-from penstock.log.table import TableWriter, publish_from
+from penstock.log.upkeep.housekeeping import Housekeeper
 from penstock.queues.names import data_log
 
 

@@ -22,7 +22,7 @@ from penstock.broker.auth.limits import RateLimits
 from penstock.broker.auth.options import AuthOptions, RateLimitOptions
 from penstock.broker.auth.users import Users
 from penstock.broker.broker import Broker, BrokerOptions
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.sessions import Sessions

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tests.support.mqtt_gateway import RunningGateway
 
-from penstock.gateways.mqtt.arrival import Arrived
+from penstock.gateways.mqtt.inbound.arrival import Arrived
 
 Ints: TypeAlias = "array[int]"
 PATIENCE_S = 30.0

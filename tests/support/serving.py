@@ -14,7 +14,7 @@ from penstock.core.ports import Buffer
 from penstock.gateways.http.ports import Operations
 from penstock.gateways.port import InThisProcess
 from penstock.gateways.wire.listener import ListenerFacts
-from penstock.log.journal import JournalOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.options import ShardOptions
 from penstock.server.config import Config, load
 from penstock.server.config_listeners import LISTENER_NAMES

@@ -19,7 +19,7 @@ from penstock.broker.sessions.records import Subscription, Will
 from penstock.broker.sessions.session import Session
 from penstock.broker.sessions.targets import Targets
 from penstock.log.columns import Columns
-from penstock.log.keeper import KeeperOptions
+from penstock.log.segments.keeper import KeeperOptions
 
 CLIENTS = ["ant", "bee", "cat", "dog", "eel"]
 FILTERS = ["a/#", "b", "c/+/d"]

@@ -15,7 +15,7 @@ from tests.support.medium import Aftermath, Copy, Directory, EntryChange, Inode,
 from penstock.core.ports import Buffer
 from penstock.core.types import FilePosition
 from penstock.log.disk import relative_parts
-from penstock.log.faults import SyncFailed
+from penstock.log.upkeep.faults import SyncFailed
 
 UNLIMITED_BYTES = 1 << 40
 

@@ -12,14 +12,14 @@ from penstock.core.ports import Buffer, Disk
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
 from penstock.log.engine import Engine
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
-from penstock.log.reading import LogReader
+from penstock.log.reading.reading import LogReader
 from penstock.log.records import Edit, LogSettings
-from penstock.log.recovery import recover
+from penstock.log.segments.keeper import KeeperOptions
+from penstock.log.upkeep.recovery import recover
 
 SMALL = ShardOptions(
     journal=JournalOptions(file_bytes=64 << 10, limit_bytes=256 << 10, max_frame_bytes=32 << 10),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.support.broker import Stage
 
 from penstock.broker.browsing import browse
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.log.columns import Columns
 

@@ -9,31 +9,32 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from penstock.broker import opening, snapshots
 from penstock.broker.alarms import Alarms
-from penstock.broker.configuration import Configuration
-from penstock.broker.dead_letters import DeadLetters
-from penstock.broker.declaring import Declaring
-from penstock.broker.feed.claiming import Claiming
+from penstock.broker.catalogue import recovery as opening
+from penstock.broker.catalogue.configuration import Configuration
+from penstock.broker.catalogue.declarations import Declaring
+from penstock.broker.feed.claims import Claiming
 from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.feed import Feed, Outlet, Source
 from penstock.broker.feed.feeder import Feeder
 from penstock.broker.feed.inbox import Inbox
 from penstock.broker.feed.settling import Settling
-from penstock.broker.group import Group
-from penstock.broker.ledger import Ledger
+from penstock.broker.letters.dead_letters import DeadLetters
 from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
 from penstock.broker.publish.routes import Routes
-from penstock.broker.queue import Queue
+from penstock.broker.queues import snapshots
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.ledger import Ledger
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.start import EARLIEST, Start
+from penstock.broker.queues.superseded import settle_superseded
+from penstock.broker.queues.transaction import Transaction
+from penstock.broker.queues.unit import Unit
 from penstock.broker.staging.staging import Staging
-from penstock.broker.start import EARLIEST, Start
-from penstock.broker.superseded import settle_superseded
 from penstock.broker.topics.taps import Taps
-from penstock.broker.transaction import Transaction
-from penstock.broker.unit import Unit
 from penstock.broker.webhooks.watch import Watch
 from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.core.clock import SystemClock

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from penstock.broker.broker import Broker
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.queue import Queue
-from penstock.broker.start import EARLIEST, Start
-from penstock.broker.unit import Unit
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.start import EARLIEST, Start
+from penstock.broker.queues.unit import Unit
 from penstock.core.errors import InvalidArgument, OffsetOutOfRange
 from penstock.log.batch import Row
 from penstock.queues.bindings import filter_mask

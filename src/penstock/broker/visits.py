@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.ledger import Ledger
+from penstock.broker.queues.ledger import Ledger
 from penstock.log.shard import Shard
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.core.errors import DirectoryFormat
-from penstock.log.check import known_checkpoint
 from penstock.log.disk import DirectoryLock, LockHolder, RealDisk
-from penstock.log.format_file import FORMAT_PATH, is_ours, read_format
+from penstock.log.offline.check import known_checkpoint
+from penstock.log.upkeep.format_file import FORMAT_PATH, is_ours, read_format
 
 
 class State(enum.Enum):

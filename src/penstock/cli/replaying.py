@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from penstock.cli.replay_sinks import sink_of
+from penstock.cli.pipeline.replay_sinks import sink_of
 from penstock.cli.table_source import Source
 from penstock.jobs import replay_plan
 from penstock.jobs.job import Progress, Runner, run

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.client.flight import FlightClient, Partition
-    from penstock.log.extents import RowMap
+    from penstock.log.reading.extents import RowMap
     from penstock.tables.table import QueueTable
 
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
@@ -109,7 +109,7 @@ class FlightTable:
 
     def row_map(self, partition: int) -> RowMap:
         """As of the last partitions()."""
-        from penstock.log.extents import Extent, RowMap
+        from penstock.log.reading.extents import Extent, RowMap
 
         known = self._known[partition]
         whole = [(known.start, known.end, known.end - known.start)]

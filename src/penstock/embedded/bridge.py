@@ -17,8 +17,8 @@ from typing import Generic, ParamSpec, Protocol, TypeVar
 
 from penstock.broker.visits import Visits
 from penstock.core.errors import Closed
-from penstock.embedded.lending import LendingLoop, undisturbed
-from penstock.log.commit import Progress
+from penstock.embedded.lending_loop import LendingLoop, undisturbed
+from penstock.log.journal.commit import Progress
 
 logger = logging.getLogger("penstock.embedded.bridge")
 

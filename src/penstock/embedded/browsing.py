@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from penstock.broker import browsing
-from penstock.broker.start import Start
+from penstock.broker.queues.start import Start
 from penstock.embedded.message import StoredMessage
 from penstock.embedded.runtime import Runtime
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held, together
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.outgoing import Headers, Value, one_message
 from penstock.kernels import cells

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from penstock.broker.describing import GroupDescription, QueueDescription, describe_group, describe_queue
-from penstock.broker.group import Group
-from penstock.broker.letters import Selection, dead_letter_queue_of
+from penstock.broker.descriptions import GroupDescription, QueueDescription, describe_group, describe_queue
+from penstock.broker.letters.letters import Selection, dead_letter_queue_of
+from penstock.broker.letters.redrive import RedriveOptions, Report, redrive
 from penstock.broker.publish.publisher import Publisher
-from penstock.broker.queue import Placed
-from penstock.broker.redrive import RedriveOptions, Report, redrive
-from penstock.broker.start import Start
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Placed
+from penstock.broker.queues.start import Start
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.bridge import Caller
+from penstock.embedded.inlet import Inlet
 from penstock.embedded.outgoing import Parts
-from penstock.embedded.putting import Inlet
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
 from penstock.queues.names import parse_group_name

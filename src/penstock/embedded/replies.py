@@ -10,7 +10,7 @@ from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.feed import Feed
 from penstock.broker.feed.held import Held
 from penstock.broker.publish.publisher import Publisher
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import Closed
 from penstock.embedded.message import StoredMessage
 from penstock.embedded.outgoing import Headers, Value, one_message

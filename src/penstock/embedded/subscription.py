@@ -11,7 +11,7 @@ from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.feed import still_held
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settled
-from penstock.broker.start import Start
+from penstock.broker.queues.start import Start
 from penstock.core.errors import Closed, StaleSettlement
 from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
 from penstock.embedded.gathering import Gatherer

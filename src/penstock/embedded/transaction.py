@@ -9,7 +9,7 @@ from typing import Unpack
 
 from penstock.broker.feed.held import Held
 from penstock.broker.publish.publisher import Publisher
-from penstock.broker.queue import Placed
+from penstock.broker.queues.queue import Placed
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.message import DeliveredMessage, held_of
 from penstock.embedded.outgoing import Carried, Headers, Sendable, Value, many_messages, one_message

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from penstock.core.errors import StaleSettlement
 from penstock.embedded.bridge import Ignored
 from penstock.embedded.consumer import AsyncConsumer, Consumer
-from penstock.embedded.handling import Acks, Lanes, Reject, Retry, reason_of
+from penstock.embedded.handlers import Acks, Lanes, Reject, Retry, reason_of
 from penstock.embedded.message import AsyncMessage, DeliveredMessage, Message
 from penstock.embedded.runtime import Runtime
 from penstock.embedded.subscription import Subscription

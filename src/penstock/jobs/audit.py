@@ -19,7 +19,7 @@ from penstock.jobs.directory import DirectoryFacts, LogFacts
 from penstock.jobs.findings import MAX_FINDINGS, AuditReport, Checked, Finding, Kind
 from penstock.jobs.job import Job
 from penstock.jobs.unit_state import UnitLogs
-from penstock.log.cuts import DirectoryState
+from penstock.log.reading.cuts import DirectoryState
 from penstock.queues.names import CONFIGURATION_LOG, is_dead_letter_queue, partition_of_log
 
 Piece = LogPiece | UnitPiece | LetterPiece | JournalPiece | StagingPiece

@@ -10,10 +10,10 @@ from penstock.core.errors import CorruptBatch, LogDamaged
 from penstock.core.ports import Buffer, Disk
 from penstock.jobs.findings import Kind
 from penstock.log.batch import Batch, read_header
-from penstock.log.frames import Entry
 from penstock.log.header import MAGIC
+from penstock.log.journal.frames import Entry
+from penstock.log.reading.walk import MAX_WINDOW_BYTES, LearnedIndex, checked_runs
 from penstock.log.records import SegmentInfo
-from penstock.log.walk import MAX_WINDOW_BYTES, LearnedIndex, checked_runs
 
 _ALIGNMENT = 8
 

@@ -13,13 +13,13 @@ from penstock.core.errors import LogDamaged
 from penstock.jobs.directory import LogFacts, Place
 from penstock.jobs.findings import Checked, Finding, Kind
 from penstock.log.batch import read_header
-from penstock.log.damage import readable_frames
 from penstock.log.disk import RealDisk
-from penstock.log.frames import Entry
 from penstock.log.header import CRC_AT
-from penstock.log.inspect import FoldedDirectory
+from penstock.log.journal.frames import Entry
+from penstock.log.journal.replay import entry_of
+from penstock.log.offline.damage import readable_frames
+from penstock.log.offline.inspect import FoldedDirectory
 from penstock.log.records import Edit
-from penstock.log.replay import entry_of
 
 _CRC = Struct("<I")
 

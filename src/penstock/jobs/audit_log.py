@@ -15,12 +15,12 @@ from penstock.jobs.directory import LogFacts, Place
 from penstock.jobs.findings import Checked, Finding, Kind
 from penstock.kernels import rows
 from penstock.log.batch import OFFSET_DELTA, TIMESTAMP_DELTA, Batch, Header, read_header
-from penstock.log.bounds import OFFSET_GAP
 from penstock.log.disk import RealDisk
-from penstock.log.inspect import FoldedDirectory, LiveDirectory, info_of, pending_of, segments_of
+from penstock.log.offline.inspect import FoldedDirectory, LiveDirectory, info_of, pending_of, segments_of
 from penstock.log.outside import PATIENCE_S
+from penstock.log.reading.bounds import OFFSET_GAP
 from penstock.log.records import SegmentInfo
-from penstock.log.segments import ActiveSegment, SealedSegment
+from penstock.log.segments.segments import ActiveSegment, SealedSegment
 from penstock.queues.deadletter import REDRIVEN
 
 _PAUSE_S = 0.05

@@ -9,7 +9,7 @@ from penstock.core.errors import InvalidArgument, LogDamaged
 from penstock.jobs.directory import LogFacts, Place
 from penstock.jobs.findings import Checked, Finding, Kind
 from penstock.jobs.unit_state import UnitFold, UnitLogs, UnitState
-from penstock.log.bounds import OFFSET_GAP
+from penstock.log.reading.bounds import OFFSET_GAP
 from penstock.queues.declared import GroupRecord
 from penstock.queues.dedup import FORGOTTEN_AFTER_MS, Call
 from penstock.queues.records import Kind as RecordKind

@@ -10,16 +10,16 @@ from pathlib import Path
 from penstock.core.errors import LogDamaged, OffsetOutOfRange
 from penstock.core.ports import Buffer
 from penstock.core.types import LogName, LogNumber
-from penstock.log.checkpoint import read_checkpoint
-from penstock.log.cuts import DirectoryState, checkpoint_identity
 from penstock.log.disk import RealDisk
-from penstock.log.inspect import FoldedDirectory, InspectedLog, Inspection, LiveDirectory, inspect_directory
 from penstock.log.names import directory_of
+from penstock.log.offline.inspect import FoldedDirectory, InspectedLog, Inspection, LiveDirectory, inspect_directory
 from penstock.log.outside import DirectoryReader
+from penstock.log.reading.cuts import DirectoryState, checkpoint_identity
 from penstock.log.records import EpochStart, SegmentInfo
-from penstock.log.segments import segment_path
+from penstock.log.segments.segments import segment_path
+from penstock.log.upkeep.checkpoint import read_checkpoint
 
-# Files that an import wrote have versions that are multiples of this (log/importing.py), and no holes.
+# Files that an import wrote have versions that are multiples of this (log/segments/side_segments.py), and no holes.
 _IMPORTED_VERSIONS = 1 << 8
 
 

@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from penstock.log.cuts import DirectoryState
+from penstock.log.reading.cuts import DirectoryState
 
 
 class Kind(enum.StrEnum):

@@ -14,7 +14,7 @@ import msgspec
 from penstock.core.errors import InvalidArgument
 from penstock.jobs.files import appearing
 from penstock.jobs.ranges import TimeSpan
-from penstock.log.extents import RowMap
+from penstock.log.reading.extents import RowMap
 
 # A piece is a commit: enough that syncs do not count, little enough that what is done again costs nothing.
 PIECE_ROWS = 50_000

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.core.errors import InvalidArgument
 from penstock.jobs.replay_plan import Place, ReplayPiece
-from penstock.log.extents import RowMap
+from penstock.log.reading.extents import RowMap
 from penstock.tables.schema import SCHEMA
 
 _ROWS = 10_000

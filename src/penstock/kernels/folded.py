@@ -1,6 +1,7 @@
 """The keeper's fold of batches into the segments they will be written to, in one call for all entries of a frame.
 
-Offsets, timestamps and positions are int64. What the numbers mean, log/segments.py and log/written.py say."""
+Offsets, timestamps and positions are int64. What the numbers mean, log/segments/segments.py and
+log/segments/written.py say."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a publish moves in each of the queues that it feeds, in one call for all of them: what one message for each of a
 thousand queues costs is mostly calls.
 
-Counts are int32, the other numbers int64. What they mean, broker/queue.py and broker/gate.py say."""
+Counts are int32, the other numbers int64. What they mean, broker/queues/queue.py and broker/queues/gate.py say."""
 
 from __future__ import annotations
 

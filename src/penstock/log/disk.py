@@ -25,7 +25,7 @@ import msgspec
 from penstock.core.errors import DirectoryInUse, InvalidArgument
 from penstock.core.ports import Buffer, Disk, File
 from penstock.core.types import FilePosition
-from penstock.log.faults import SyncFailed, memory
+from penstock.log.upkeep.faults import SyncFailed, memory
 
 # The most buffers one pwritev takes, on Linux and macOS.
 IOV_MAX = 1024

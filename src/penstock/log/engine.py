@@ -31,21 +31,21 @@ from penstock.core.types import Durability, LogName, LogNumber, Offset, Purpose
 from penstock.core.types import Sequence as FrameSequence
 from penstock.kernels import staged
 from penstock.log import batch as batches
-from penstock.log.adoption import Adoption
-from penstock.log.bounds import OFFSET_GAP, Bounds
 from penstock.log.catalogue import CatalogueChange, declared_columns, deleted_columns
 from penstock.log.columns import Columns
-from penstock.log.commit import GroupCommit, Progress
 from penstock.log.encoded import Rows, encode
-from penstock.log.frames import ENTRY_HEADER_BYTES, FRAME_HEADER_BYTES, Entry, Frame, edit_entry, frame_bytes
-from penstock.log.keeper import Written
+from penstock.log.journal.adoption import Adoption
+from penstock.log.journal.commit import GroupCommit, Progress
+from penstock.log.journal.frames import ENTRY_HEADER_BYTES, FRAME_HEADER_BYTES, Entry, Frame, edit_entry, frame_bytes
+from penstock.log.journal.spread import Spread
 from penstock.log.names import CATALOGUE_NUMBER
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
-from penstock.log.recent import Recently
+from penstock.log.reading.bounds import OFFSET_GAP, Bounds
+from penstock.log.reading.recent import Recently
 from penstock.log.records import Declared, Edit, LogSettings, SegmentInfo
-from penstock.log.recovery import Recovered
-from penstock.log.spread import Spread
+from penstock.log.segments.keeper import Written
+from penstock.log.upkeep.recovery import Recovered
 
 logger = logging.getLogger("penstock.log.engine")
 

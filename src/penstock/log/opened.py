@@ -10,9 +10,9 @@ from penstock import kernels
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Clock
 from penstock.log.disk import DirectoryLock, RealDisk, is_open_to_others, make_data_directory
-from penstock.log.format_file import refuse_foreign
 from penstock.log.options import ShardOptions
-from penstock.log.recovery import Recovered, recover
+from penstock.log.upkeep.format_file import refuse_foreign
+from penstock.log.upkeep.recovery import Recovered, recover
 
 logger = logging.getLogger("penstock.log.shard")
 

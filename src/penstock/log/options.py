@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.log.commit import CommitOptions
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.commit import CommitOptions
+from penstock.log.journal.journal import JournalOptions
+from penstock.log.segments.keeper import KeeperOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,16 @@ from penstock.core.ports import Buffer
 from penstock.core.types import LogName, LogNumber
 from penstock.log.batch import next_offset, read_header
 from penstock.log.catalogue import Catalogue, changes
-from penstock.log.cuts import CutFinder, Cuts, DirectoryState, LogCut, LookAgain
 from penstock.log.disk import RealDisk
-from penstock.log.extents import Extent, extents_of
-from penstock.log.index import load_index
 from penstock.log.names import CATALOGUE_NUMBER, directory_of
-from penstock.log.reading import SCAN_BYTES, Gathering, OpenSegment
+from penstock.log.reading.cuts import CutFinder, Cuts, DirectoryState, LogCut, LookAgain
+from penstock.log.reading.extents import Extent, extents_of
+from penstock.log.reading.reading import SCAN_BYTES, Gathering, OpenSegment
+from penstock.log.reading.walk import FileBytes, LearnedIndex, SegmentBytes, first_at_time
 from penstock.log.records import LogSettings, SegmentInfo
-from penstock.log.sealed import SegmentMaps
-from penstock.log.segments import SealedSegment, SparseIndex, segment_path
-from penstock.log.walk import FileBytes, LearnedIndex, SegmentBytes, first_at_time
+from penstock.log.segments.index import load_index
+from penstock.log.segments.sealed import SegmentMaps
+from penstock.log.segments.segments import SealedSegment, SparseIndex, segment_path
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from typing import Any
 from penstock.core.errors import PenstockError
 from penstock.core.types import Compression, Durability, LogName, LogNumber, Sequence
 from penstock.kernels.staged import NO_CUT, StagedLog, data_bytes
-from penstock.log.bounds import Bounds
-from penstock.log.frames import Entry
-from penstock.log.holes import Holes
-from penstock.log.recent import RecentBatches
+from penstock.log.journal.frames import Entry
+from penstock.log.reading.bounds import Bounds
+from penstock.log.reading.holes import Holes
+from penstock.log.reading.recent import RecentBatches
 from penstock.log.records import Edit, LogSettings
 
 

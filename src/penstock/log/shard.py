@@ -16,27 +16,27 @@ from penstock.core.ports import Buffer, Clock
 from penstock.core.timeline import Timeline
 from penstock.core.types import Epoch, LogName, LogNumber, Offset, Purpose, TimestampMs
 from penstock.log import batch as batches
-from penstock.log.admission import Admission
-from penstock.log.adopting import Adopting, Fill
 from penstock.log.columns import Columns
-from penstock.log.commit import Progress
-from penstock.log.damage import Damage
 from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.encoded import Rows, encode
 from penstock.log.engine import Done, Effect, Engine, Post
-from penstock.log.faults import Telling, can_pass
-from penstock.log.holes import Thinned, hollow
-from penstock.log.housekeeping import Housekeeper
-from penstock.log.late import Late, LateParts, Part
+from penstock.log.journal.admission import Admission
+from penstock.log.journal.commit import Progress
+from penstock.log.journal.large_commit import Adopting, Fill
+from penstock.log.journal.late import Late, LateParts, Part
+from penstock.log.journal.spread import Spread
+from penstock.log.journal.turns import Turns
+from penstock.log.offline.damage import Damage
 from penstock.log.opened import opened_directory
 from penstock.log.options import ShardOptions
 from penstock.log.partition import Log
-from penstock.log.reading import LogReader
+from penstock.log.reading.holes import Thinned, hollow
+from penstock.log.reading.reading import LogReader
+from penstock.log.reading.table import publish_from
 from penstock.log.records import Declared, Edit, LogSettings, encode_declared
-from penstock.log.segments import SealedSegment
-from penstock.log.spread import Spread
-from penstock.log.table import publish_from
-from penstock.log.turns import Turns
+from penstock.log.segments.segments import SealedSegment
+from penstock.log.upkeep.faults import Telling, can_pass
+from penstock.log.upkeep.housekeeping import Housekeeper
 from penstock.log.workers import Workers
 
 logger = logging.getLogger("penstock.log.shard")

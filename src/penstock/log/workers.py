@@ -7,8 +7,8 @@ import threading
 from time import monotonic
 
 from penstock.core.errors import JournalFailed
-from penstock.log.commit import Progress
 from penstock.log.engine import Engine
+from penstock.log.journal.commit import Progress
 from penstock.log.threads import StepThread
 
 logger = logging.getLogger("penstock.log.workers")

@@ -21,7 +21,7 @@ from penstock.core.settings.values import outside
 from penstock.core.settings.words import Choice, Flag
 from penstock.core.types import MAX_PARTITIONS, Compression, Durability
 from penstock.log import records
-from penstock.log.frames import MAX_FRAME_BYTES
+from penstock.log.journal.frames import MAX_FRAME_BYTES
 from penstock.queues.names import (
     DEFAULT_NAMESPACE,
     QUEUE_PREFIX,

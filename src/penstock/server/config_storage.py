@@ -8,10 +8,10 @@ import msgspec
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.settings.numbers import Auto, Count, Duration, Size
-from penstock.log.commit import CommitOptions
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.commit import CommitOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.options import ShardOptions
+from penstock.log.segments.keeper import KeeperOptions
 from penstock.server.written import BadConfiguration
 
 _MOST_BYTES = 1 << 50

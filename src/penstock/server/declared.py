@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from penstock.broker.broker import Broker
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import InvalidSetting
 from penstock.core.types import Durability
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue

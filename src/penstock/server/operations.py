@@ -14,7 +14,7 @@ from penstock.core.metrics import ReloadMetrics
 from penstock.core.ports import Clock
 from penstock.core.settings.values import values_of
 from penstock.gateways.http.ports import BackupReport, Change, ReloadReport
-from penstock.log.backup import create_backup
+from penstock.log.offline.backup import create_backup
 from penstock.server.config import Config, LogLevel
 from penstock.server.log_lines import LogLines
 from penstock.server.reload import all_changes

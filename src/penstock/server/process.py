@@ -22,8 +22,8 @@ from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.server.config import Config
 from penstock.server.config_listeners import Listener, WebSocketListener
 from penstock.server.context import LOCAL, Context, context_file, http_address, mqtt_address, write_local
+from penstock.server.event_loop import loop_factory
 from penstock.server.log_lines import LogLines
-from penstock.server.looping import loop_factory
 from penstock.server.operations import ServerOperations
 from penstock.server.ready import SERVER_FILE, ReadyFile
 from penstock.server.server import Server, Works

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.core.errors import NoSuchQueue
-from penstock.log.cuts import DirectoryState
-from penstock.log.format_file import FORMAT_PATH
 from penstock.log.outside import OutsideLog
+from penstock.log.reading.cuts import DirectoryState
+from penstock.log.upkeep.format_file import FORMAT_PATH
 from penstock.spark.offsets import OffsetRange, PartitionId
 from penstock.spark.options import SourceOptions
 from penstock.spark.places import DataLost, Seen, Visible, only_assigned, other_log, tell_losses

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError
-from penstock.log.extents import Extent, RowMap
+from penstock.log.reading.extents import Extent, RowMap
 from penstock.spark.offsets import (
     EARLIEST_NUMBER,
     LATEST_NUMBER,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.core.processors import processors
-from penstock.log.extents import RowMap
+from penstock.log.reading.extents import RowMap
 from penstock.spark.offsets import OffsetRange, PartitionId, Positions
 
 Ranges = tuple[OffsetRange, ...]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.client.errors import Refused
 from penstock.client.flight import Partition, PartitionRange
 from penstock.core.errors import ErrorCode, InvalidArgument, NoSuchQueue, PenstockError
-from penstock.log.extents import Extent
+from penstock.log.reading.extents import Extent
 from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.spark.address import ServerAddress
 from penstock.spark.connections import connection

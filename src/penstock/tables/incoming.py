@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from penstock.core.errors import InvalidArgument, TooLarge
 from penstock.kernels import headers as kernel
 from penstock.kernels.topics import check_topic
-from penstock.log.arrow_encoding import ArrowColumns, places_of
+from penstock.log.reading.arrow_encoding import ArrowColumns, places_of
 from penstock.tables.nulls import marked
 from penstock.tables.schema import HEADERS
 

@@ -12,9 +12,9 @@ from penstock.core.errors import NoSuchLog, NoSuchQueue, OffsetOutOfRange
 from penstock.core.ports import Buffer
 from penstock.log.arrow import record_batch
 from penstock.log.batch import HEADER_BYTES, below_offset, from_offset, next_offset, read_header
-from penstock.log.cuts import LogCut
-from penstock.log.joining import join
 from penstock.log.outside import DirectoryReader
+from penstock.log.reading.cuts import LogCut
+from penstock.log.reading.joined import join
 from penstock.tables.errors import BeyondEnd, Trimmed
 from penstock.tables.rows import RowMaker
 

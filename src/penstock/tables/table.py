@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.core.errors import InvalidArgument, NoSuchLog, NoSuchQueue
-from penstock.log.extents import Extent, RowMap, clipped
 from penstock.log.outside import DirectoryReader, OutsideLog
+from penstock.log.reading.extents import Extent, RowMap, clipped
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue, partition_of_log
 from penstock.tables.declared import DeclaredQueues
 from penstock.tables.errors import QueueReplaced

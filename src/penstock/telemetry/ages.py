@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from weakref import WeakKeyDictionary
 
-from penstock.broker.group import Group
-from penstock.broker.unit import Unit
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.unit import Unit
 from penstock.core.errors import PenstockError
 from penstock.log.batch import read_header
-from penstock.log.frames import Entry
+from penstock.log.journal.frames import Entry
 from penstock.log.shard import Shard
 from penstock.queues.cursor import Cursor
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.broker.describing import lag_of
-from penstock.broker.group import Group
-from penstock.broker.queue import Queue
+from penstock.broker.descriptions import lag_of
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
 from penstock.telemetry import families as names
 from penstock.telemetry.ages import not_begun
 from penstock.telemetry.pace import Pace

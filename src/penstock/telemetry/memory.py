@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.telemetry.ages import Ages
 from penstock.telemetry.pace import Pace
 from penstock.telemetry.quantiles import Recent

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.queues.deadletter import Reason
 from penstock.telemetry import families as names
 from penstock.telemetry.groups import OTHERS, GroupNumbers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.core.metrics import Histogram
 from penstock.queues.cursor import Tally
 from penstock.queues.deadletter import Reason

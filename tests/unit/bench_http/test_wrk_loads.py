@@ -17,7 +17,7 @@ from bench.mqtt.link import PeerFailed
 from bench.mqtt.peers import Broker
 from bench.mqtt.servers import Server
 
-from penstock.gateways.http.queues import GroupStats
+from penstock.gateways.http.admin.queues import GroupStats
 
 
 @pytest.fixture

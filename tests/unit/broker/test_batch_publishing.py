@@ -9,7 +9,7 @@ from tests.support.loop import run
 from tests.support.staging import stored
 
 from penstock.broker.publish.request import PlacedBatch
-from penstock.broker.queue import Placed, Queue
+from penstock.broker.queues.queue import Placed, Queue
 from penstock.core.errors import InvalidArgument, NoSuchQueue, QueueFull, TooLarge
 from penstock.log.batch import encode
 from penstock.log.columns import Columns

@@ -15,15 +15,15 @@ from tests.support.broker import Stage, retries, stage
 from tests.support.loop import run
 from tests.support.sessions import session_stage
 
-from penstock.broker import snapshots
 from penstock.broker.auth.store import Store, User, key_of
+from penstock.broker.queues import snapshots
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import SessionOptions
 from penstock.core.errors import Closed, LogDamaged
 from penstock.log.batch import read_header
 from penstock.log.columns import Columns
-from penstock.log.faults import SyncFailed
 from penstock.log.partition import Log
+from penstock.log.upkeep.faults import SyncFailed
 
 Work = Callable[[Stage], Awaitable[None]]
 

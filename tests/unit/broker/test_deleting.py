@@ -10,11 +10,11 @@ from tests.support.broker import Stage, stage
 from tests.support.loop import run
 
 from penstock.broker.feed.held import Held
-from penstock.broker.group import Group
-from penstock.broker.queue import Queue
-from penstock.broker.start import EARLIEST
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.start import EARLIEST
 from penstock.core.errors import NoSuchGroup, NoSuchQueue
-from penstock.log.backup import create_backup, restore_backup
+from penstock.log.offline.backup import create_backup, restore_backup
 from penstock.log.partition import Log
 from penstock.queues.names import GroupName
 

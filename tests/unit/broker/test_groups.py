@@ -10,7 +10,7 @@ from tests.support.broker import got, offsets, stage
 from tests.support.loop import run
 
 from penstock.broker.feed.held import Held
-from penstock.broker.start import LATEST
+from penstock.broker.queues.start import LATEST
 from penstock.core.errors import FencedMember
 
 

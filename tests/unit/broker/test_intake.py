@@ -13,7 +13,7 @@ from tests.support.loop import run
 from penstock.broker.publish.commit import Frame
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import Limits, PublishRequest, Put, Routed
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import DiskLow, NoSuchQueue, OutcomeUnknown, PenstockError, QueueFull, TooLarge
 from penstock.log.columns import Columns
 

@@ -14,7 +14,7 @@ from tests.support.loop import run
 
 from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.joint import JointPuts, Row
-from penstock.broker.queue import Placed, Queue
+from penstock.broker.queues.queue import Placed, Queue
 from penstock.core.errors import Closed, InvalidArgument, OutcomeUnknown, PenstockError, QueueFull, TooLarge
 from penstock.log.batch import Batch
 

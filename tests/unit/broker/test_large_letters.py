@@ -7,9 +7,9 @@ from tests.support.broker import LARGE, SMALL, Stage, stage
 from tests.support.loop import run
 
 from penstock.broker.feed.held import Held
-from penstock.broker.letters import waiting
-from penstock.broker.queue import Queue
-from penstock.broker.redrive import RedriveOptions, redrive
+from penstock.broker.letters.letters import waiting
+from penstock.broker.letters.redrive import RedriveOptions, redrive
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import TooLarge
 from penstock.log.columns import Columns
 from penstock.log.options import ShardOptions

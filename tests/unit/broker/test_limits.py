@@ -7,8 +7,8 @@ import pytest
 from tests.support.broker import Stage, stage
 from tests.support.loop import run
 
-from penstock.broker.queue import Queue
-from penstock.broker.start import LATEST, Start
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.start import LATEST, Start
 from penstock.core.errors import QueueFull
 
 

@@ -20,7 +20,7 @@ from tests.support.loop import run
 import penstock
 from penstock.log.columns import Columns
 from penstock.log.engine import Engine
-from penstock.log.frames import Entry
+from penstock.log.journal.frames import Entry
 from penstock.log.partition import Log
 from penstock.queues.names import partition_of_log
 
@@ -28,20 +28,20 @@ SOURCE = Path(penstock.__file__).parent
 STAGES = {"stage_now", "commit", "commit_spread", "commit_now", "append", "append_raw", "adopt"}
 """methods of a shard that put rows into logs"""
 OTHERS = {
-    "broker/copied.py": {"append", "commit"},  # declarations, users
-    "broker/ledger.py": {"commit", "commit_now"},  # state logs
+    "broker/catalogue/copied.py": {"append", "commit"},  # declarations, users
+    "broker/queues/ledger.py": {"commit", "commit_now"},  # state logs
     "broker/retained/space.py": {"commit"},
     "broker/sessions/forwarding.py": {"commit"},
     "broker/sessions/snapshots.py": {"append"},
-    "broker/sessions/writing.py": {"commit", "commit_now"},
-    "broker/snapshots.py": {"append", "commit"},
+    "broker/sessions/state_writer.py": {"commit", "commit_now"},
+    "broker/queues/snapshots.py": {"append", "commit"},
     "broker/staging/book.py": {"commit"},
     "broker/staging/staging.py": {"commit"},  # side logs
     "broker/topics/topics.py": {"commit"},  # sessions
-    "gateways/mqtt/registry.py": {"commit"},  # sessions
-    "cli/log_append.py": {"append"},  # a log by its name, without a broker
-    "cli/tour_load.py": {"append"},  # likewise
-    "gateways/mqtt/retaining.py": {"commit"},  # sessions
+    "gateways/mqtt/sessions/registry.py": {"commit"},  # sessions
+    "cli/log/append.py": {"append"},  # a log by its name, without a broker
+    "cli/demo/tour_load.py": {"append"},  # likewise
+    "gateways/mqtt/outbound/retained.py": {"commit"},  # sessions
 }
 """who may call which of them, for logs that are no queue's"""
 

@@ -8,7 +8,7 @@ from tests.support.broker import LARGE, got, stage
 from tests.support.loop import run
 
 from penstock.broker.publish.request import ProducerCall, PublishRequest, Put, Routed
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import (
     FencedProducer,
     InvalidArgument,

@@ -9,10 +9,10 @@ import pytest
 from tests.support.broker import SMALL, Stage, offsets, retries, stage, values
 from tests.support.loop import run
 
-from penstock.broker import snapshots
 from penstock.broker.feed.held import Held
 from penstock.broker.publish.request import ProducerCall
-from penstock.broker.queue import Queue
+from penstock.broker.queues import snapshots
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import LogPoisoned, QueueFull, TooLarge
 from penstock.log.columns import Columns
 

@@ -15,13 +15,13 @@ from tests.support.broker import SMALL, Stage, stage
 from tests.support.loop import run
 from tests.support.staging import QUERY, staged, stored
 
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.core.errors import DiskLow, StageGone
-from penstock.log.backup import create_backup, restore_backup
-from penstock.log.importing import Importer
+from penstock.log.offline.backup import create_backup, restore_backup
+from penstock.log.offline.verify import verify
 from penstock.log.outside import DirectoryReader
-from penstock.log.verify import verify
+from penstock.log.segments.side_segments import Importer
 
 ROWS, ROW_BYTES = 60, 1000
 LIVE_FILES = shutil.ignore_patterns("table*", "lock")

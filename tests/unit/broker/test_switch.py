@@ -7,7 +7,7 @@ import pytest
 from tests.support.broker import stage
 from tests.support.loop import run
 
-from penstock.broker.start import LATEST
+from penstock.broker.queues.start import LATEST
 from penstock.core.errors import InvalidSetting
 from penstock.log.columns import Columns
 

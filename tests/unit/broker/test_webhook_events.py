@@ -10,7 +10,7 @@ from tests.support.broker import Stage, stage
 from tests.support.loop import run
 from tests.support.receiver import Receiver, receiving
 
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.broker.webhooks.events import Event, Hook
 from penstock.broker.webhooks.watch import Edges
 from penstock.core.errors import DiskLow, JournalFailed, LogPoisoned, QueueFull

@@ -15,7 +15,7 @@ from tests.support.cli import ENVIRONMENT
 from tests.support.pipelines import GOOD, written
 
 from penstock.cli.main import run
-from penstock.cli.pipeline_board import TerminalBoard, progress_cells
+from penstock.cli.pipeline.board import TerminalBoard, progress_cells
 from penstock.spark.pipelines.progress import Progress
 
 BAD = GOOD.replace("key: device", "kye: device")

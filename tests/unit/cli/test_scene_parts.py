@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.scene import farewells, invitations
-from penstock.cli.scene_board import Board, Rate
-from penstock.cli.scene_devices import Reading, Readings
-from penstock.cli.scene_workers import parse_reading
+from penstock.cli.demo.scene import farewells, invitations
+from penstock.cli.demo.scene_board import Board, Rate
+from penstock.cli.demo.scene_devices import Reading, Readings
+from penstock.cli.demo.scene_workers import parse_reading
 from penstock.client.mqtt.message import Message
 from penstock.client.mqtt.options import MqttOptions
 

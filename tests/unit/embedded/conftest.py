@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.broker.broker import BrokerOptions
-from penstock.log.journal import JournalOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.options import ShardOptions
 
 JOURNAL = JournalOptions(file_bytes=1 << 20, limit_bytes=64 << 20, max_frame_bytes=512 << 10)

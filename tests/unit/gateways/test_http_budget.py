@@ -11,8 +11,8 @@ import pytest
 from tests.support.faults import wait_until
 from tests.support.http_gateway import DEADLINE_S, HttpSetup, RunningHttp, running_http
 
-from penstock.gateways.http.memory import HttpMemory
 from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.server.memory import HttpMemory
 
 _MEMORY, _BODY = 1 << 20, 400 << 10
 _PATH = "/api/v1/queues/q/messages"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.support.http_gateway import DEADLINE_S, HttpSetup, RunningHttp, running_http
 
-from penstock.gateways.http.answer_transport import AnswerTransport
 from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.server.answer_transport import AnswerTransport
 
 _SHORT_S, _LONG_S = 0.2, 60.0
 _HEAD = b"POST /api/v1/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n"

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from tests.support.broker import LARGE, stage
 
-from penstock.broker.queue import Queue
-from penstock.gateways.http import feed
-from penstock.gateways.http.cursors import Vector
-from penstock.gateways.http.events import EventStream
-from penstock.gateways.http.feed import Feeds, Follower
-from penstock.gateways.http.outlet import Outlet
+from penstock.broker.queues.queue import Queue
+from penstock.gateways.http.events import feed
+from penstock.gateways.http.events.events import EventStream
+from penstock.gateways.http.events.feed import Feeds, Follower
+from penstock.gateways.http.messages.cursors import Vector
+from penstock.gateways.http.server.outlet import Outlet
 
 _EVENT = re.compile(rb"id: ([0-9:,]+)\ndata: (\{.*\})\n\n")
 

@@ -10,8 +10,8 @@ from tests.support.event_reader import EventReader
 from tests.support.http_gateway import HttpSetup, RunningHttp, running_http
 
 from penstock.codecs.http.messages import Message
-from penstock.gateways.http import slices
-from penstock.gateways.http.message_rows import message_of
+from penstock.gateways.http.events import slices
+from penstock.gateways.http.messages.message_rows import message_of
 from penstock.gateways.http.options import HttpOptions
 from penstock.log.batch import Row
 

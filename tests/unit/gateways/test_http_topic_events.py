@@ -11,7 +11,7 @@ from tests.support.mqtt_gateway import RunningGateway
 from penstock.broker.auth.options import AuthOptions
 from penstock.broker.auth.rules import Action, Effect, Rule
 from penstock.core.clock import SystemClock
-from penstock.gateways.http.topic_feed import TopicFeed
+from penstock.gateways.http.events.topic_feed import TopicFeed
 from penstock.log.columns import Columns
 from penstock.queues.properties import Envelope, pack
 

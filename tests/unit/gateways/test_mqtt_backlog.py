@@ -15,9 +15,9 @@ from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Disconnect, PubAck, Publish
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.gateways.mqtt.backlog import Backlog
 from penstock.gateways.mqtt.options import MqttOptions, QueuedPolicy
-from penstock.gateways.mqtt.packets import Packets
+from penstock.gateways.mqtt.outbound.backlog import Backlog
+from penstock.gateways.mqtt.outbound.packets import Packets
 from penstock.gateways.wire.budget import Budget
 
 ONE_AT_A_TIME = Properties(receive_maximum=1)

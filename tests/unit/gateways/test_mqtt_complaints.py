@@ -16,7 +16,7 @@ from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Connect, PubAck, Publish, Subscribe, Subscription
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import Closed, DiskLow
-from penstock.gateways.mqtt.complaints import Complaints, Recently
+from penstock.gateways.mqtt.admin.complaints import Complaints, Recently
 
 BAD = ReasonCode.MALFORMED_PACKET
 SECRET = "hunter2-in-a-payload"

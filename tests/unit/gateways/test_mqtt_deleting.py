@@ -8,7 +8,7 @@ import pytest
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_gateway import BY_ANSWER, V3, RunningGateway, Setup, consumer, publish, running, user
 
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.codecs.mqtt.packets import Disconnect, PubAck, Publish
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode

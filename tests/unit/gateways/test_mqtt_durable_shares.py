@@ -13,7 +13,7 @@ from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import PubAck, Publish
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.gateways.mqtt.options import MqttOptions
-from penstock.gateways.mqtt.queue_subscriptions import is_durable_share
+from penstock.gateways.mqtt.sessions.queue_subscriptions import is_durable_share
 
 SHARE = "$share/team/plant/#"
 

@@ -19,9 +19,9 @@ from penstock.codecs.mqtt.packets import Disconnect, Publish, SubAck, Subscribe,
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.inbound.topic_aliases import TopicAliases
 from penstock.gateways.mqtt.options import MqttOptions
-from penstock.gateways.mqtt.session import Session
-from penstock.gateways.mqtt.topic_aliases import TopicAliases
+from penstock.gateways.mqtt.sessions.session import Session
 from penstock.gateways.wire.budget import Budget
 
 

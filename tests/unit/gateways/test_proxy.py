@@ -17,7 +17,7 @@ from tests.support.http_gateway import RunningHttp
 from tests.support.loop import run
 
 from penstock.gateways.wire.proxy import SIGNATURE_2, Address, BadHeader, Header, ProxyProtocol
-from penstock.log import faults
+from penstock.log.upkeep import faults
 
 TCP_4 = b"PROXY TCP4 192.0.2.1 192.0.2.9 5001 1883\r\n"
 TCP_6 = b"PROXY TCP6 2001:db8::1 2001:db8::9 5001 1883\r\n"

@@ -13,8 +13,8 @@ from tests.support.live_tables import LiveTables
 from penstock.core.errors import LogDamaged
 from penstock.jobs.audit import damaged_report
 from penstock.jobs.findings import Finding, Kind, Verdict
-from penstock.log.checkpoint import read_checkpoint, write_checkpoint
 from penstock.log.disk import RealDisk
+from penstock.log.upkeep.checkpoint import read_checkpoint, write_checkpoint
 
 LOG = "default/orders/0"
 

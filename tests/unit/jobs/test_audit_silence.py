@@ -13,12 +13,12 @@ from tests.support.broker import Stage, retries, stage
 from tests.support.live_tables import LiveTables
 from tests.support.loop import run
 
-from penstock.broker.redrive import redrive
-from penstock.broker.start import EARLIEST
-from penstock.log.backup import create_backup, restore_backup
+from penstock.broker.letters.redrive import redrive
+from penstock.broker.queues.start import EARLIEST
 from penstock.log.columns import Columns
 from penstock.log.disk import RealDisk
-from penstock.log.repair import RepairMethod, apply_repair, plan_repair
+from penstock.log.offline.backup import create_backup, restore_backup
+from penstock.log.offline.repair import RepairMethod, apply_repair, plan_repair
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 LIVE_FILES = shutil.ignore_patterns("table*", "lock")

@@ -14,8 +14,8 @@ from tests.support.broker import Stage, retries, stage
 from tests.support.loop import run
 from tests.support.staging import QUERY, staged
 
-from penstock.broker import snapshots
 from penstock.broker.publish.request import ProducerCall
+from penstock.broker.queues import snapshots
 from penstock.jobs.findings import Kind, Verdict
 
 DATA, STATE = "default/q/0", "default/q/0/state"

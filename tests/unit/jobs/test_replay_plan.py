@@ -11,7 +11,7 @@ from penstock.core.errors import DiskLow, InvalidArgument, PenstockError
 from penstock.jobs.ranges import TimeSpan
 from penstock.jobs.replay_plan import ReplayFile, ReplayPiece, plan_pieces
 from penstock.jobs.replay_sink import Patience
-from penstock.log.extents import Extent, RowMap
+from penstock.log.reading.extents import Extent, RowMap
 
 _WHAT = {"from": "orders", "to": "again"}
 _PIECES = [ReplayPiece(0, 0, 10, 10), ReplayPiece(0, 10, 20, 10)]

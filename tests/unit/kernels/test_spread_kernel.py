@@ -10,11 +10,11 @@ from penstock.core.errors import InvalidArgument, TooLarge
 from penstock.core.types import LogName, LogNumber
 from penstock.kernels import spread as kernel
 from penstock.log.batch import encode, seal
-from penstock.log.bounds import Bounds
 from penstock.log.columns import Columns, Spans
+from penstock.log.journal.spread import Spread
 from penstock.log.partition import Log
+from penstock.log.reading.bounds import Bounds
 from penstock.log.records import LogSettings
-from penstock.log.spread import Spread
 
 _OPTIONAL = ("keys", "topics", "properties", "native", "expiry")
 

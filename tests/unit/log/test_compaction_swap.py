@@ -10,10 +10,10 @@ from tests.support.clock import FakeClock
 from tests.support.compacting import EAGER, OpenShard, segments_of
 from tests.support.simdisk import SimDisk, SimulatedCrash
 
-from penstock.log.compaction import Compacted
-from penstock.log.housekeeping import Task
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings, Retention
+from penstock.log.upkeep.compaction import Compacted
+from penstock.log.upkeep.housekeeping import Task
 
 SETTINGS = LogSettings(segment_bytes=400, compaction=EAGER)
 

@@ -9,16 +9,16 @@ from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import JournalDamaged
 from penstock.core.types import FilePosition, Sequence
-from penstock.log.check import journal_reader
-from penstock.log.checkpoint import read_checkpoint
-from penstock.log.cuts import DirectoryState
 from penstock.log.engine import Engine
-from penstock.log.frames import MAGIC
-from penstock.log.inspect import FoldedDirectory
-from penstock.log.journal import FILE_HEADER_BYTES
-from penstock.log.marks import Mark, write_marks
-from penstock.log.replay import JournalReader, ReplayedFrame
-from penstock.log.slots import journal_slots, slot_paths
+from penstock.log.journal.frames import MAGIC
+from penstock.log.journal.journal import FILE_HEADER_BYTES
+from penstock.log.journal.marks import Mark, write_marks
+from penstock.log.journal.replay import JournalReader, ReplayedFrame
+from penstock.log.journal.slots import journal_slots, slot_paths
+from penstock.log.offline.check import journal_reader
+from penstock.log.offline.inspect import FoldedDirectory
+from penstock.log.reading.cuts import DirectoryState
+from penstock.log.upkeep.checkpoint import read_checkpoint
 
 
 def value(number: int) -> bytes:

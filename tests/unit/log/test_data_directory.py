@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import doctor_disk
-from penstock.cli.doctor import Verdict
+from penstock.cli.doctor import disk as doctor_disk
+from penstock.cli.doctor.doctor import Verdict
 from penstock.core.clock import SystemClock
-from penstock.log.backup import create_backup
 from penstock.log.disk import make_data_directory
+from penstock.log.offline.backup import create_backup
+from penstock.log.offline.restore import restore_backup
 from penstock.log.opened import opened_directory
 from penstock.log.options import ShardOptions
-from penstock.log.restore import restore_backup
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from penstock.core.errors import InvalidArgument
 from penstock.core.ports import File
 from penstock.core.types import FilePosition
 from penstock.log.disk import OpenFiles, RealDisk, RealFile
-from penstock.log.faults import SyncFailed, can_pass
+from penstock.log.upkeep.faults import SyncFailed, can_pass
 
 START = FilePosition(0)
 

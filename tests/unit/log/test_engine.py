@@ -23,10 +23,10 @@ from penstock.core.errors import (
 )
 from penstock.core.types import Compression, Durability, Purpose
 from penstock.log import batch as batches
-from penstock.log.bounds import OFFSET_GAP
 from penstock.log.columns import Columns
 from penstock.log.names import log_name
 from penstock.log.partition import Log
+from penstock.log.reading.bounds import OFFSET_GAP
 from penstock.log.records import Edit, LogSettings
 
 EIO = OSError(errno.EIO, "input/output error")

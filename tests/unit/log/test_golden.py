@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from scripts.make_golden import Contents, contents, main, open_engine
 
-from penstock.log.backup import create_backup, restore_backup
 from penstock.log.disk import RealDisk
-from penstock.log.format_file import FORMAT_VERSION
+from penstock.log.offline.backup import create_backup, restore_backup
+from penstock.log.offline.repair import RepairMethod, plan_repair
 from penstock.log.records import Edit
-from penstock.log.repair import RepairMethod, plan_repair
+from penstock.log.upkeep.format_file import FORMAT_VERSION
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NAMES = [path.name.removesuffix(".tar.gz") for path in sorted(GOLDEN.glob("*.tar.gz"))]

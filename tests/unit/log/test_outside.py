@@ -14,14 +14,14 @@ from tests.support.small_shard import SMALL, SmallShard, rows
 from penstock.core.errors import DirectoryFormat, LogDamaged, NoSuchLog, OffsetOutOfRange
 from penstock.core.types import Durability
 from penstock.log.batch import next_offset
-from penstock.log.cuts import DirectoryState
 from penstock.log.disk import DirectoryLock, RealDisk
-from penstock.log.keeper import KeeperOptions, Written
 from penstock.log.options import ShardOptions
 from penstock.log.outside import DirectoryReader
 from penstock.log.partition import Log
+from penstock.log.reading.cuts import DirectoryState
+from penstock.log.reading.table import TableWriter, publish_from
 from penstock.log.records import Edit, LogSettings
-from penstock.log.table import TableWriter, publish_from
+from penstock.log.segments.keeper import KeeperOptions, Written
 
 
 class Broker:
@@ -389,7 +389,7 @@ WRITER = textwrap.dedent("""
     from penstock.log.columns import Columns
     from penstock.log.disk import DirectoryLock, RealDisk
     from penstock.log.records import Edit, LogSettings
-    from penstock.log.table import publish_from
+    from penstock.log.reading.table import publish_from
 
     root, rng = Path(sys.argv[1]), random.Random(int(sys.argv[2]))
     lock = DirectoryLock.acquire(root)

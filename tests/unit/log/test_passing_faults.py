@@ -19,13 +19,13 @@ from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import JournalFailed, LogPoisoned
 from penstock.log.columns import Columns
-from penstock.log.faults import SyncFailed, Telling, can_pass
-from penstock.log.frames import Entry
+from penstock.log.journal.frames import Entry
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.records import Edit
+from penstock.log.segments.written import WrittenLog
 from penstock.log.shard import Shard
-from penstock.log.written import WrittenLog
+from penstock.log.upkeep.faults import SyncFailed, Telling, can_pass
 
 PASSING = [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR]
 
@@ -91,13 +91,13 @@ def nothing(*_: object) -> NoReturn:
 @pytest.mark.parametrize(
     ("place", "failing"),
     [
-        ("penstock.log.journal.encode_frame", nothing),
-        ("penstock.log.keeper.fold", half_of_it),
-        ("penstock.log.written.WrittenLog.take", nothing),
-        ("penstock.log.written.WrittenLog.flush", nothing),
-        ("penstock.log.keeper.write_checkpoint", nothing),
-        ("penstock.log.keeper.Keeper._capture", nothing),
-        ("penstock.log.rescue.WrittenLog.restored", nothing),
+        ("penstock.log.journal.journal.encode_frame", nothing),
+        ("penstock.log.segments.keeper.fold", half_of_it),
+        ("penstock.log.segments.written.WrittenLog.take", nothing),
+        ("penstock.log.segments.written.WrittenLog.flush", nothing),
+        ("penstock.log.segments.keeper.write_checkpoint", nothing),
+        ("penstock.log.segments.keeper.Keeper._capture", nothing),
+        ("penstock.log.segments.rescue.WrittenLog.restored", nothing),
     ],
 )
 def test_storage_waits_for_memory_and_loses_nothing(

@@ -12,7 +12,7 @@ from tests.support.small_shard import SmallShard
 
 from penstock.log.partition import Log
 from penstock.log.records import Edit
-from penstock.log.segments import segment_path
+from penstock.log.segments.segments import segment_path
 
 
 def filled() -> tuple[SmallShard, Log]:

@@ -28,17 +28,17 @@ from penstock.core.errors import (
 from penstock.core.types import Compression, Durability, Epoch, Offset, Purpose, TimestampMs
 from penstock.kernels.crc import crc32c
 from penstock.log.batch import Batch, encode, seal
-from penstock.log.bounds import OFFSET_GAP
 from penstock.log.columns import Columns
-from penstock.log.commit import CommitOptions
 from penstock.log.disk import RealFile
-from penstock.log.journal import JournalOptions
-from penstock.log.keeper import KeeperOptions
+from penstock.log.journal.commit import CommitOptions
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.names import log_name
 from penstock.log.options import ShardOptions
 from penstock.log.outside import DirectoryReader
 from penstock.log.partition import Log
+from penstock.log.reading.bounds import OFFSET_GAP
 from penstock.log.records import Compaction, LogSettings, Retention
+from penstock.log.segments.keeper import KeeperOptions
 from penstock.log.shard import Shard
 
 SMALL = ShardOptions(
@@ -543,7 +543,7 @@ _LOOP, _STORAGE = "MainThread", "penstock-storage"
 
 
 def test_a_little_commit_is_synced_by_the_loop_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.log.commit._QUICK_S", 10.0)
+    monkeypatch.setattr("penstock.log.journal.commit._QUICK_S", 10.0)
 
     async def main() -> None:
         async with await Shard.open(tmp_path, SMALL) as shard:
@@ -555,7 +555,7 @@ def test_a_little_commit_is_synced_by_the_loop_itself(tmp_path: Path, monkeypatc
 
 
 def test_a_large_commit_is_synced_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.log.commit._QUICK_S", 10.0)
+    monkeypatch.setattr("penstock.log.journal.commit._QUICK_S", 10.0)
 
     async def main() -> None:
         async with await Shard.open(tmp_path, SMALL) as shard:
@@ -575,7 +575,7 @@ def test_a_slow_disk_keeps_the_loop_once_or_twice_and_not_for_ever(
             await threads.after(shard, log, 2)
             assert await threads.after(shard, log, 10) == {_STORAGE}
             threads.slow_s = 0.0
-            monkeypatch.setattr("penstock.log.commit._QUICK_S", 0.01)
+            monkeypatch.setattr("penstock.log.journal.commit._QUICK_S", 0.01)
             await threads.after(shard, log, 20)
             assert await threads.after(shard, log, 3) == {_LOOP}, "it is quick again"
 
@@ -593,7 +593,7 @@ def test_what_a_turn_of_the_loop_stages_has_one_sync(tmp_path: Path, monkeypatch
 
 
 def test_a_journal_that_fails_on_the_loop_tells_whoever_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.log.commit._QUICK_S", 10.0)
+    monkeypatch.setattr("penstock.log.journal.commit._QUICK_S", 10.0)
 
     def fails(file: RealFile) -> None:
         raise OSError(errno.EIO, "gone")
@@ -613,7 +613,7 @@ def test_a_journal_that_fails_on_the_loop_tells_whoever_waits(tmp_path: Path, mo
 def test_what_nobody_waits_for_is_synced_when_the_interval_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.log.commit._QUICK_S", 10.0)
+    monkeypatch.setattr("penstock.log.journal.commit._QUICK_S", 10.0)
 
     async def main() -> None:
         options = replace(SMALL, commit=CommitOptions(sync_interval_s=0.05))

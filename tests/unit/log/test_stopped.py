@@ -17,24 +17,24 @@ from tests.support.engines import SMALL, close_engine, make_log, open_engine, pu
 from tests.support.simdisk import SimDisk, SimulatedCrash
 from tests.support.small_shard import SmallShard, rows
 
-from penstock.cli import doctor_disk
-from penstock.cli.doctor import Verdict
+from penstock.cli.doctor import disk as doctor_disk
+from penstock.cli.doctor.doctor import Verdict
 from penstock.core.errors import LogPoisoned, LogStopped
 from penstock.core.metrics import ShardMetrics
 from penstock.core.types import Durability
-from penstock.log.bounds import OFFSET_GAP
-from penstock.log.checkpoint import write_checkpoint
 from penstock.log.disk import RealDisk
 from penstock.log.engine import Engine
-from penstock.log.faults import SyncFailed
-from penstock.log.frames import read_frame_header
-from penstock.log.inspect import inspect_directory
+from penstock.log.journal.frames import read_frame_header
 from penstock.log.names import log_name
-from penstock.log.reading import LogReader
+from penstock.log.offline.inspect import inspect_directory
+from penstock.log.offline.repair import apply_repair, plan_repair
+from penstock.log.offline.verify import verify
+from penstock.log.reading.bounds import OFFSET_GAP
+from penstock.log.reading.reading import LogReader
 from penstock.log.records import Edit, LogSettings
-from penstock.log.recovery import recover
-from penstock.log.repair import apply_repair, plan_repair
-from penstock.log.verify import verify
+from penstock.log.upkeep.checkpoint import write_checkpoint
+from penstock.log.upkeep.faults import SyncFailed
+from penstock.log.upkeep.recovery import recover
 
 EIO = OSError(errno.EIO, os.strerror(errno.EIO))
 

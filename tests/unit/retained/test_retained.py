@@ -17,8 +17,8 @@ from penstock.broker.retained.space import RetainedSpace
 from penstock.core.errors import InvalidArgument
 from penstock.core.types import Durability
 from penstock.log.columns import Columns
-from penstock.log.keeper import KeeperOptions
 from penstock.log.records import Compaction, LogSettings
+from penstock.log.segments.keeper import KeeperOptions
 from penstock.log.shard import Shard
 
 

@@ -27,7 +27,7 @@ from penstock.core.errors import Closed, DiskLow, InvalidArgument, InvalidSettin
 from penstock.core.types import Durability
 from penstock.gateways.http.ports import Operations
 from penstock.log.columns import Columns
-from penstock.log.restore import restore_backup
+from penstock.log.offline.restore import restore_backup
 from penstock.log.shard import Shard
 from penstock.server.config import Config, load
 from penstock.server.listeners import Listening

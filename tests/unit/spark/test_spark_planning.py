@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log.extents import Extent, RowMap
+from penstock.log.reading.extents import Extent, RowMap
 from penstock.spark.offsets import OffsetRange, PartitionId, json_of, positions_of, ranges_between
 from penstock.spark.planning import Split, admitted, plan
 

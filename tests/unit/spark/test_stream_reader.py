@@ -17,8 +17,8 @@ import penstock
 from penstock.client.http.client import Client
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.embedded.database import Database
-from penstock.log.backup import create_backup
-from penstock.log.restore import restore_backup
+from penstock.log.offline.backup import create_backup
+from penstock.log.offline.restore import restore_backup
 from penstock.spark import stream
 from penstock.spark.metrics import source_metrics
 from penstock.spark.offsets import BEHIND, LOGS, OffsetsJson, PartitionId

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.broker.auth.rules import Rule
 from penstock.broker.auth.scram import ScramKeys
-from penstock.broker.copied import CopiedLog
+from penstock.broker.catalogue.copied import CopiedLog
 from penstock.core.errors import DirectoryFormat
 from penstock.core.types import LogName
 from penstock.log.names import log_name

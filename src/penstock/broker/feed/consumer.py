@@ -13,7 +13,7 @@ from penstock.core.errors import Closed
 from penstock.queues.cursor import NO_DEADLINE
 
 if TYPE_CHECKING:
-    from penstock.broker.group import Group
+    from penstock.broker.queues.group import Group
 
 
 class Consumer:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.unit import Unit
+from penstock.broker.queues.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels import rows
 from penstock.queues.cursor import Cursor
 from penstock.queues.settings import Ordering
 
 if TYPE_CHECKING:
-    from penstock.broker.group import Group
+    from penstock.broker.queues.group import Group
 
 
 class Delivery(msgspec.Struct, eq=False):

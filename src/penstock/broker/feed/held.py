@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.broker.feed.delivery import Delivery
-from penstock.broker.unit import Unit
+from penstock.broker.queues.unit import Unit
 
 if TYPE_CHECKING:
-    from penstock.broker.group import Group
+    from penstock.broker.queues.group import Group
 
 
 class Named(msgspec.Struct, frozen=True, eq=False):

@@ -11,9 +11,9 @@ from typing import NamedTuple, Protocol
 
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
-from penstock.broker.group import NEVER, Group
-from penstock.broker.ledger import Ledger
-from penstock.broker.unit import Unit
+from penstock.broker.queues.group import NEVER, Group
+from penstock.broker.queues.ledger import Ledger
+from penstock.broker.queues.unit import Unit
 from penstock.kernels.windows import ack_each
 from penstock.queues.cursor import Cursor
 from penstock.queues.deadletter import Reason

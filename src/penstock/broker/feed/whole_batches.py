@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.hold import Hold
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.unit import Unit
+from penstock.broker.queues.unit import Unit
 from penstock.core.metrics import Histogram
 from penstock.kernels.windows import deliver_each
-from penstock.log.frames import Entry
+from penstock.log.journal.frames import Entry
 from penstock.queues.cursor import Cursor
 from penstock.queues.settings import Ordering
 

@@ -6,11 +6,11 @@ from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from penstock.broker.group import Group
-from penstock.broker.publish.dropping import Drops
+from penstock.broker.publish.drops import Drops
 from penstock.broker.publish.request import Limits
-from penstock.broker.queue import Queue
-from penstock.broker.unit import Unit
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.unit import Unit
 from penstock.core.errors import NoSuchQueue
 from penstock.kernels import takers
 

@@ -11,18 +11,18 @@ from penstock.broker.publish.admission import Dropped, Obstacle, Planned, Reserv
 from penstock.broker.publish.placement import Sent, Steps, TakenMeanwhile, place, remembered, take_back
 from penstock.broker.publish.request import Limits, ProducerCall, Published, PublishRequest, Put, PutFields, Routed
 from penstock.broker.publish.routing import lay_out
-from penstock.broker.queue import Placed, Queue
+from penstock.broker.queues.queue import Placed, Queue
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Histogram
 from penstock.core.types import Purpose
 from penstock.kernels import takers
-from penstock.log.adopting import Fill
 from penstock.log.columns import Columns
 from penstock.log.engine import Done
-from penstock.log.late import LateParts, Part
+from penstock.log.journal.large_commit import Fill
+from penstock.log.journal.late import LateParts, Part
+from penstock.log.journal.spread import Spread
 from penstock.log.partition import Log
 from penstock.log.shard import RowsPart, Shard
-from penstock.log.spread import Spread
 
 _NOTHING_PLANNED: Planned = {}
 # A member that is looked up costs as much as a call.

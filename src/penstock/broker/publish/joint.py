@@ -15,7 +15,7 @@ from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.placement import Steps, take_back, unkeyed
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import PublishRequest, Put, PutFields
-from penstock.broker.queue import Placed, Queue
+from penstock.broker.queues.queue import Placed, Queue
 from penstock.core.errors import Closed, PenstockError
 from penstock.kernels import hashing
 from penstock.log.columns import Columns

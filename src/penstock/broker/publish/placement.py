@@ -10,11 +10,11 @@ from typing import TypeAlias
 from penstock.broker.publish.admission import Obstacle
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import ProducerCall, Published, Put, PutFields
-from penstock.broker.queue import Placed, Queue
-from penstock.broker.unit import Unit
+from penstock.broker.queues.queue import Placed, Queue
+from penstock.broker.queues.unit import Unit
 from penstock.log.columns import Columns
 from penstock.log.encoded import Encoded, Rows
-from penstock.log.late import Late
+from penstock.log.journal.late import Late
 from penstock.queues import dedup, records
 from penstock.queues.dedup import Call, Duplicate, Fresh, Placement, Producers
 from penstock.queues.settings import Unkeyed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.broker.queue import Queue
+    from penstock.broker.queues.queue import Queue
 
 
 class Publisher:

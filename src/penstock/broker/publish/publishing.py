@@ -11,7 +11,7 @@ from penstock.broker.publish.joint import JointPuts
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import PlacedBatch, ProducerCall, Published, PublishRequest, Put, PutFields
 from penstock.broker.publish.routes import Routes
-from penstock.broker.queue import Placed, Queue
+from penstock.broker.queues.queue import Placed, Queue
 from penstock.core.errors import InvalidArgument
 from penstock.log.columns import Columns
 from penstock.log.shard import resolve

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from penstock.broker.publish.publisher import Publisher
-from penstock.broker.queue import Placed, Queue
+from penstock.broker.queues.queue import Placed, Queue
 from penstock.core.types import Purpose
 from penstock.log.columns import Columns
 from penstock.log.encoded import Encoded, Rows
-from penstock.log.late import LateParts, Part
+from penstock.log.journal.late import LateParts, Part
 from penstock.queues import dedup
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from typing import cast
 
-from penstock.broker.declaring import Declaring
+from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.publish.placement import check
 from penstock.broker.publish.request import ProducerCall, Targets
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import NoSuchQueue, TooLarge
 from penstock.core.types import Compression
 from penstock.log.columns import Columns

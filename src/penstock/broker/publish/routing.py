@@ -10,12 +10,12 @@ from itertools import accumulate
 from penstock.broker.publish.admission import Obstacle, Planned, Reservation
 from penstock.broker.publish.placement import Steps, step_of
 from penstock.broker.publish.request import Routed
-from penstock.broker.queue import Queue, check_largest
+from penstock.broker.queues.queue import Queue, check_largest
 from penstock.core.errors import NoSuchQueue
 from penstock.kernels import hashing, routing, rows, takers
 from penstock.log.columns import Columns
+from penstock.log.journal.spread import Spread
 from penstock.log.partition import Log
-from penstock.log.spread import Spread
 
 
 def lay_out(

@@ -18,7 +18,7 @@ from penstock.kernels import rows as row_kernel
 from penstock.kernels.retained_tree import MAX_LEVELS, RetainedTree
 from penstock.kernels.topics import check_filter
 from penstock.log.columns import Columns, Spans
-from penstock.log.late import Late, Part, nothing
+from penstock.log.journal.late import Late, Part, nothing
 from penstock.log.partition import Log
 from penstock.log.shard import Shard
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from penstock.broker.feed.stored import StoredBatch, StoredCache
 from penstock.core.ports import Buffer
-from penstock.log.frames import Entry
+from penstock.log.journal.frames import Entry
 from penstock.log.partition import Log
 from penstock.log.shard import Shard
 

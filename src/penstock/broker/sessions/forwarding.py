@@ -11,11 +11,11 @@ from functools import partial
 from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.sessions.messages import COPIED, MessageLog, grouped
 from penstock.broker.sessions.session import Session
+from penstock.broker.sessions.state_writer import StateWriter
 from penstock.broker.sessions.targets import Pairs, parts
-from penstock.broker.sessions.writing import StateWriter
 from penstock.core.types import Purpose
 from penstock.kernels import session_entries as kernel
-from penstock.log.late import Late, Part
+from penstock.log.journal.late import Late, Part
 from penstock.log.records import SegmentInfo
 from penstock.log.shard import Shard
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.feed.stored import StoredBatch, StoredCache
 from penstock.broker.sessions.followed import FollowedLog
-from penstock.broker.sessions.living import Living
+from penstock.broker.sessions.wanted import Living
 from penstock.kernels import session_rows as kernel
 from penstock.kernels.session_entries import WORDS
 from penstock.log.partition import Log

@@ -12,7 +12,7 @@ from penstock.broker.sessions.messages import MessageLog
 from penstock.broker.sessions.options import NEVER_S, Policy, SessionOptions
 from penstock.broker.sessions.queued import Queued, Taken
 from penstock.broker.sessions.records import Completed, Disconnected, Received, Sent, Settled, Subscription, Will
-from penstock.broker.sessions.writing import StateWriter
+from penstock.broker.sessions.state_writer import StateWriter
 from penstock.core.errors import OffsetOutOfRange
 
 logger = logging.getLogger("penstock.broker.sessions")

@@ -34,8 +34,8 @@ from penstock.broker.sessions.records import (
 )
 from penstock.broker.sessions.session import Session
 from penstock.broker.sessions.snapshots import Snapshots
+from penstock.broker.sessions.state_writer import StateWriter
 from penstock.broker.sessions.targets import Accepted, Targets, accept
-from penstock.broker.sessions.writing import StateWriter
 from penstock.core.errors import InvalidArgument, LogDamaged, LogPoisoned, PenstockError, TooLarge
 from penstock.core.types import Durability
 from penstock.kernels import hashing

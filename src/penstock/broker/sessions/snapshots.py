@@ -20,7 +20,7 @@ from penstock.broker.sessions.session import Outgoing, Session
 from penstock.core.types import Purpose
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
-from penstock.log.damage import Damage
+from penstock.log.offline.damage import Damage
 from penstock.log.partition import Log
 from penstock.log.shard import Shard
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.broker.queue import Queue
-from penstock.broker.staging.placing import Carried
+from penstock.broker.queues.queue import Queue
+from penstock.broker.staging.placement import Carried
 from penstock.broker.staging.records import StagedRange, StagePlace, StageRecord
 from penstock.core.errors import InvalidArgument, StageGone
 from penstock.log.names import log_name

@@ -12,15 +12,15 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from penstock.broker.declaring import Declaring
+from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.publish.commit import Frame, Intake
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.broker.staging.ahead import fetched_ahead
 from penstock.broker.staging.book import Book
 from penstock.broker.staging.epochs import Epochs
 from penstock.broker.staging.owners import OPERATOR, Owner
 from penstock.broker.staging.pipelines import Pipelines
-from penstock.broker.staging.placing import (
+from penstock.broker.staging.placement import (
     Carried,
     Placement,
     Stage,
@@ -48,9 +48,9 @@ from penstock.broker.staging.stages import Stages, query_of
 from penstock.core.errors import InvalidArgument, NoSuchLog, NotAuthorised, StageGone
 from penstock.core.types import Purpose
 from penstock.log.encoded import Encoded, Rows
-from penstock.log.importing import Importer
-from penstock.log.late import Late, Part
+from penstock.log.journal.late import Late, Part
 from penstock.log.partition import Log
+from penstock.log.segments.side_segments import Importer
 from penstock.log.shard import Shard
 
 logger = logging.getLogger("penstock.broker.staging")

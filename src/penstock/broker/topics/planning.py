@@ -12,7 +12,7 @@ from typing import TypeAlias
 from penstock.broker.topics.publication import Publication
 from penstock.broker.topics.router import Route, receiver_of
 from penstock.broker.topics.shares import Share, SharedStrategy
-from penstock.broker.topics.storing import Stored, store, store_unassured
+from penstock.broker.topics.stores import Stored, store, store_unassured
 from penstock.broker.topics.subscriptions import Manner, Some, Subscriber
 
 Sent: TypeAlias = "tuple[Manner, array[int], Sequence[Subscriber]]"

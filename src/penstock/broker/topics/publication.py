@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.sessions.targets import RETAIN
 from penstock.log.columns import Columns
-from penstock.log.late import Part
+from penstock.log.journal.late import Part
 
 if TYPE_CHECKING:
     from penstock.broker.publish.request import ProducerCall

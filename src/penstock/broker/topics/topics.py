@@ -23,13 +23,13 @@ from penstock.broker.topics.planning import Plan, plan, plan_share
 from penstock.broker.topics.publication import QOS, Publication, is_reserved
 from penstock.broker.topics.router import Router
 from penstock.broker.topics.shares import Share, SharedStrategy
-from penstock.broker.topics.storing import targets_of
+from penstock.broker.topics.stores import targets_of
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.kernels.topics import check_topic
 from penstock.log.columns import Columns, Spans
 from penstock.log.engine import Done
-from penstock.log.faults import Telling
-from penstock.log.late import Part
+from penstock.log.journal.late import Part
+from penstock.log.upkeep.faults import Telling
 
 logger = logging.getLogger("penstock.broker.topics")
 

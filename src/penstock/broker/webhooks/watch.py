@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Hashable
 
 from penstock.broker.alarms import Alarms
-from penstock.broker.group import Group
-from penstock.broker.queue import Queue
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
 from penstock.broker.webhooks.events import Event
 from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.core.errors import LogPoisoned

@@ -15,7 +15,7 @@ from penstock.broker.webhooks.mailbox import FIRST_RETRY_S, Mailbox
 from penstock.queues.deadletter import DeadLetter
 
 if TYPE_CHECKING:
-    from penstock.broker.queue import Queue
+    from penstock.broker.queues.queue import Queue
 
 logger = logging.getLogger("penstock.broker.webhooks")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from penstock.core.errors import InvalidArgument
-from penstock.log.extents import Extent
+from penstock.log.reading.extents import Extent
 
 MAX_REQUEST_BYTES = 64 << 10
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.broker.queue import Queue
+from penstock.broker.queues.queue import Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.broker.staging.staging import Staging
 from penstock.core.errors import InvalidArgument

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from penstock.core.errors import TooLarge
 from penstock.kernels import hashing, rows
-from penstock.log.arrow_encoding import ArrowColumns, Pieces, encoded, places_of
+from penstock.log.reading.arrow_encoding import ArrowColumns, Pieces, encoded, places_of
 
 _INT32 = pa.int32()
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.core.errors import InvalidArgument, TooLarge
 from penstock.gateways.flight.commands import Name
 from penstock.gateways.flight.partition_groups import Group
-from penstock.log.arrow_encoding import encoded
+from penstock.log.reading.arrow_encoding import encoded
 from penstock.tables.incoming import check_columns, columns_of
 
 # They are held whole, by whoever sends them, here and in the server, and are meant to fit a frame.

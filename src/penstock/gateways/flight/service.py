@@ -39,7 +39,7 @@ from penstock.gateways.flight.receipts import Receipts
 from penstock.gateways.flight.row_stream import RowStream, opened
 from penstock.gateways.flight.rows_body import parse_rows_body
 from penstock.gateways.flight.streams import Budget, Readers, Streams
-from penstock.log.extents import Extent
+from penstock.log.reading.extents import Extent
 from penstock.queues.names import canonical_queue
 from penstock.tables.partition_rows import Reading
 from penstock.tables.schema import projected

@@ -13,7 +13,7 @@ from penstock.broker.auth.access import Access
 from penstock.broker.broker import Broker
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import PlacedBatch
-from penstock.broker.queue import Placed, Queue
+from penstock.broker.queues.queue import Placed, Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.core.errors import Closed, NoSuchQueue, PenstockError
 from penstock.gateways.beside.requests import Requests, Work

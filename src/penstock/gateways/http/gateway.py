@@ -8,16 +8,16 @@ import logging
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from penstock.gateways.http.app import App
 from penstock.gateways.http.counters import HttpCounters
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
-from penstock.gateways.http.protocol import HttpProtocol
-from penstock.gateways.http.routes import RouteTable
+from penstock.gateways.http.server.app import App
+from penstock.gateways.http.server.protocol import HttpProtocol
+from penstock.gateways.http.server.routes import RouteTable
 from penstock.gateways.http.table import ROUTES
 from penstock.gateways.port import InThisProcess
 from penstock.gateways.wire.listener import ListenerFacts
-from penstock.log.faults import Telling
+from penstock.log.upkeep.faults import Telling
 from penstock.telemetry.sources import MetricSources
 
 logger = logging.getLogger("penstock.http")

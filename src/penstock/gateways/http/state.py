@@ -7,13 +7,13 @@ import asyncio
 from penstock.broker.broker import Broker
 from penstock.broker.clients import ClientDirectory
 from penstock.gateways.http.counters import HttpCounters
-from penstock.gateways.http.events import Streams
-from penstock.gateways.http.feed import Feeds
-from penstock.gateways.http.glance import Glances
-from penstock.gateways.http.memory import HttpMemory
+from penstock.gateways.http.events.events import Streams
+from penstock.gateways.http.events.feed import Feeds
+from penstock.gateways.http.events.glance import Glances
+from penstock.gateways.http.events.topic_feed import TopicFeeds
+from penstock.gateways.http.messages.receipts import Receipts
 from penstock.gateways.http.options import HttpOptions
-from penstock.gateways.http.receipts import Receipts
-from penstock.gateways.http.topic_feed import TopicFeeds
+from penstock.gateways.http.server.memory import HttpMemory
 from penstock.telemetry.sources import MetricSources
 
 

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.gateways.http import (
-    browse,
-    claim,
-    clients,
-    dead_letters,
-    description,
-    groups,
-    health,
-    metrics_stream,
-    operations,
-    publish,
-    queue_events,
-    queues,
-    receive,
-    settle,
-    stream,
-    templates,
-    topic_events,
-    topics,
-    users,
-)
-from penstock.gateways.http.routes import Route
+from penstock.gateways.http.admin import clients, dead_letters, groups, health, operations, queues, templates, users
+from penstock.gateways.http.describe import description
+from penstock.gateways.http.events import metrics_stream, queue_events, stream, topic_events
+from penstock.gateways.http.messages import browse, claim, publish, receive, settle, topics
+from penstock.gateways.http.server.routes import Route
 
 ROUTES: tuple[Route, ...] = (
     *publish.ROUTES,

@@ -31,25 +31,25 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.state import Connection as Order
 from penstock.codecs.mqtt.state import State
 from penstock.core.errors import PenstockError
-from penstock.gateways.mqtt.answers import Answers
-from penstock.gateways.mqtt.backlog import Backlog
-from penstock.gateways.mqtt.deliveries import Deliveries
-from penstock.gateways.mqtt.login import Login
-from penstock.gateways.mqtt.outbox import Outbox
-from penstock.gateways.mqtt.own_publishes import OwnPublishes
-from penstock.gateways.mqtt.scanned import Scanned
-from penstock.gateways.mqtt.sender import Sender
-from penstock.gateways.mqtt.session import Session
-from penstock.gateways.mqtt.subscribing import end_dismissed, subscribe, unsubscribe
-from penstock.gateways.mqtt.topic_aliases import HeardAliases, OutOfNames, TopicAliases
+from penstock.gateways.mqtt.inbound.answers import Answers
+from penstock.gateways.mqtt.inbound.own_publishes import OwnPublishes
+from penstock.gateways.mqtt.inbound.scanned import Scanned
+from penstock.gateways.mqtt.inbound.topic_aliases import HeardAliases, OutOfNames, TopicAliases
+from penstock.gateways.mqtt.outbound.backlog import Backlog
+from penstock.gateways.mqtt.outbound.deliveries import Deliveries
+from penstock.gateways.mqtt.outbound.outbox import Outbox
+from penstock.gateways.mqtt.outbound.sender import Sender
+from penstock.gateways.mqtt.sessions.login import Login
+from penstock.gateways.mqtt.sessions.session import Session
+from penstock.gateways.mqtt.sessions.subscriptions import end_dismissed, subscribe, unsubscribe
 from penstock.gateways.wire.listener import ListenerFacts
 from penstock.gateways.wire.slot import SlotTransport
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_rows, rows
 
 if TYPE_CHECKING:
-    from penstock.gateways.mqtt.consuming import QueueConsumer
     from penstock.gateways.mqtt.gateway import MqttGateway
+    from penstock.gateways.mqtt.outbound.queue_consumer import QueueConsumer
 
 logger = logging.getLogger("penstock.mqtt")
 

@@ -17,27 +17,27 @@ from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import PenstockError
-from penstock.gateways.mqtt.admin import Admin
-from penstock.gateways.mqtt.arrival import Arrivals
-from penstock.gateways.mqtt.complaints import Complaints, Recently
+from penstock.gateways.mqtt.admin.admin import Admin
+from penstock.gateways.mqtt.admin.complaints import Complaints, Recently
+from penstock.gateways.mqtt.admin.counters import MqttCounters
+from penstock.gateways.mqtt.admin.directory import PROTOCOLS, MqttDirectory
+from penstock.gateways.mqtt.admin.system import SystemTopics
 from penstock.gateways.mqtt.connection import Connection
-from penstock.gateways.mqtt.counters import MqttCounters
-from penstock.gateways.mqtt.directory import PROTOCOLS, MqttDirectory
-from penstock.gateways.mqtt.fanout import FanOut
+from penstock.gateways.mqtt.inbound.arrival import Arrivals
+from penstock.gateways.mqtt.inbound.refusals import OF_EVERYBODY
+from penstock.gateways.mqtt.inbound.settlements import Settlements
+from penstock.gateways.mqtt.inbound.turns import TURN_ROWS, Turns
 from penstock.gateways.mqtt.options import MqttOptions
-from penstock.gateways.mqtt.outbox import Flusher
+from penstock.gateways.mqtt.outbound.fanout import FanOut
+from penstock.gateways.mqtt.outbound.outbox import Flusher
+from penstock.gateways.mqtt.outbound.retained import RetainedMessages
 from penstock.gateways.mqtt.protocol import MqttProtocol
-from penstock.gateways.mqtt.refusals import OF_EVERYBODY
-from penstock.gateways.mqtt.registry import Registry
-from penstock.gateways.mqtt.retaining import RetainedMessages
-from penstock.gateways.mqtt.settlements import Settlements
-from penstock.gateways.mqtt.subscribing import drop_forbidden
-from penstock.gateways.mqtt.system import SystemTopics
-from penstock.gateways.mqtt.turns import TURN_ROWS, Turns
+from penstock.gateways.mqtt.sessions.registry import Registry
+from penstock.gateways.mqtt.sessions.subscriptions import drop_forbidden
 from penstock.gateways.port import InThisProcess
 from penstock.gateways.wire.budget import Budget, usual_budget_bytes
 from penstock.gateways.wire.listener import ListenerFacts
-from penstock.log.faults import Telling
+from penstock.log.upkeep.faults import Telling
 
 logger = logging.getLogger("penstock.mqtt")
 

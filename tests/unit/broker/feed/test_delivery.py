@@ -9,7 +9,7 @@ from tests.support.broker import got, offsets, retries, stage, values
 from tests.support.loop import run
 
 from penstock.broker.feed.held import Held
-from penstock.broker.start import Start
+from penstock.broker.queues.start import Start
 from penstock.core.errors import Closed, InvalidArgument
 from penstock.queues.names import GroupName
 

@@ -13,7 +13,7 @@ from tests.support.loop import run
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.publish.request import ProducerCall
-from penstock.broker.unit import Unit
+from penstock.broker.queues.unit import Unit
 
 
 def test_a_message_that_comes_back_while_a_later_one_is_read_is_not_lost(tmp_path: Path) -> None:

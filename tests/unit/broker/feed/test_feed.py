@@ -15,8 +15,8 @@ from penstock.broker.feed.delivery import Delivery, Taking
 from penstock.broker.feed.feed import Feed
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.group import Group
-from penstock.broker.queue import Queue
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
 from penstock.core.errors import DiskLow, PenstockError
 from penstock.queues.cursor import NO_DEADLINE
 

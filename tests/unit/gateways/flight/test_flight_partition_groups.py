@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from penstock.core.errors import TooLarge
 from penstock.gateways.flight.partition_groups import Group, Partitions, appended_groups, cut, staged_groups
-from penstock.log.arrow_encoding import ArrowColumns, joined
 from penstock.log.columns import Columns
 from penstock.log.encoded import Encoded
+from penstock.log.reading.arrow_encoding import ArrowColumns, joined
 
 KEYS = st.lists(st.binary(max_size=3), min_size=1, max_size=30)
 

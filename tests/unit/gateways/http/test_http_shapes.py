@@ -12,20 +12,21 @@ from hypothesis import strategies as st
 
 from penstock.broker.auth.rules import check_name, rule_of
 from penstock.broker.auth.users import check_user_name
-from penstock.broker.start import Start
+from penstock.broker.queues.start import Start
 from penstock.codecs.http import shapes, spans
 from penstock.codecs.http.deliveries import ReceiveBody
 from penstock.core.errors import InvalidArgument
 from penstock.core.patterns import size_pattern
 from penstock.core.units import parse_duration
-from penstock.gateways.http import durations, users
-from penstock.gateways.http.addresses import queue_name
-from penstock.gateways.http.cursors import Vector
-from penstock.gateways.http.exchange import decoded
-from penstock.gateways.http.pages import PageQuery, page
-from penstock.gateways.http.partition_parts import parse_start
-from penstock.gateways.http.problems import Refusal
-from penstock.gateways.http.settings_schema import settings_schema
+from penstock.gateways.http.admin import users
+from penstock.gateways.http.describe.settings_schema import settings_schema
+from penstock.gateways.http.messages.cursors import Vector
+from penstock.gateways.http.messages.partition_parts import parse_start
+from penstock.gateways.http.server import durations
+from penstock.gateways.http.server.addresses import queue_name
+from penstock.gateways.http.server.exchange import decoded
+from penstock.gateways.http.server.pages import PageQuery, page
+from penstock.gateways.http.server.problems import Refusal
 from penstock.kernels.topics import check_topic
 from penstock.queues.names import check_filter, check_namespace, check_queue_name, parse_group_name
 from penstock.queues.properties import Envelope, pack

@@ -6,8 +6,8 @@ from pathlib import Path
 from tests.support.broker import Stage, retries, stage
 from tests.support.metrics import of, scrape, sources_of
 
-from penstock.broker.queue import Queue
-from penstock.broker.start import LATEST
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.start import LATEST
 from penstock.telemetry.exposition import exposition
 from penstock.telemetry.families import FAMILIES
 from penstock.telemetry.pace import Pace

@@ -1,0 +1,1 @@
+"""What was declared, and how it comes back."""

@@ -1,0 +1,49 @@
+"""What was declared, as records in one compacted log: queues, groups, templates. The newest of a key is the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.broker.catalogue.copied import CopiedLog
+from penstock.core.types import LogName
+from penstock.log.partition import Log
+from penstock.log.records import Compaction, LogSettings
+from penstock.log.shard import Shard
+from penstock.queues.declared import Record, apply
+from penstock.queues.names import CONFIGURATION_LOG
+
+NAME: LogName = CONFIGURATION_LOG
+_SETTINGS = LogSettings(segment_bytes=4 << 20, compaction=Compaction(lag_s=60.0, tombstone_s=3600.0))
+
+
+class Configuration:
+    """The log of what was declared. Used from the loop."""
+
+    def __init__(self, copied: CopiedLog) -> None:
+        self._copied = copied
+
+    @classmethod
+    async def open(cls, shard: Shard) -> Configuration:
+        """A broker that lost some of it to damage of both copies starts with the rest, and says so."""
+        return cls(await CopiedLog.open(shard, NAME, _SETTINGS, may_lose=True))
+
+    @property
+    def log(self) -> Log:
+        return self._copied.log
+
+    @property
+    def has_lost(self) -> bool:
+        return self._copied.has_lost
+
+    def read(self) -> dict[str, Record]:
+        """Everything that stands, by key, in the order in which the keys came."""
+        found: dict[str, Record] = {}
+        apply(found, ((key.decode(), value) for key, value in self._copied.rows()))
+        return found
+
+    async def write(self, *changes: tuple[str, Record | None], logs: Sequence[tuple[Log, LogSettings]] = ()) -> None:
+        """All in one commit; None deletes. `logs` follow the records: their settings are in the same frame."""
+        records = [(key, b"" if record is None else msgspec.json.encode(record)) for key, record in changes]
+        await self._copied.write(records, logs)

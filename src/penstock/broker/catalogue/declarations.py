@@ -1,0 +1,458 @@
+"""Queues and groups coming, changing and going. Each change is a record in the configuration before it takes effect."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from penstock.broker.alarms import Alarms
+from penstock.broker.catalogue.configuration import Configuration
+from penstock.broker.feed.stored import StoredCache
+from penstock.broker.queues.group import Failures, Group
+from penstock.broker.queues.ledger import Ledger
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.start import Start
+from penstock.broker.queues.unit import Unit
+from penstock.broker.webhooks.events import with_secrets
+from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
+from penstock.log.shard import Shard
+from penstock.queues.bindings import Bindings
+from penstock.queues.declared import (
+    NUMBERS_KEY,
+    GroupRecord,
+    NumbersRecord,
+    QueueRecord,
+    Record,
+    Switch,
+    TemplateRecord,
+    group_key,
+    queue_key,
+    template_key,
+)
+from penstock.queues.names import (
+    GroupName,
+    SubscriptionAddress,
+    canonical_queue,
+    is_dead_letter_queue,
+    subscription_address,
+)
+from penstock.queues.settings import QueueSettings, change, queue_json
+from penstock.queues.templates import Template, resolve
+
+logger = logging.getLogger("penstock.broker.declaring")
+
+# Each is passed after switch_timeout at the latest; nobody adds partitions that often.
+_SWITCHES_KEPT = 16
+# More queues and groups than were ever declared between two records that say how many there were.
+_LOST_NUMBERS = 1 << 20
+
+QueueName = tuple[str, str]
+"""namespace, name"""
+
+
+class Declaring:
+    """All queues, by namespace and name. Used from the loop."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        configuration: Configuration,
+        alarms: Alarms,
+        ledger: Ledger,
+        max_auto_queues: int,
+    ) -> None:
+        self._shard, self._configuration, self._alarms, self._ledger = shard, configuration, alarms, ledger
+        self._timeline, self._max_auto_queues = shard.timeline, max_auto_queues
+        self._now = shard.timeline.now
+        self.queues: dict[QueueName, Queue] = {}
+        self.by_incarnation: dict[int, Queue] = {}
+        self.changed: set[Queue] = set()
+        """those in which something has come or gone since somebody emptied it, the deleted left out"""
+        self.bindings: dict[str, Bindings] = {}
+        self.templates: dict[str, Template] = {}
+        self.failures: Failures
+        self._next_incarnation = 1
+        self._next_group = 1
+        self._making = 0
+        """queues that make themselves and are not there yet"""
+        self._locks: WeakValueDictionary[QueueName, asyncio.Lock] = WeakValueDictionary()
+        """as long as somebody has or awaits one: names of queues that are not made are ever new ones"""
+        self._cache = StoredCache()
+
+    # Finding
+
+    def queue(self, name: str, namespace: str = "default") -> Queue:
+        found = self.queues.get((namespace, canonical_queue(name)))
+        if found is None:
+            raise NoSuchQueue(name)
+        return found
+
+    def bindings_of(self, namespace: str) -> Bindings:
+        found = self.bindings.get(namespace)
+        if found is None:
+            found = self.bindings[namespace] = Bindings()
+        return found
+
+    # Queues
+
+    def settings_for(self, name: str, explicit: Mapping[str, object]) -> QueueSettings:
+        """Defaults, then matching templates, then what is said."""
+        return resolve(canonical_queue(name), self.templates.values(), explicit)
+
+    async def declare(self, settings: QueueSettings, *, is_auto: bool = False) -> Queue:
+        """QueueExists if there is one of that name."""
+        key = settings.namespace, settings.name
+        async with self._lock(key):
+            if key in self.queues:
+                raise QueueExists(settings.name)
+            if is_auto:
+                self._refuse_too_many()
+            record = QueueRecord(
+                self._next_incarnation, queue_json(settings), self._timeline.wall(), settings.partitions, is_auto
+            )
+            self._next_incarnation += 1
+            self._making += is_auto
+            try:
+                await self._configuration.write((queue_key(record.incarnation), record), self._numbers())
+            finally:
+                self._making -= is_auto
+            queue = self.adopt(settings, record)
+            queue.made_ms = self._now()
+            if below := [
+                name
+                for name in self.bindings_of(settings.namespace).queues_below(settings.name)
+                if name != settings.name
+            ]:
+                logger.info(
+                    "queue %s was declared above %s: they keep their own topics", settings.name, ", ".join(below)
+                )
+            return queue
+
+    async def declared(
+        self, settings: QueueSettings, *, is_auto: bool = False, made: list[Queue] | None = None
+    ) -> Queue:
+        """The queue of that name, made with these settings if there is none, and then added to `made`."""
+        found = self.queues.get((settings.namespace, settings.name))
+        if found is not None:
+            if not is_auto:
+                await self.keep(found)
+            return found
+        try:
+            queue = await self.declare(settings, is_auto=is_auto)
+        except QueueExists:
+            return self.queue(settings.name, settings.namespace)
+        if is_auto:
+            # Not every door can tell whoever named it, and a name with a typo looks like any other.
+            logger.info("queue created because it was named namespace=%s queue=%s", queue.namespace, queue.name)
+        if made is not None:
+            made.append(queue)
+        return queue
+
+    def unmade(self, settings: QueueSettings) -> Queue:
+        """As it would be made with these settings, to ask what it would take: nobody else knows of it."""
+        record = QueueRecord(0, queue_json(settings), self._timeline.wall(), settings.partitions, is_auto=True)
+        return Queue(self._shard, self._cache, settings, record)
+
+    async def keep(self, queue: Queue) -> None:
+        """Somebody has declared it: it does not go away by itself any more."""
+        async with self._lock((queue.namespace, queue.name)):
+            if queue.record.is_auto and not queue.is_deleted:
+                record = msgspec.structs.replace(queue.record, is_auto=False)
+                await self._configuration.write((queue_key(queue.incarnation), record))
+                queue.record = record
+
+    async def ensure(self, name: str, namespace: str = "default", made: list[Queue] | None = None) -> Queue:
+        """The queue of that name; if there is none, made with the settings of its templates and added to `made`."""
+        found = self.queues.get((namespace, canonical_queue(name)))
+        if found is not None:
+            return found
+        return await self.declared(self.settings_for(name, {"namespace": namespace}), is_auto=True, made=made)
+
+    def queue_of(self, address: SubscriptionAddress, namespace: str = "default") -> str | None:
+        """The declared queue that a subscription names, if it is there."""
+        return self.bindings_of(namespace).route(_address(address.path)).prefix_queue
+
+    async def subscribed(
+        self, topic_filter: str, namespace: str = "default", made: list[Queue] | None = None
+    ) -> tuple[Queue, str | None]:
+        """The queue that `$queue/…` names, and the filter on routing keys that is left. Where no queue is declared,
+        `$queue/orders` and `$queue/orders/#` make one and add it to `made`; paths with other wildcards never do."""
+        address = subscription_address(topic_filter)
+        if address is None:
+            raise InvalidArgument(f"{topic_filter!r} names no queue: write $queue/<name>")
+        name = self.queue_of(address, namespace)
+        if name is None:
+            if address.queue_to_create is None:
+                raise NoSuchQueue(address.path)
+            name = (await self.ensure(address.queue_to_create, namespace, made)).name
+        return self.queue(name, namespace), address.filter_for(name)
+
+    async def dead_letters_of(self, source: Queue, path: str) -> Queue:
+        """The declared queue that the path is in, or a new one of that name."""
+        route = self.bindings_of(source.namespace).route(_address(path))
+        if route.prefix_queue is not None:
+            return self.queue(route.prefix_queue, source.namespace)
+        partitions = source.settings.partitions if is_dead_letter_queue(path) else None
+        explicit = {"namespace": source.namespace} | ({"partitions": partitions} if partitions else {})
+        return await self.declared(self.settings_for(path, explicit))
+
+    def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
+        queue = Queue(self._shard, self._cache, settings, record, self.changed)
+        self.queues[settings.namespace, settings.name] = queue
+        self.by_incarnation[record.incarnation] = queue
+        self._next_incarnation = max(self._next_incarnation, record.incarnation + 1)
+        self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
+        return queue
+
+    def adopt_numbers(self, record: NumbersRecord) -> None:
+        self._next_incarnation = max(self._next_incarnation, record.incarnation)
+        self._next_group = max(self._next_group, record.group)
+
+    def pass_numbers_over(self) -> None:
+        """Records were lost: numbers that nobody knows any more may have been given away, and state logs carry them."""
+        self._next_incarnation += _LOST_NUMBERS
+        self._next_group += _LOST_NUMBERS
+
+    def _numbers(self) -> tuple[str, NumbersRecord]:
+        return NUMBERS_KEY, NumbersRecord(self._next_incarnation, self._next_group)
+
+    async def change(self, queue: Queue, changes: Mapping[str, object]) -> None:
+        """InvalidSetting for what cannot change while the queue lives."""
+        async with self._lock((queue.namespace, queue.name)):
+            _refuse_deleted(queue)
+            changes = with_secrets(changes, queue.settings.dlq_config.alert_webhook)
+            settings = change(queue.settings, changes)
+            # While no publish is under way: it might make the logs of another partition.
+            await queue.gate.close()
+            try:
+                if settings.partitions > queue.settings.partitions:
+                    await self._grow(queue, settings)
+                else:
+                    record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
+                    await self._write(queue, settings, record)
+                    queue.configure(settings, record)
+            finally:
+                queue.gate.open()
+            self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
+            for group in queue.groups.values():
+                group.look_at_switch(self._now())
+
+    async def _write(self, queue: Queue, settings: QueueSettings, record: QueueRecord) -> None:
+        """The settings of a queue and of all its logs, in one frame."""
+        logs = queue.changed_logs(settings)
+        await self._configuration.write((queue_key(queue.incarnation), record), logs=logs)
+
+    async def _grow(self, queue: Queue, settings: QueueSettings) -> None:
+        """No publish is under way between reading the ends of the old partitions and the commit of the switch."""
+        switch = self._switch(queue, settings)
+        switches = (*queue.record.switches[-_SWITCHES_KEPT + 1 :], switch)
+        record = msgspec.structs.replace(queue.record, settings=queue_json(settings), switches=switches)
+        await self._write(queue, settings, record)
+        for group in queue.groups.values():
+            group.begin_switch(switch)
+        queue.configure(settings, record)
+
+    def _switch(self, queue: Queue, settings: QueueSettings) -> Switch:
+        ends = {
+            partition: (unit.data.end if (unit := queue.units.get(partition)) is not None else 0)
+            for partition in range(queue.settings.partitions)
+        }
+        return Switch(ends, self._now() + self._timeline.shift + settings.switch_timeout_ms)
+
+    async def pause(self, queue: Queue, is_paused: bool) -> None:
+        async with self._lock((queue.namespace, queue.name)):
+            _refuse_deleted(queue)
+            record = msgspec.structs.replace(queue.record, is_paused=is_paused)
+            await self._configuration.write((queue_key(queue.incarnation), record))
+            queue.record, queue.is_paused = record, is_paused
+        for partition in queue.units:
+            queue.notify(partition)
+
+    async def delete(self, queue: Queue) -> None:
+        """With its groups and all messages."""
+        async with self._lock((queue.namespace, queue.name)):
+            _refuse_deleted(queue)
+            queue.is_deleted = True
+            del self.queues[queue.namespace, queue.name]
+            del self.by_incarnation[queue.incarnation]
+            self.changed.discard(queue)
+            self.bindings_of(queue.namespace).drop(queue.name)
+            groups = list(queue.groups.values())
+            for group in groups:
+                _dismiss(group)
+            queue.groups.clear()
+            queue.notify_of_end()
+            gone: list[tuple[str, Record | None]] = [
+                (group_key(queue.incarnation, group.number), None) for group in groups
+            ]
+            record = msgspec.structs.replace(queue.record, is_deleted=True)
+            await self._configuration.write((queue_key(queue.incarnation), record), *gone)
+            for unit in queue.units.values():
+                await self._delete_logs(unit)
+            queue.units.clear()
+            await self._configuration.write((queue_key(queue.incarnation), None))
+
+    async def _delete_logs(self, unit: Unit) -> None:
+        unit.data.on_commit = None
+        self._shard.floors.pop(unit.data.number, None)
+        for log in (unit.data, unit.state, unit.snapshots):
+            if log is not None:
+                await self._shard.delete(log)
+
+    async def purge(self, queue: Queue) -> int:
+        """All messages are gone, for every group; how many there were."""
+        gone = 0
+        for unit in list(queue.units.values()):
+            gone += unit.data.end - unit.start - unit.missing(unit.start)
+            await self._shard.purge(unit.data)
+            unit.forget_batches()
+            for group in queue.groups.values():
+                group.cursor(unit).settle_below(unit.start)
+                self.failures.after_dropping(group, unit)
+            await self._ledger.flush([unit])
+        queue.note_change()
+        return gone
+
+    # Groups
+
+    async def group(
+        self, queue: Queue, key: GroupName, start: Start, *, is_derived: bool = False, is_permanent: bool = False
+    ) -> Group:
+        """The group of that name; begun at `start` if there is none."""
+        found = queue.groups.get(key)
+        if found is not None:
+            return found
+        async with self._lock((queue.namespace, queue.name)):
+            if (found := queue.groups.get(key)) is not None:
+                return found
+            _refuse_deleted(queue)
+            starts = await self._starts(queue, start)
+            record = GroupRecord(
+                queue.incarnation,
+                self._next_group,
+                key.name,
+                key.filter,
+                self._timeline.wall(),
+                starts,
+                is_derived=is_derived,
+                is_permanent=is_permanent,
+            )
+            self._next_group += 1
+            await self._configuration.write((group_key(queue.incarnation, record.number), record), self._numbers())
+            group = self.adopt_group(queue, record)
+            group.look_at_switch(self._now())
+            queue.used_ms = self._now()
+            return group
+
+    def adopt_group(self, queue: Queue, record: GroupRecord) -> Group:
+        group = Group(queue, record, self._alarms, self.failures, self._timeline)
+        queue.groups[group.key] = group
+        queue.note_change()
+        self._next_group = max(self._next_group, record.number + 1)
+        for switch in queue.record.switches:
+            # One that was over before the group was made is no reason for a log line.
+            if switch.deadline_ms > record.created_ms or _is_older(record, switch):
+                group.begin_switch(switch)
+        return group
+
+    async def delete_group(self, group: Group) -> None:
+        queue = group.queue
+        queue.groups.pop(group.key, None)
+        queue.note_change()
+        _dismiss(group)
+        for unit in queue.units.values():
+            unit.cursors.pop(group.number, None)
+        await self._configuration.write((group_key(queue.incarnation, group.number), None))
+
+    async def pause_group(self, group: Group, is_paused: bool) -> None:
+        _refuse_deleted_group(group)
+        record = msgspec.structs.replace(group.record, is_paused=is_paused)
+        await self._configuration.write((group_key(group.queue.incarnation, group.number), record))
+        group.record = record
+        for partition in group.queue.units:
+            group.notify(partition)
+
+    async def seek(self, group: Group, start: Start, partitions: Sequence[int] | None = None) -> None:
+        """Begin anew: what it had settled or held counts no more. Offsets are those of Start."""
+        _refuse_deleted_group(group)
+        starts = await self._starts(group.queue, start)
+        wanted = starts.keys() if partitions is None else starts.keys() & set(partitions)
+        units = [group.queue.units[partition] for partition in wanted]
+        for unit in units:
+            group.cursor(unit).place(*starts[unit.partition])
+            group.forget_holds(unit.partition)
+        group.look_at_switch(self._now())
+        await self._ledger.flush(units)
+        for unit in units:
+            group.notify(unit.partition)
+
+    async def _starts(self, queue: Queue, start: Start) -> dict[int, tuple[int, int]]:
+        now = self._timeline.wall()
+        return {
+            unit.partition: (await start.offset(self._shard, unit.data, unit.partition, now), unit.data.end)
+            for unit in list(queue.units.values())
+        }
+
+    # Templates
+
+    async def put_template(self, match: str, settings: Mapping[str, object]) -> None:
+        settings = with_secrets(settings, _address_in(self.templates.get(match)))
+        template = Template(match, settings)
+        await self._configuration.write((template_key(match), TemplateRecord(match, dict(settings))))
+        self.templates[match] = template
+
+    async def drop_template(self, match: str) -> None:
+        if match not in self.templates:
+            raise InvalidArgument(f"no template for {match!r}; there are {', '.join(self.templates) or 'none'}")
+        await self._configuration.write((template_key(match), None))
+        self.templates.pop(match, None)
+
+    def _refuse_too_many(self) -> None:
+        count = self._making + sum(1 for queue in self.queues.values() if queue.record.is_auto)
+        if count >= self._max_auto_queues:
+            raise InvalidArgument(
+                f"{count} queues were created automatically, and max_auto_queues is {self._max_auto_queues}: "
+                f"create this one yourself, or delete some"
+            )
+
+    def _lock(self, key: QueueName) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
+
+
+def _is_older(group: GroupRecord, switch: Switch) -> bool:
+    """Whatever the clock was then."""
+    return any(group.starts.get(partition, (0, 0))[1] < end for partition, end in switch.ends.items())
+
+
+def _address_in(template: Template | None) -> str | None:
+    section = None if template is None else template.settings.get("dlq_config")
+    address = section.get("alert_webhook") if isinstance(section, Mapping) else None
+    return address if isinstance(address, str) else None
+
+
+def _refuse_deleted(queue: Queue) -> None:
+    """Whoever still has it in hand must not bring it back."""
+    if queue.is_deleted:
+        raise NoSuchQueue(queue.name)
+
+
+def _refuse_deleted_group(group: Group) -> None:
+    if group.is_deleted:
+        raise NoSuchGroup(group.queue.name, group.name)
+
+
+def _dismiss(group: Group) -> None:
+    for unit in group.queue.units.values():
+        if (cursor := unit.cursors.get(group.number)) is not None:
+            group.queue.past.add(cursor.tally)
+    for consumer in list(group.consumers.values()):
+        group.leave(consumer, counted=False)
+    group.wake_pullers()
+
+
+def _address(path: str) -> bytes:
+    return (path if path.startswith("$") else f"$queue/{path}").encode()

@@ -1,0 +1,1 @@
+"""Dead letters: moved, looked at, sent again."""

@@ -1,0 +1,1 @@
+"""Queues, groups and consumers at work."""

@@ -1,0 +1,517 @@
+"""A group at work: its members, its cursors in the partitions, and the clocks that run for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from penstock.broker.alarms import Alarms
+from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.delivery import Delivery, Taking
+from penstock.broker.feed.hold import Hold
+from penstock.broker.feed.stored import StoredBatch
+from penstock.broker.queues.unit import Unit
+from penstock.core.errors import NoSuchGroup
+from penstock.core.timeline import Timeline
+from penstock.queues.bindings import filter_mask
+from penstock.queues.cursor import Cursor, Limits
+from penstock.queues.deadletter import Reason
+from penstock.queues.declared import GroupRecord, Switch
+from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
+from penstock.queues.retry import backoff_table
+from penstock.queues.settings import Ordering, QueueSettings
+
+if TYPE_CHECKING:
+    from penstock.broker.queues.queue import Queue
+
+logger = logging.getLogger("penstock.broker.group")
+
+NEVER = 1 << 62
+NO_LIMIT = 1 << 31
+
+
+class Failures(Protocol):
+    """What becomes of messages that came back too often: see broker/feed/settling.py."""
+
+    def dead_letter(self, group: Group, unit: Unit, offsets: array[int], reason: Reason) -> object: ...
+
+    def note(self, unit: Unit) -> object: ...
+
+    def after_dropping(self, group: Group, unit: Unit) -> object: ...
+
+
+class Group:
+    """Used from the loop."""
+
+    def __init__(
+        self, queue: Queue, record: GroupRecord, alarms: Alarms, failures: Failures, timeline: Timeline
+    ) -> None:
+        self.queue, self.record, self.timeline, self.now = queue, record, timeline, timeline.now
+        self.number = record.number
+        self.key = record.key
+        self.consumers: dict[int, Consumer] = {}
+        self.last_used_ms = self.now()
+        self.members = Members(self.name, queue.settings.partitions)
+        self.limits = limits_of(queue.settings)
+        self._alarms, self._failures = alarms, failures
+        self.switches: list[Switch] = []
+        """changes of the number of partitions that it has not gone past, oldest first"""
+        self.silent = 0
+        """consumers whose time ran out, and of whom nothing was heard since"""
+        self._pullers: set[asyncio.Event] = set()
+        self._kept_for: set[Hashable] = set()
+
+    @property
+    def name(self) -> str:
+        return str(self.key)
+
+    @property
+    def is_paused(self) -> bool:
+        return self.record.is_paused or self.queue.is_paused
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whoever still has it in hand must not bring it back."""
+        return self.queue.groups.get(self.key) is not self
+
+    @property
+    def is_active(self) -> bool:
+        """Whether somebody waits for messages."""
+        return bool(self.consumers or self._pullers)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for messages, or will come back for them."""
+        return self.is_active or bool(self._kept_for)
+
+    @property
+    def ends_ms(self) -> int | None:
+        """When it goes, because nobody has used it for as long as the queue keeps such groups; None while it is wanted,
+        and for one that stays."""
+        if self.record.is_permanent or self.is_wanted:
+            return None
+        settings = self.queue.settings
+        after = settings.derived_group_expiry_ms if self.record.is_derived else settings.group_expiry_ms
+        return None if after is None else self.last_used_ms + after
+
+    def keep_for(self, session: Hashable) -> None:
+        """A session that outlives its connection is subscribed: the group stays until let_go()."""
+        self._kept_for.add(session)
+
+    def let_go(self, session: Hashable) -> None:
+        self._kept_for.discard(session)
+        self.last_used_ms = self.now()
+
+    def cursor(self, unit: Unit) -> Cursor:
+        cursor = unit.cursors.get(self.number)
+        if cursor is None:
+            start, history_end = self.record.starts.get(unit.partition, (0, 0))
+            cursor = Cursor(self.number, max(start, unit.start), history_end)
+            cursor.move(self.timeline.shift)
+            if not self.is_deleted:
+                unit.cursors[self.number] = cursor
+        return cursor
+
+    def configure(self, settings: QueueSettings) -> None:
+        self.limits = limits_of(settings)
+        if settings.partitions != self.members.partitions:
+            self._act(self.members.set_partitions(settings.partitions, self.now()))
+
+    # Members
+
+    def join(self, number: int, prefetch: int, is_immortal: bool) -> Consumer:
+        consumer = self.consumers[number] = Consumer(self, number, prefetch)
+        self.queue.listening[self] = None
+        self._act(self.members.join(number, self.now(), is_immortal=is_immortal))
+        return consumer
+
+    def heartbeat(self, consumer: Consumer, generation: int) -> None:
+        self.members.heartbeat(consumer.number, generation, self.now())
+
+    def leave(self, consumer: Consumer, counted: bool = True) -> None:
+        """What it holds is free at once."""
+        if self.consumers.pop(consumer.number, None) is None:
+            return
+        self.silent -= consumer.timeouts > 0
+        consumer.shut()
+        for partition in list(consumer.holds):
+            self._free(consumer, partition, counted)
+        self._act(self.members.leave(consumer.number, self.now()))
+        self.last_used_ms = self.queue.used_ms = self.now()
+        self._stop_listening()
+
+    def forget_holds(self, partition: int) -> None:
+        """The cursor there begins anew: nothing is held of it."""
+        for consumer in list(self.consumers.values()):
+            if (hold := consumer.holds.get(partition)) is not None:
+                hold.held = 0
+                self.released(consumer, hold)
+                consumer.wake()
+
+    def look_at_members(self, now: int) -> None:
+        self._act(self.members.tick(now))
+
+    def released(self, consumer: Consumer, hold: Hold) -> None:
+        """A consumer that is to give a partition up holds nothing of it any more."""
+        if hold.is_revoked and not hold.held:
+            self._act(self.members.released(consumer.number, hold.partition, self.now()))
+
+    def _act(self, events: list[Event]) -> None:
+        for event in events:
+            self._act_on(event)
+        due = self.members.next_due_ms
+        if due is not None:
+            self._alarms.set(self.members, due, self.look_at_members)
+
+    def _act_on(self, event: Event) -> None:
+        if isinstance(event, Added):
+            return
+        consumer = self.consumers.get(event.member)
+        if consumer is None:
+            return
+        if isinstance(event, Assigned):
+            consumer.assign(event.partition)
+        elif isinstance(event, Revoking):
+            hold = consumer.holds[event.partition]
+            hold.is_revoked = True
+            asyncio.get_running_loop().call_soon(self.released, consumer, hold)
+        elif isinstance(event, Resumed):
+            consumer.holds[event.partition].is_revoked = False
+            consumer.notify(event.partition)
+        elif isinstance(event, Lost):
+            # That a member hangs is held against none of its messages.
+            self._free(consumer, event.partition, counted=consumer.number not in self.members.suspended)
+        elif isinstance(event, Left):
+            self.leave(consumer)
+
+    def _free(self, consumer: Consumer, partition: int, counted: bool) -> None:
+        unit = self.queue.units.get(partition)
+        hold = consumer.holds.get(partition)
+        consumer.drop(partition)
+        if unit is None or hold is None or not hold.held:
+            return
+        cursor = self.cursor(unit)
+        spent = cursor.give_back(consumer.number, counted, self.limits, self.now())
+        if spent:
+            self.give_up(unit, spent)
+        self.notify(partition)
+
+    def give_up(self, unit: Unit, offsets: array[int]) -> None:
+        """Messages that came back too often."""
+        self._failures.dead_letter(self, unit, offsets, Reason.MAX_DELIVERIES)
+
+    # Messages
+
+    def notify(self, partition: int) -> None:
+        """There may be something to hand out."""
+        self.notify_all([partition])
+
+    def notify_all(self, partitions: Sequence[int]) -> None:
+        consumers, owner_of = self.consumers, self.members.owner_of
+        if len(consumers) == 1:
+            for consumer in consumers.values():
+                consumer.notify(*partitions)
+        else:
+            for partition in partitions:
+                owner = owner_of(partition)
+                if owner is not None and (found := consumers.get(owner)) is not None:
+                    found.notify(partition)
+        self.wake_pullers()
+
+    def wake_pullers(self) -> None:
+        for event in self._pullers:
+            event.set()
+
+    async def pull(self, number: int, limit: int, wait_s: float, lease_ms: int) -> list[Delivery]:
+        """Messages of any partition, each with a lease of its own, for one who is no member. NoSuchGroup if it was
+        deleted, meanwhile too."""
+        if wait_s <= 0:
+            return await self._pull_once(number, limit, lease_ms)
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+        until = loop.time() + wait_s
+        self._pullers.add(event)
+        self.queue.listening[self] = None
+        try:
+            while not (found := await self._pull_once(number, limit, lease_ms)) and loop.time() < until:
+                try:
+                    async with asyncio.timeout_at(until):
+                        await event.wait()
+                except TimeoutError:
+                    break
+                event.clear()
+        finally:
+            self._pullers.discard(event)
+            self._stop_listening()
+        return found
+
+    def _stop_listening(self) -> None:
+        if not self.is_active:
+            self.queue.listening.pop(self, None)
+
+    async def _pull_once(self, number: int, limit: int, lease_ms: int) -> list[Delivery]:
+        if self.is_deleted:
+            raise NoSuchGroup(self.queue.name, self.name)
+        found: list[Delivery] = []
+        self.last_used_ms = now = self.now()
+        try:
+            for unit in self.queue.units_in_turn():
+                if limit <= 0 or self.is_paused:
+                    break
+                cursor, before = self.cursor(unit), len(found)
+                self.look_at_due(unit, cursor, now)
+                await Taking(self, unit, cursor, number, now + lease_ms, lambda: True).take(limit, now, found)
+                if len(found) > before:
+                    self.queue.used_ms = now
+                    limit -= sum([len(delivery) for delivery in found[before:]])
+                    self.watch_due(unit, cursor)
+        except BaseException:
+            self.take_back(found)
+            raise
+        return found
+
+    def stop_at(self, unit: Unit) -> int:
+        """Messages behind a change of the number of partitions wait until those before it are settled."""
+        if not self.switches:
+            return unit.end
+        return min(unit.end, self.switches[0].ends.get(unit.partition, 0))
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether every plain message that is not too old goes to it as it comes: none is filtered out or held back."""
+        is_open = not self.switches and self.key.filter is None
+        return is_open and self.queue.settings.ordering is not Ordering.STRICT
+
+    def too_old(self, now: int) -> int:
+        """What was published then or before is over; -1 for nothing."""
+        ttl_ms = self.queue.settings.limits.message_ttl_ms
+        return self.timeline.stamped_by(now - ttl_ms) if ttl_ms else -1
+
+    def too_old_among(self, stored: StoredBatch, now: int) -> bytearray | None:
+        """Marks of rows that are over, by the queue's limit or by their own; None if none is."""
+        now = self.timeline.now_at(stored.batch.header.base_timestamp, now)
+        return stored.expired(now, self.queue.settings.limits.message_ttl_ms or 0)
+
+    def begin_switch(self, switch: Switch) -> None:
+        # A wall clock that was set back while nobody was here must not make it longer.
+        deadline_ms = min(switch.deadline_ms - self.timeline.shift, self.now() + self.queue.settings.switch_timeout_ms)
+        self.switches.append(msgspec.structs.replace(switch, deadline_ms=deadline_ms))
+        self._watch_switch(self.switches[-1])
+
+    def look_at_switch(self, now: int) -> None:
+        """Go past it when every older partition is settled up to it, or when that takes too long."""
+        before = len(self.switches)
+        while self.switches:
+            switch = self.switches[0]
+            behind = self._behind(switch)
+            if behind and now < switch.deadline_ms:
+                self._watch_switch(switch)
+                break
+            if behind:
+                logger.warning(
+                    "group goes past a change of partitions with messages unsettled queue=%s group=%s partitions=%s",
+                    self.queue.name,
+                    self.name,
+                    behind,
+                )
+            del self.switches[0]
+        if len(self.switches) < before:
+            for partition in self.queue.units:
+                self.notify(partition)
+
+    def _behind(self, switch: Switch) -> list[int]:
+        """The partitions with something unsettled from before it."""
+        units = self.queue.units
+        return [
+            partition
+            for partition, end in switch.ends.items()
+            if (unit := units.get(partition)) is not None and unit.has_between(self.cursor(unit).window.floor, end)
+        ]
+
+    def _watch_switch(self, switch: Switch) -> None:
+        self._alarms.set((self.queue.incarnation, self.number, "switch"), switch.deadline_ms, self.look_at_switch)
+
+    def keys(self, stored: StoredBatch) -> array[int] | None:
+        ordering = self.queue.settings.ordering
+        if ordering is Ordering.NONE:
+            return None
+        return stored.one_key() if ordering is Ordering.STRICT else stored.key_hashes()
+
+    def skipped(self, stored: StoredBatch, now: int) -> bytearray | None:
+        """Marks of rows that this group does not get: too old, not what its filter asks for, or redriven to another."""
+        marks = self.too_old_among(stored, now)
+        if self.key.filter is None and not stored.is_redriven:
+            return marks
+        marks = marks if marks is not None else bytearray(len(stored))
+        if self.key.filter is not None:
+            self._mark_unwanted(stored, marks)
+        if stored.is_redriven:
+            stored.mark_redriven(self.name.encode(), marks)
+        return marks
+
+    def _mark_unwanted(self, stored: StoredBatch, marks: bytearray) -> None:
+        topics = stored.topics()
+        wanted_filter = self.key.filter or ""
+        if topics is None:
+            if not filter_mask(wanted_filter, [b""])[0]:
+                marks[:] = b"\x01" * len(marks)
+            return
+        wanted = filter_mask(wanted_filter, [self.queue.routing_key(topic) for topic in topics])
+        stored.mark_topics(bytearray(1 - mark for mark in wanted), marks)
+
+    def count_skipped(self, cursor: Cursor, stored: StoredBatch, first: int, stop: int, now: int) -> None:
+        skipped = cursor.window.skipped_last
+        expired = self.too_old_among(stored, now)
+        too_old = min(sum(expired[first:stop]), skipped) if expired is not None else 0
+        cursor.tally.expired += too_old
+        cursor.tally.filtered += skipped - too_old
+
+    # Clocks
+
+    def look_at_due(self, unit: Unit, cursor: Cursor, now: int) -> None:
+        """Messages whose backoff or lease is over."""
+        if now < cursor.window.next_due:
+            return
+        leases = cursor.due(now)
+        if leases:
+            spent = cursor.fail(leases, None, -1, now, None, self.limits)
+            self._failures.note(unit)
+            if spent:
+                self._failures.dead_letter(self, unit, spent, Reason.MAX_RETRIES)
+        self.watch_due(unit, cursor)
+
+    def watch_due(self, unit: Unit, cursor: Cursor) -> None:
+        if cursor.window.next_due < NEVER:
+            self._alarms.set(cursor, cursor.window.next_due, lambda now: self._due(unit, cursor, now))
+
+    def _due(self, unit: Unit, cursor: Cursor, now: int) -> None:
+        if unit.cursors.get(self.number) is not cursor:
+            return
+        self.look_at_due(unit, cursor, now)
+        # What the alarm was set for may be settled, and something later have come meanwhile.
+        self.watch_due(unit, cursor)
+        if cursor.window.ready:
+            self.notify(unit.partition)
+
+    def take_back(self, found: list[Delivery]) -> None:
+        """What was taken and never reached anybody: whoever asked was cancelled while a file was read."""
+        for delivery in found:
+            cursor, partition = self.cursor(delivery.unit), delivery.unit.partition
+            cursor.give_back_some(delivery.offsets, delivery.consumer, self.now())
+            consumer = self.consumers.get(delivery.consumer)
+            if consumer is not None and (hold := consumer.holds.get(partition)) is not None:
+                hold.held = cursor.held_by(delivery.consumer)
+            self.notify(partition)
+
+    def watch_clock(self, consumer: Consumer, hold: Hold, due: int | None = None) -> None:
+        """It rings at the latest one timeout after something happened, and then looks at what is the oldest."""
+        if due is None:
+            due = hold.clock_ms + self.queue.settings.performance.delivery_timeout_ms
+        if 0 < hold.alarm_ms <= due:
+            return
+        hold.alarm_ms = due
+        self._alarms.set(hold_key(consumer, hold), due, lambda now: self._clock_ran_out(consumer, hold, now))
+
+    def _clock_ran_out(self, consumer: Consumer, hold: Hold, now: int) -> None:
+        """The oldest message has failed, the others return uncounted."""
+        current = consumer.holds.get(hold.partition)
+        if current is None:
+            return
+        current.alarm_ms = 0
+        if not current.held:
+            return
+        # The partition may have been taken away and given again, and an earlier alarm stands for both times.
+        hold, unit = current, self.queue.units[hold.partition]
+        cursor, number = self.cursor(unit), consumer.number
+        due = hold.deadline(cursor, number, self.queue.settings.performance.delivery_timeout_ms)
+        if now < due:
+            self.watch_clock(consumer, hold, due)
+            return
+        if self._is_suspended(consumer, now):
+            return
+        oldest = cursor.oldest_in_flight(number)
+        if oldest < 0:
+            return
+        spent = cursor.fail(array("q", [oldest]), None, number, now, None, self.limits)
+        cursor.give_back(number, False, self.limits, now)
+        hold.held = cursor.held_by(number)
+        self._failures.note(unit)
+        if spent:
+            self._failures.dead_letter(self, unit, spent, Reason.MAX_RETRIES)
+        self.watch_due(unit, cursor)
+        self.released(consumer, hold)
+        self.notify(hold.partition)
+        consumer.wake()
+
+    def _is_suspended(self, consumer: Consumer, now: int) -> bool:
+        """The time of a consumer ran out: whether all it holds goes to others, because it settles nothing."""
+        settings = self.queue.settings
+        if consumer.timeouts and now - consumer.timed_out_ms < settings.performance.delivery_timeout_ms:
+            return False  # of another partition, in the same while
+        if not consumer.timeouts:
+            self.silent += 1
+        consumer.timeouts += 1
+        consumer.timed_out_ms = now
+        if settings.suspend_after is None:
+            return False
+        # One that is gone after its first failure has the first timeout, too, held against the member.
+        most = max(1, min(settings.suspend_after, settings.retry_policy.max_retries))
+        if consumer.timeouts < most or consumer.number in self.members.suspended:
+            return False
+        logger.warning(
+            "consumer suspended, it settles nothing queue=%s group=%s consumer=%s timeouts=%d",
+            self.queue.name,
+            self.name,
+            consumer.name or consumer.number,
+            consumer.timeouts,
+        )
+        self._act(self.members.suspend(consumer.number, now))
+        return not consumer.holds
+
+    def heard_from(self, number: int) -> None:
+        """A consumer settled something, or tried to: it is at work. Cheap to call where `silent` is not 0."""
+        consumer = self.consumers.get(number)
+        if consumer is None or not consumer.timeouts:
+            return
+        consumer.timeouts = 0
+        self.silent -= 1
+        if number in self.members.suspended:
+            logger.info(
+                "consumer at work again queue=%s group=%s consumer=%s",
+                self.queue.name,
+                self.name,
+                consumer.name or number,
+            )
+            self._act(self.members.resume(number, self.now()))
+
+    # Numbers
+
+    def depth(self) -> int:
+        """What it has not settled of messages that came after it was created or reset."""
+        return sum([self.depth_in(unit) for unit in self.queue.units.values()])
+
+    def depth_in(self, unit: Unit, first: int = 0) -> int:
+        """Of one partition, from an offset on."""
+        end = unit.data.end
+        cursor = unit.cursors.get(self.number)
+        if cursor is None:
+            start = max(self.record.starts.get(unit.partition, (0, 0))[1], unit.start, first)
+            return end - start - unit.missing(start)
+        return cursor.depth(end, unit.missing(max(cursor.window.next, cursor.history_end, first)), first)
+
+
+def hold_key(consumer: Consumer, hold: Hold) -> tuple[int, int]:
+    return consumer.number, hold.partition
+
+
+def limits_of(settings: QueueSettings) -> Limits:
+    policy = settings.retry_policy
+    table = backoff_table(
+        policy.initial_backoff_ms, policy.max_backoff_ms, policy.backoff_multiplier, policy.max_retries
+    )
+    most = NO_LIMIT if settings.max_deliveries is None else settings.max_deliveries
+    return Limits(table, policy.total_timeout_ms or 0, most, settings.group_window)

@@ -1,0 +1,268 @@
+"""Commits of what became of messages: everything that settled in one turn of the loop is one frame."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from penstock.broker.queues.unit import Unit
+from penstock.core.errors import PenstockError
+from penstock.core.types import Durability, Purpose
+from penstock.log.columns import Columns
+from penstock.log.engine import Effect
+from penstock.log.journal.late import Late, Part, values_bytes
+from penstock.log.journal.spread import Spread
+from penstock.log.shard import Shard
+from penstock.queues.cursor import Cursor, Unsaid
+from penstock.queues.records import encoded_settled_below
+
+# Frames hold 16 MiB; what is more waits for the next one.
+_ENOUGH_BYTES = 4 << 20
+_SETTLED_BYTES = values_bytes([encoded_settled_below(0, 0)])
+
+
+class _NothingToSay(Exception):
+    """Nothing to commit."""
+
+
+class Ledger:
+    """State records are taken from the units at the moment at which their frame is staged, and can no longer be
+    refused: the state log has them in the order in which changes were applied, and a snapshot taken at any time knows
+    where it stands."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard, self._loop = shard, asyncio.get_running_loop()
+        self._dirty: dict[Durability, dict[Unit, None]] = {}
+        self._flushed: dict[Durability, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Future[None]] = set()
+
+    def flush_soon(self, unit: Unit) -> asyncio.Future[None]:
+        """Done when what was noted of the unit so far is committed, in the sense of the queue's durability."""
+        if unit.state.fault is not None:
+            refused: asyncio.Future[None] = self._loop.create_future()
+            _tell(refused, unit.state.fault)
+            return refused
+        level = unit.data.settings.durability
+        future = self._flushed.get(level)
+        if future is None:
+            future = self._flushed[level] = self._loop.create_future()
+            if not self._shard.is_visited:
+                self._loop.call_soon(self._start, level, future)
+        self._dirty.setdefault(level, {})[unit] = None
+        return future
+
+    def flush_all_soon(self, units: Iterable[Unit]) -> list[asyncio.Future[None]]:
+        """flush_soon() of many: a future for each durability among them, and for each that is refused."""
+        found: dict[Durability, asyncio.Future[None]] = {}
+        refused: list[asyncio.Future[None]] = []
+        for unit in units:
+            level = unit.data.settings.durability
+            if unit.state.fault is not None:
+                refused.append(self.flush_soon(unit))
+            elif level in found:
+                self._dirty[level][unit] = None
+            else:
+                found[level] = self.flush_soon(unit)
+        return [*found.values(), *refused]
+
+    def flush_now(self) -> None:
+        """What was to be flushed soon, for one who visits the shard (Shard.is_visited): no turn of the loop follows."""
+        for level, future in list(self._flushed.items()):
+            self._start(level, future)
+
+    async def flush(self, units: Iterable[Unit]) -> None:
+        """Returns when all that was noted of the units is committed."""
+        await asyncio.gather(*self.flush_all_soon(units))
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Around a frame in which something is settled, see Statement.settle(): drain() waits for it."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._under_way.add(done)
+        try:
+            yield
+        finally:
+            self._under_way.discard(done)
+            done.set_result(None)
+
+    async def drain(self) -> None:
+        while waiting := [*self._tasks, *self._under_way]:
+            await asyncio.wait(waiting)
+
+    def _start(self, level: Durability, future: asyncio.Future[None]) -> None:
+        if self._flushed.get(level) is not future:
+            return  # flush_now() was faster
+        del self._flushed[level]
+        units = self._dirty.pop(level, {})
+        if self._is_staged_now(units, future):
+            return
+        task = self._loop.create_task(self._flush(level, units, future))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _is_staged_now(self, units: dict[Unit, None], future: asyncio.Future[None]) -> bool:
+        """What is nearly always so: there is something to say, room for it, and one frame takes it all."""
+        is_all = False
+
+        def late(room: int) -> tuple[Spread, Effect]:
+            statement = _said(units, room, future)
+
+            def apply() -> None:
+                nonlocal is_all
+                statement.apply()
+                is_all = not units
+
+            return statement.spread(), apply
+
+        def done(error: PenstockError | None) -> None:
+            self._under_way.discard(future)
+            if is_all:
+                _tell(future, error)
+
+        self._under_way.add(future)
+        try:
+            if self._shard.commit_now(late, done):
+                return is_all
+        except _NothingToSay:
+            is_all = False
+        except PenstockError as error:
+            _tell(future, error)
+            is_all = True
+        self._under_way.discard(future)
+        return is_all
+
+    async def _flush(self, level: Durability, units: dict[Unit, None], future: asyncio.Future[None]) -> None:
+        def late(room: int) -> Late:
+            statement = _said(units, room, future)
+            return Late(statement.parts(), statement.apply)
+
+        try:
+            if not units:
+                raise _NothingToSay
+            while units:
+                with self.busy():
+                    await self._shard.commit((), Purpose.SETTLE, late)
+        except _NothingToSay:
+            # What was noted is in a frame that somebody else has staged: a move, a transaction, a snapshot.
+            await self._staged(level, future)
+        except BaseException as error:
+            _tell(future, error)
+            if not isinstance(error, Exception):
+                raise
+        if not future.done():
+            future.set_result(None)
+
+    async def _staged(self, level: Durability, future: asyncio.Future[None]) -> None:
+        if level is Durability.MEMORY:
+            return
+        try:
+            await self._shard.drain()
+        except PenstockError as error:
+            _tell(future, error)
+
+
+class Statement:
+    """What units say to their state logs in one frame of so many bytes: worked out, and not struck off before
+    apply()."""
+
+    __slots__ = ("_finished", "_settled", "_unsaid", "records", "room")
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.records: dict[Unit, list[bytes]] = {}
+        self._settled: list[Cursor] = []
+        """those of which all that can be said is how far they have settled everything"""
+        self._unsaid: list[tuple[Cursor, Unsaid]] = []
+        self._finished: list[tuple[dict[Unit, None], Unit]] = []
+
+    def say(self, unit: Unit) -> bool:
+        """What was noted of a unit, as much as there is room for; whether that was all."""
+        if len(unit.cursors) == 1:
+            [cursor] = unit.cursors.values()
+            record = cursor.unsaid_settled()
+            if record is not None:
+                if self.room < _SETTLED_BYTES:
+                    return False
+                self.room -= _SETTLED_BYTES
+                self.records[unit] = [record]
+                self._settled.append(cursor)
+                return True
+        return self._say_all(unit)
+
+    def _say_all(self, unit: Unit) -> bool:
+        found: list[bytes] = []
+        room, is_all = self.room - values_bytes(()), True
+        for cursor in unit.cursors.values():
+            if not cursor.is_dirty:
+                continue
+            unsaid = cursor.unsaid(room)
+            found += unsaid.records
+            room -= values_bytes(unsaid.records)
+            self._unsaid.append((cursor, unsaid))
+            is_all &= cursor.is_all(unsaid)
+        if found:
+            self.records[unit] = found
+            self.room -= values_bytes(found)
+        return is_all
+
+    def settle(self, unit: Unit, cursor: Cursor, offsets: array[int]) -> None:
+        """That these messages are settled in this frame. What else was noted waits for another one."""
+        settlement = cursor.settlement(offsets)
+        self._unsaid.append((cursor, settlement))
+        self.records.setdefault(unit, []).extend(settlement.records)
+
+    def strike_off(self, units: dict[Unit, None], unit: Unit) -> None:
+        """It has said all, once this is staged."""
+        self._finished.append((units, unit))
+
+    def parts(self) -> list[Part]:
+        return [(unit.state, Columns.of(values)) for unit, values in self.records.items()]
+
+    def spread(self) -> Spread:
+        """The same for many units."""
+        every = [record for records in self.records.values() for record in records]
+        counts = array("i", list(map(len, self.records.values())))
+        return Spread(Columns.of(every), counts, [unit.state for unit in self.records])
+
+    def apply(self) -> None:
+        """The frame is staged."""
+        for cursor in self._settled:
+            cursor.said_settled()
+        for cursor, unsaid in self._unsaid:
+            cursor.said(unsaid)
+        for unit, records in self.records.items():
+            unit.note_records(records)
+        for units, unit in self._finished:
+            del units[unit]
+
+
+def _said(units: dict[Unit, None], room: int, future: asyncio.Future[None]) -> Statement:
+    """Of as many units as a frame takes well. One whose state log takes nothing keeps what it has to say, and `future`
+    is told; the others are not held up by it."""
+    statement = Statement(min(room, _ENOUGH_BYTES))
+    for unit in list(units):
+        if (fault := unit.state.fault) is not None:
+            _tell(future, fault)
+            del units[unit]
+        elif statement.say(unit):
+            statement.strike_off(units, unit)
+        else:
+            break
+    if not statement.records:
+        statement.apply()
+        raise _NothingToSay
+    return statement
+
+
+def _tell(future: asyncio.Future[None], error: BaseException | None) -> None:
+    """A failure that nobody waits for is told by the shard to everybody else."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+        future.exception()  # else it is reported as never looked at

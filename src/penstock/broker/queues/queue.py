@@ -1,0 +1,383 @@
+"""A queue at work: where messages are placed, what it refuses, its partitions and its groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from penstock.broker.feed.stored import StoredCache
+from penstock.broker.queues.gate import Gate
+from penstock.broker.queues.group import Group
+from penstock.broker.queues.unit import Unit
+from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
+from penstock.core.metrics import Histogram
+from penstock.core.types import LogNumber
+from penstock.kernels import hashing
+from penstock.kernels.takers import NO_LIMIT, Taker
+from penstock.log.columns import Columns
+from penstock.log.encoded import Rows
+from penstock.log.partition import Log
+from penstock.log.records import LogSettings
+from penstock.log.shard import Shard
+from penstock.queues.cursor import Tally
+from penstock.queues.deadletter import REDRIVEN, Reason, max_message_bytes
+from penstock.queues.declared import QueueRecord
+from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
+from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, log_settings
+
+# A snapshot, memory given back or producers forgotten may come so much later where nothing happens.
+_IDLE_UPKEEP_MS = 60_000
+
+
+class Placed(NamedTuple):
+    """Rows of a publish that went to one partition, with the offsets from `base_offset` on."""
+
+    partition: int
+    base_offset: int
+    rows: int
+
+
+class Listener(Protocol):
+    def notify_all(self, partitions: Sequence[int]) -> None:
+        """There may be something to read there, or the queue was deleted. Called where the commit is told: quickly."""
+        ...
+
+
+class Queue(Taker):
+    """Used from the loop."""
+
+    gate: Gate
+    units: dict[int, Unit]
+    groups: dict[GroupName, Group]
+    is_deleted: bool
+    published: int
+    used_ms: int
+    """when messages were last published to it, or handed out"""
+    expected: int
+    """messages that were admitted and are not staged yet"""
+    allowance: int
+    """messages that may still come before depths are worked out anew"""
+
+    def __init__(
+        self,
+        shard: Shard,
+        cache: StoredCache,
+        settings: QueueSettings,
+        record: QueueRecord,
+        changed: set[Queue] | None = None,
+    ) -> None:
+        """It adds itself to `changed` when messages or groups have come, or groups have gone."""
+        super().__init__(Gate(), changed)
+        self.cache, self.record = cache, record
+        self._set(settings)
+        self.listening: dict[Listener, None] = {}
+        """groups of which somebody waits for messages, and others who look on"""
+        self.is_paused = record.is_paused
+        self.snapshotting = asyncio.Lock()
+        self.refused = 0
+        self.past = Tally()
+        """what groups counted that are deleted"""
+        self.dead_lettered: Counter[Reason] = Counter()
+        self.delivery_latency = Histogram()
+        """from the commit of a message to its first delivery to a group"""
+        self.made_ms = record.created_ms
+        """in running time, which is the record's at opening"""
+        self.retained_ms = self.kept_up_ms = self._upkeep_due_ms = 0
+        self._shard = shard
+        self._reserved = 0
+        """messages that are staged: there is room for them when they are committed"""
+        self._opening: dict[int, asyncio.Task[Unit]] = {}
+        self._turn = 0
+        self._prefixes = _prefixes(settings.name)
+        self._id_prefixes: dict[int, str] = {}
+        self._partitions: dict[LogNumber, int] = {}
+        """by the number of their data log"""
+        self._on_commit: Callable[[list[Log]], None] | None = None
+        """one for all its logs, so that they are told together"""
+        self.note_change()
+
+    def _set(self, settings: QueueSettings) -> None:
+        limits, depth = settings.limits, settings.limits.max_queue_depth
+        self.settings, self.partitions = settings, settings.partitions
+        self.depth_limit, self.largest_value = NO_LIMIT if depth is None else depth, limits.max_message_size_bytes
+        self.spreads = settings.unkeyed is Unkeyed.SPREAD
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def namespace(self) -> str:
+        return self.settings.namespace
+
+    @property
+    def incarnation(self) -> int:
+        return self.record.incarnation
+
+    @property
+    def is_unmade(self) -> bool:
+        """It is not there: see Declaring.unmade()."""
+        return not self.record.incarnation
+
+    def message_id_prefix(self, partition: int) -> str:
+        found = self._id_prefixes.get(partition)
+        if found is None:
+            found = self._id_prefixes[partition] = message_id_prefix(self.name, self.incarnation, partition)
+        return found
+
+    def group(self, key: GroupName) -> Group:
+        found = self.groups.get(key)
+        if found is None:
+            raise NoSuchGroup(self.name, str(key))
+        return found
+
+    def routing_key(self, topic: bytes) -> bytes:
+        """What follows the queue's name in a topic that names it; else the topic."""
+        for prefix in self._prefixes:
+            if topic == prefix:
+                return b""
+            if topic.startswith(prefix + b"/"):
+                return topic[len(prefix) + 1 :]
+        return topic
+
+    # Partitions
+
+    async def unit(self, partition: int) -> Unit:
+        """Made when it is first needed: an unused partition costs nothing."""
+        found = self.units.get(partition)
+        if found is not None:
+            return found
+        task = self._opening.get(partition)
+        if task is None:
+            task = self._opening[partition] = asyncio.ensure_future(self._create(partition))
+        return await asyncio.shield(task)
+
+    async def make(self, partitions: Sequence[int]) -> None:
+        """Those that are needed, unless it is deleted meanwhile."""
+        await self.gate.enter()
+        try:
+            for partition in partitions:
+                if not self.is_deleted:
+                    await self.unit(partition)
+        finally:
+            self.gate.leave()
+
+    async def _create(self, partition: int) -> Unit:
+        space, name = self.namespace, self.name
+        try:
+            settings = log_settings(self.settings)
+            data, state = await self._shard.create_many(
+                [
+                    (data_log(space, name, partition), settings),
+                    (state_log(space, name, partition), state_settings(settings)),
+                ]
+            )
+            unit = Unit(self._shard, self.cache, name, partition, data, state)
+            self.adopt(unit)
+            return unit
+        finally:
+            del self._opening[partition]
+
+    def adopt(self, unit: Unit) -> None:
+        self.units[unit.partition] = unit
+        self._partitions[unit.data.number] = unit.partition
+        unit.data.on_commit = self._on_commit = self._on_commit or self._notify_of
+        unit.data.listening = self.listening
+        unit.data.wanted_from = lambda: self._unsettled_from(unit)
+        self._shard.floors[unit.data.number] = lambda: self._floor(unit)
+
+    def _unsettled_from(self, unit: Unit) -> int:
+        """All groups are done with what lies below."""
+        return min([group.cursor(unit).window.floor for group in self.groups.values()], default=0)
+
+    def _floor(self, unit: Unit) -> int | None:
+        """Where messages go once every group has settled them: up to here. Without a group, nothing is settled."""
+        if self.settings.retention.settled is Settled.KEEP or not self.groups:
+            return None
+        return self._unsettled_from(unit)
+
+    def retain(self, now: int) -> None:
+        """Let go of what the settings do not keep."""
+        self.retained_ms = now if self.retained_ms else now - self._early_ms(self._retention_ms)
+        for unit in self.units.values():
+            self._shard.retain(unit.data)
+
+    async def snapshots(self, unit: Unit) -> None:
+        """Make the log for the unit's snapshots."""
+        if unit.snapshots is None:
+            name = snapshots_log(self.namespace, self.name, unit.partition)
+            unit.snapshots = await self._shard.create(name, state_settings(log_settings(self.settings)))
+            if changed := self.changed_logs(self.settings):
+                await self._shard.change_many(changed)  # the queue was changed meanwhile
+
+    def changed_logs(self, settings: QueueSettings) -> list[tuple[Log, LogSettings]]:
+        """The logs whose settings are not those that the queue's decide, with these."""
+        data = log_settings(settings)
+        state = state_settings(data)
+        wanted = [
+            (log, follows)
+            for unit in self.units.values()
+            for log, follows in ((unit.data, data), (unit.state, state), (unit.snapshots, state))
+        ]
+        return [(log, follows) for log, follows in wanted if log is not None and log.settings != follows]
+
+    def units_in_turn(self) -> Iterator[Unit]:
+        """Each call begins with another one."""
+        units = list(self.units.values())
+        self._turn += 1
+        for i in range(len(units)):
+            yield units[(self._turn + i) % len(units)]
+
+    def notify(self, partition: int) -> None:
+        self._notify([partition])
+
+    def _notify_of(self, logs: list[Log]) -> None:
+        partitions = self._partitions
+        self._notify([partitions[log.number] for log in logs])
+
+    def _notify(self, partitions: Sequence[int]) -> None:
+        for listener in list(self.listening):
+            listener.notify_all(partitions)
+
+    def notify_of_end(self) -> None:
+        """It was deleted."""
+        self._notify(())
+
+    # Publishing
+
+    def check(self, columns: Rows) -> None:
+        """NoSuchQueue once it is deleted; TooLarge for a message over the limit; InvalidArgument for none."""
+        if self.is_deleted:
+            raise NoSuchQueue(self.name)
+        if columns.count < 1:
+            raise InvalidArgument(f"nothing to publish to queue {self.name!r}")
+        longest = columns.longest_value
+        if longest > self.settings.limits.max_message_size_bytes:
+            self.check_longest(longest)
+        check_largest(columns, self._shard.max_frame_bytes, self.name)
+
+    def check_longest(self, longest: int) -> None:
+        """TooLarge for a value of so many bytes, if that is over the limit."""
+        limit = self.settings.limits.max_message_size_bytes
+        if longest > limit:
+            raise TooLarge(f"a message for queue {self.name!r}", longest, limit)
+
+    def existing(self, partition: int) -> int:
+        """That number; InvalidArgument if there is no such partition."""
+        if not 0 <= partition < self.settings.partitions:
+            raise InvalidArgument(
+                f"queue {self.name!r} has no partition {partition}, it has {self.settings.partitions}"
+            )
+        return partition
+
+    def producer_partition(self, producer: bytes) -> int:
+        """Where the queue remembers what the producer sent; it does not move when partitions are added."""
+        return hashing.murmur3(producer, 0, len(producer)) % self.record.first_partitions
+
+    def admit(self, count: int, before: int = 0) -> bool:
+        """Whether so many messages find room, behind those that came `before` them in their frame; False if older ones
+        have to be dropped first. QueueFull if they are refused. Depths are worked out only when they may matter."""
+        limit = self.settings.limits.max_queue_depth
+        if limit is None or not self.groups:
+            return True
+        self.allowance -= count
+        if self.allowance < 0:
+            self.allowance = limit - self._taken() - count
+            if self.allowance < 0 and not (self.drops_oldest and self._reserved + before + count <= limit):
+                raise self.full()
+        return self.allowance >= 0
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many messages will be taken, after others were dropped for them if need be."""
+        limit = self.settings.limits.max_queue_depth
+        if limit is None or not self.groups or count <= self.allowance:
+            return True
+        return self._reserved + count <= limit if self.drops_oldest else self._taken() + count <= limit
+
+    def _taken(self) -> int:
+        """The depth when everything is committed that is under way or was promised room."""
+        return self.depth() + self.expected + self._reserved
+
+    def reserve(self, count: int, *, is_forced: bool = False) -> None:
+        """Room for so many messages, which nobody else gets until release(). QueueFull, unless it was theirs before."""
+        if not is_forced and not self.has_room(count):
+            raise self.full()
+        self._reserved += count
+        self.allowance = 0
+
+    def release(self, count: int) -> None:
+        self._reserved -= count
+        self.allowance = 0
+
+    def full(self) -> QueueFull:
+        self.refused += 1
+        self.allowance = 0
+        return QueueFull(self.name, self.depth(), self.settings.limits.max_queue_depth or 0)
+
+    @property
+    def drops_oldest(self) -> bool:
+        return self.settings.overflow is Overflow.DROP_OLDEST
+
+    def depth(self) -> int:
+        """The largest depth of a group."""
+        return max([group.depth() for group in self.groups.values()], default=0)
+
+    def is_upkeep_due(self, now: int) -> bool:
+        """Whether it was used since the last upkeep, or something is due: thousands of idle queues cost nothing."""
+        return self.used_ms >= self.kept_up_ms or now >= self._upkeep_due_ms
+
+    def note_upkeep(self, now: int) -> None:
+        """It is looked at now. After the first time, which all have together, each idle one has its own times."""
+        self.kept_up_ms = now if self.kept_up_ms else now - self._early_ms(_IDLE_UPKEEP_MS)
+        self._upkeep_due_ms = self.kept_up_ms + _IDLE_UPKEEP_MS
+
+    def plan_upkeep(self) -> None:
+        """It was looked at: the next time is no later than what is due then by a setting."""
+        ends = [ends_ms for group in self.groups.values() if (ends_ms := group.ends_ms) is not None]
+        self._upkeep_due_ms = min([self._upkeep_due_ms, self.retained_ms + self._retention_ms, *ends])
+
+    def is_retention_due(self, now: int) -> bool:
+        return now - self.retained_ms >= self._retention_ms
+
+    @property
+    def _retention_ms(self) -> int:
+        return self.settings.retention.time_check_interval_ms
+
+    def _early_ms(self, interval_ms: int) -> int:
+        return self.incarnation * 1000 % interval_ms
+
+    def is_unused(self, now: int, after_ms: int) -> bool:
+        """Neither messages nor groups, and none of late."""
+        is_empty = all(unit.data.start == unit.data.end for unit in self.units.values())
+        return is_empty and not self.groups and now - max(self.used_ms, self.made_ms) >= after_ms
+
+    def configure(self, settings: QueueSettings, record: QueueRecord) -> None:
+        self._set(settings)
+        self.record, self.allowance, self._upkeep_due_ms = record, 0, 0
+        self.is_paused = record.is_paused
+        for group in self.groups.values():
+            group.configure(settings)
+
+
+def state_settings(data: LogSettings) -> LogSettings:
+    """A state log is as durable as the messages it speaks of, and is let go of only behind snapshots."""
+    return LogSettings(durability=data.durability, segment_bytes=8 << 20)
+
+
+def check_largest(columns: Rows, max_frame_bytes: int, queue: str = "") -> None:
+    """A message with all it has must fit a frame as a dead letter, too: TooLarge."""
+    # Columns may share bytes, each with the others: no more than this has to be looked at.
+    if 4 * columns.bytes_at_most <= max_frame_bytes:
+        return
+    is_redriven = isinstance(columns, Columns) and columns.producer_id == REDRIVEN
+    limit = max_message_bytes(max_frame_bytes, is_redriven=is_redriven)
+    longest = columns.longest_row(limit)
+    if longest > limit:
+        what = f"a message for queue {queue!r}" if queue else "a message"
+        raise TooLarge(f"{what} with its key, topic and properties", longest, limit)
+
+
+def _prefixes(name: str) -> tuple[bytes, ...]:
+    return (name.encode(),) if name.startswith("$") else (f"$queue/{name}".encode(),)

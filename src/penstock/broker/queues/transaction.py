@@ -1,0 +1,114 @@
+"""Publishing to several queues and settling what it was made from, all or nothing: one frame."""
+
+from __future__ import annotations
+
+from array import array
+
+from penstock.broker.feed.held import Held
+from penstock.broker.feed.settling import Settling
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.publish.publishing import Publishing
+from penstock.broker.publish.request import Published, PublishRequest, Put
+from penstock.broker.queues.ledger import Statement
+from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.unit import Unit
+from penstock.core.errors import InvalidArgument, StaleSettlement
+from penstock.core.types import Purpose
+from penstock.log.columns import Columns
+from penstock.log.journal.late import Late
+from penstock.queues.cursor import Cursor
+from penstock.queues.names import MessageId
+
+# What was handed out and is not in the state log goes before a settlement in its frame: if it is much, in one before.
+_MANY_OFFSETS = 4096
+# At most, of a settlement in a frame: for itself and for each of its messages.
+_ACK_BYTES = 128
+
+
+class Transaction:
+    """Gather with put() and ack(), then commit() once. Until then nothing has happened. Used from the loop."""
+
+    def __init__(self, publishing: Publishing, settling: Settling, publisher: Publisher) -> None:
+        self._publishing, self._settling, self._publisher = publishing, settling, publisher
+        self._puts: list[Put] = []
+        self._acks: list[Held] = []
+        self._is_done = False
+
+    def put(self, queue: Queue, columns: Columns, partition: int | None = None) -> None:
+        """Into a queue that is there, or one as Routes.wanted() says, which is made by commit()."""
+        self._refuse_done()
+        self._puts.append(Put(queue, columns, self._publisher, partition))
+
+    def ack(self, held: Held) -> None:
+        self._refuse_done()
+        self._acks.append(held)
+
+    async def commit(self) -> list[Published]:
+        """What each put() gave, in order. StaleSettlement, with nothing done, if a delivery is no longer current;
+        TooLarge for more than a frame holds; else as publishing."""
+        self._refuse_done()
+        self._is_done = True
+        if not self._puts and not self._acks:
+            return []
+        await self._make_queues()
+        for cursor, unit in self._settled():
+            if cursor.unsaid_span > _MANY_OFFSETS:
+                await self._settling.note(unit)
+        published = await self._publishing.intake.stage(
+            PublishRequest(self._puts, late=self._settle, purpose=Purpose.SETTLE)
+        )
+        for held in self._acks:
+            self._settling.after_ack(held)
+        return published
+
+    async def _make_queues(self) -> None:
+        """Those that puts name and that are not there, if nothing of the whole is refused."""
+        if not any(put.queue.is_unmade for put in self._puts):
+            return
+        for held in self._acks:
+            self._refuse_stale(held)
+        routes = self._publishing.routes
+        for put in self._puts:
+            routes.refuse([(put.queue, put.rows)], put.partition)
+        settled_bytes = sum([_ACK_BYTES * (1 + len(held)) for held in self._acks])
+        routes.refuse_together([(put.queue, put.rows) for put in self._puts], settled_bytes)
+        for number, put in enumerate(self._puts):
+            made = await routes.made(put.queue, [put.rows], put.partition)
+            self._puts[number] = put._replace(queue=made)
+
+    def _settle(self, room: int) -> Late:
+        """In the turn in which the frame is staged: all deliveries are current, and then settled, or none is."""
+        for held in self._acks:
+            self._refuse_stale(held)
+        statement = Statement(room)
+        for (cursor, unit), offsets in self._settled().items():
+            statement.settle(unit, cursor, offsets)
+
+        def apply() -> None:
+            statement.apply()
+            for held in self._acks:
+                delivery = held.delivery
+                cursor = delivery.group.cursor(delivery.unit)
+                cursor.ack(held.offsets, held.counts, delivery.consumer, is_said=True)
+
+        return Late(statement.parts(), apply)
+
+    def _settled(self) -> dict[tuple[Cursor, Unit], array[int]]:
+        """The offsets of all acks, by where they are."""
+        found: dict[tuple[Cursor, Unit], array[int]] = {}
+        for held in self._acks:
+            unit = held.delivery.unit
+            found.setdefault((held.delivery.group.cursor(unit), unit), array("q")).extend(held.offsets)
+        return {place: offsets for place, offsets in found.items() if offsets}
+
+    def _refuse_stale(self, held: Held) -> None:
+        group, unit, offsets = held.delivery.group, held.delivery.unit, held.offsets
+        current = group.cursor(unit).held(offsets, held.counts, held.delivery.consumer)
+        if len(current) < len(offsets):
+            stale = next(iter(set(offsets) - set(current)), offsets[0])
+            message = MessageId(group.queue.name, group.queue.incarnation, unit.partition, stale)
+            raise StaleSettlement(str(message), "the transaction came too late; nothing of it was done")
+
+    def _refuse_done(self) -> None:
+        if self._is_done:
+            raise InvalidArgument("the transaction was committed: begin another one")

@@ -1,0 +1,1 @@
+"""`penstock publish`, `subscribe`, `produce` and `consume`."""

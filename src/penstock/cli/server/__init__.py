@@ -1,0 +1,1 @@
+"""`penstock serve`, and what asks a running server about itself."""

@@ -1,0 +1,1 @@
+"""`penstock user`, `key` and `acl`."""

@@ -1,0 +1,1 @@
+"""Queues, groups, users and the server itself."""

@@ -1,0 +1,79 @@
+"""The API described: as OpenAPI, as a page, as a Postman collection. Made once, when it is first asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from penstock.gateways.http.describe.openapi import document
+from penstock.gateways.http.describe.postman import collection
+from penstock.gateways.http.server.exchange import Exchange
+from penstock.gateways.http.server.reply import HTML, JSON, Reply
+from penstock.gateways.http.server.rights import Right
+from penstock.gateways.http.server.routes import Route
+
+_TAG = "Description"
+# The page loads nothing but what is in it and the description, and runs no script but its own.
+_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+
+
+@cache
+def _openapi() -> bytes:
+    from penstock.gateways.http.table import ROUTES
+
+    return msgspec.json.encode(document(ROUTES))
+
+
+@cache
+def _postman() -> bytes:
+    return msgspec.json.encode(collection(msgspec.json.decode(_openapi())))
+
+
+@cache
+def _page() -> bytes:
+    return files("penstock.gateways.http").joinpath("docs.html").read_bytes()
+
+
+async def openapi(_: Exchange) -> Reply:
+    return Reply(200, _openapi(), JSON)
+
+
+async def postman(_: Exchange) -> Reply:
+    return Reply(200, _postman(), JSON, [(b"content-disposition", b'attachment; filename="penstock.postman.json"')])
+
+
+async def root(_: Exchange) -> Reply:
+    """By a relative address, for who is behind a proxy that serves it below a path."""
+    return Reply(302, b"", HTML, [(b"location", b"docs")])
+
+
+async def docs(_: Exchange) -> Reply:
+    headers = [(b"content-security-policy", _POLICY), (b"x-content-type-options", b"nosniff")]
+    return Reply(200, _page(), HTML, headers)
+
+
+ROUTES = (
+    Route("GET", "/", root, Right.PUBLIC, _TAG, "Redirect to /docs", answers={302: None}, answer_types=("text/html",)),
+    Route("GET", "/openapi.json", openapi, Right.PUBLIC, _TAG, "OpenAPI description", answers={200: dict[str, object]}),
+    Route(
+        "GET",
+        "/postman.json",
+        postman,
+        Right.PUBLIC,
+        _TAG,
+        "Postman collection",
+        answers={200: dict[str, object]},
+    ),
+    Route(
+        "GET",
+        "/docs",
+        docs,
+        Right.PUBLIC,
+        _TAG,
+        "API documentation page",
+        answers={200: None},
+        answer_types=("text/html",),
+    ),
+)

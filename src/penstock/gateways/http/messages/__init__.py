@@ -1,0 +1,1 @@
+"""Publishing, receiving, settling, looking."""

@@ -1,0 +1,200 @@
+"""One HTTP connection: uvicorn's protocol, with bounds on what a client may leave unfinished."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import sys
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from penstock.broker.auth.limits import ClientRates
+from penstock.broker.publish.publisher import Publisher
+from penstock.gateways.http.counters import HttpCounters
+from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.server.answer_transport import AnswerTransport
+from penstock.gateways.http.server.exchange import ANSWERS, CONNECTION, OUTLET, TRANSPORT
+from penstock.gateways.http.server.heads import SPOKEN, check_head
+from penstock.gateways.http.server.login import ConnectionFacts
+from penstock.gateways.http.server.memory import HttpMemory
+from penstock.gateways.http.server.outlet import Outlet
+from penstock.gateways.http.server.problems import Refusal, problem_reply
+from penstock.gateways.wire.listener import ListenerFacts
+
+# What the parser says of a request line that is right but for its version.
+_OTHER_VERSION = ("Invalid HTTP version", "Pause on PRI/Upgrade")
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """Given by the gateway to the server, which gives it a connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        state: ServerState,
+        options: HttpOptions,
+        listener: ListenerFacts,
+        rates: ClientRates,
+        publisher: Publisher,
+        counters: HttpCounters,
+        memory: HttpMemory,
+    ) -> None:
+        super().__init__(config, state, {}, asyncio.get_running_loop())
+        self.access_log = False
+        self._options, self._listener, self._rates, self._publisher = options, listener, rates, publisher
+        self._counters, self._memory = counters, memory
+        self._head_bytes = self._chunk_bytes = 0
+        self._is_in_head = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._late_at_s = math.inf
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._counters.accepted += 1
+        self._counters.connections += 1
+        # Head and body of a long answer are two writes: the second must not wait for the first one's TCP
+        # acknowledgement, which takes 40 ms.
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = self.client[0] if self.client else ""
+        certificate = transport.get_extra_info("peercert") or None
+        self.app_state[CONNECTION] = ConnectionFacts(self._listener, peer, certificate, self._rates, self._publisher)
+        self.app_state[TRANSPORT] = self._live_transport
+        self._outlet = self.app_state[OUTLET] = Outlet(transport, self.flow)
+        self._answers = self.app_state[ANSWERS] = AnswerTransport(transport)
+        self._expect(self._options.head_timeout_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._counters.connections -= 1
+        super().connection_lost(exc)
+        self._memory.take(self)
+        self._outlet.lose()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._memory.leave(self, self.transport.get_write_buffer_size())
+
+    def sacrifice(self) -> None:
+        """The client would not read a word of why either."""
+        self.transport.abort()
+
+    def resume_writing(self) -> None:
+        self._memory.take(self)
+        super().resume_writing()
+        self._outlet.make_room()
+
+    def data_received(self, data: bytes) -> None:
+        self._counters.received_bytes += len(data)
+        self._chunk_bytes = len(data)
+        if self._is_in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._is_in_head and self._head_bytes > self._options.max_head_bytes:
+            self._refuse_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        # What came with the end of another request is counted too: no harm, as the real size is looked at before a
+        # head that is complete is refused.
+        self._is_in_head, self._head_bytes = True, self._chunk_bytes
+        self._expect(self._options.head_timeout_s)
+
+    def on_headers_complete(self) -> None:
+        if self._head_bytes > self._options.max_head_bytes and self._head_size() > self._options.max_head_bytes:
+            self._refuse_head()
+            raise ValueError("the head is too large")
+        try:
+            self.url = check_head(self.parser.get_http_version(), self.url, self.headers)
+        except Refusal as refusal:
+            self._refuse(refusal.status, refusal.code, refusal.detail)
+            raise
+        self._is_in_head, self._head_bytes = False, 0
+        self._expect(self._options.stall_timeout_s)
+        super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.transport = self._answers
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
+
+    def on_body(self, body: bytes) -> None:
+        self._expect(self._options.stall_timeout_s)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._expect(None)
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._expect(None)
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        if str(sys.exception()) in _OTHER_VERSION:
+            self._refuse(505, "http-version", SPOKEN)
+        else:
+            self._refuse(400, "malformed-request", "these bytes are no HTTP request")
+
+    def _expect(self, within_s: float | None) -> None:
+        """The client has so long for what comes next. This is said several times a request: a timer that runs already
+        is left alone, and looks again when its time has come."""
+        if within_s is None:
+            self._late_at_s = math.inf
+            return
+        self._late_at_s = self.loop.time() + within_s
+        if self._timer is None:
+            self._timer = self.loop.call_at(self._late_at_s, self._look)
+        elif self._timer.when() > self._late_at_s:
+            self._timer.cancel()
+            self._timer = self.loop.call_at(self._late_at_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self.transport.is_closing() or self._late_at_s == math.inf:
+            return
+        if self._late_at_s > self.loop.time():
+            self._timer = self.loop.call_at(self._late_at_s, self._look)
+        else:
+            self._too_late()
+
+    def _too_late(self) -> None:
+        """While the broker is what the client waits for, nothing is late: reading may be paused then."""
+        if self._is_in_head and not self._head_bytes and self.cycle is None:
+            self.transport.close()
+        elif self.flow.read_paused:
+            self._expect(self._options.stall_timeout_s)
+        else:
+            self._refuse(408, "timeout", "the request did not come in time")
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, "headers-too-large", f"over {self._options.max_head_bytes} bytes of headers")
+
+    def _refuse(self, status: int, code: str, detail: str) -> None:
+        """Without an application: there is no request to speak of, or its body is broken. While one before it is not
+        answered, nothing is said, as that would be taken for its answer."""
+        if self.transport.is_closing():
+            return
+        self._counters.errors[code] += 1
+        if self.cycle is None or self.cycle.response_complete or self._is_in_first_body:
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+            reply = problem_reply(Refusal(status, code, detail, closes=True), "")
+            lines = [STATUS_LINE[status], b"content-length: %d\r\n" % len(reply.body)]
+            lines += [b"content-type: ", reply.content_type, b"\r\nconnection: close\r\n\r\n", reply.body]
+            self.transport.write(b"".join(lines))
+        self.transport.close()
+
+    @property
+    def _is_in_first_body(self) -> bool:
+        """The body of the only request that is not answered is still coming, and nothing was said to it."""
+        return not (self._is_in_head or self.pipeline or self.cycle.response_started) and self.cycle.more_body
+
+    def _live_transport(self) -> asyncio.Transport | None:
+        return None if self.transport.is_closing() else self.transport

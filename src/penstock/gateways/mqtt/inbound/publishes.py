@@ -1,0 +1,376 @@
+"""Publishes of all connections of a turn: one publication, one frame, one buffer of answers.
+
+What one client alone has to be asked or told for is left to its `OwnPublishes`, as a whole: order of a connection needs
+nothing else, and no other connection waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from functools import partial
+from itertools import compress
+from typing import TYPE_CHECKING
+
+from penstock.broker.topics.publication import Publication, is_settlement
+from penstock.broker.topics.subscriptions import Subscriber
+from penstock.codecs.mqtt.errors import PacketError
+from penstock.core.errors import OutcomeUnknown, PenstockError
+from penstock.gateways.mqtt.inbound.arrival import Aliased, Arrived
+from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
+from penstock.gateways.mqtt.inbound.directed import directed_rows
+from penstock.gateways.mqtt.inbound.grants import Grants
+from penstock.gateways.mqtt.inbound.refusals import OF_EVERYBODY
+from penstock.gateways.mqtt.inbound.scanned import RunOfRows, Scanned, rows_of
+from penstock.gateways.mqtt.inbound.turn_answers import TurnAnswers
+from penstock.gateways.mqtt.sessions.session import Session
+from penstock.gateways.wire.reactor import Reactor
+from penstock.kernels import mqtt_columns as names
+from penstock.kernels import turn as kernel
+from penstock.kernels.mqtt_scan import Scanner
+from penstock.log.journal.late import Part
+
+if TYPE_CHECKING:
+    from penstock.broker.auth.permissions import Permissions
+    from penstock.broker.publish.routes import Routes
+    from penstock.gateways.mqtt.connection import Connection
+    from penstock.gateways.mqtt.gateway import MqttGateway
+
+_QOS, _QOS_2 = 0x06, 0x04
+_ZERO = array("i", [0])
+_NOTHING_HELD: Mapping[int, array[int]] = {}
+Work = Coroutine[None, None, None]
+
+
+class Publishes:
+    """Used from the loop."""
+
+    def __init__(
+        self,
+        gateway: MqttGateway,
+        reactor: Reactor,
+        scanner: Scanner,
+        columns: ClientColumns,
+        connections: Mapping[int, Connection],
+    ) -> None:
+        self._gateway, self._reactor, self._scanner, self._columns = gateway, reactor, scanner, columns
+        self._connections = connections
+        """by slot"""
+        self._publisher = gateway.broker.publisher()
+        self._grants = Grants(gateway.access)
+        self._work: dict[Connection, list[Work]] = {}
+        """what has to be awaited of a connection, of this turn"""
+        self.under_way = 0
+        """frames that are not committed yet"""
+
+    def take(self, heads: array[int], regions: array[int], contents: array[int], every: int) -> None:
+        """The publishes that a scan found; `contents` says what each region holds, `every` what any of them does."""
+        wanted, reactor = _zeros(len(contents)), self._reactor
+        publishers = kernel.publishers(contents, reactor.slots, self._columns.versions, wanted)
+        if not publishers:
+            return
+        if publishers == len(contents) and not every & kernel.ACKNOWLEDGES:
+            scanned: Scanned = RunOfRows(self._scanner, 0, len(heads))
+        else:
+            picked = _zeros(len(heads))
+            scanned = rows_of(self._scanner, picked[: kernel.pick_publishes(heads, regions, wanted, picked)])
+        as_it_came = None
+        if publishers == 1 and not contents[region := wanted.index(1)] & kernel.ACKNOWLEDGES:
+            as_it_came = self._columns.versions[reactor.slots[region]], reactor.starts[region]
+        aliased = self._aliased(scanned, contents) if every & kernel.HAS_ALIASES else ()
+        arrived, wrong = self._gateway.arrivals.take(
+            reactor.arena[: reactor.stops[-1]], scanned, aliased, self._gateway.broker.wall(), as_it_came
+        )
+        wrong |= self._count_in(arrived)
+        held = self._hold(arrived, wrong) if every & kernel.HAS_QOS_2 else _NOTHING_HELD
+        if wrong:
+            arrived = self._without_wrong(arrived, wrong, wanted)
+        if arrived.count:
+            self._take_namespaces(arrived, held)
+            self._pause_limited(arrived)
+        self._begin_work()
+
+    def _begin_work(self) -> None:
+        work, self._work = self._work, {}
+        for connection, several in work.items():
+            self._gateway.turns.wait_for(connection, several[0] if len(several) == 1 else _in_turn(several))
+
+    def _connection(self, region: int) -> Connection:
+        return self._connections[self._reactor.slots[region]]
+
+    # What came
+
+    def _aliased(self, scanned: Scanned, contents: array[int]) -> list[Aliased]:
+        firsts, found = _zeros(len(contents) + 1), []
+        [regions] = scanned.pick((names.REGION,))
+        kernel.bounds(regions, firsts)
+        for region, what in enumerate(contents):
+            if what & kernel.HAS_ALIASES and firsts[region] < firsts[region + 1]:
+                connection = self._connection(region)
+                client = connection.heard_aliases, connection.alias_maximum
+                found.append(Aliased(firsts[region], firsts[region + 1], *client))
+        return found
+
+    def _without_wrong(self, arrived: Arrived, wrong: Mapping[int, PacketError], wanted: array[int]) -> Arrived:
+        """Clients that have broken the protocol by what they published."""
+        for region, error in wrong.items():
+            self._connection(region).fail(error)
+            wanted[region] = 0
+        return arrived.of_regions(wanted)
+
+    def _count_in(self, arrived: Arrived) -> dict[int, PacketError]:
+        """From now on they are to be answered. What is wrong with those who sent too many, by region."""
+        slots, columns = self._reactor.slots, self._columns
+        counts, over = _zeros(len(slots)), _zeros(len(slots))
+        limits = columns.unanswered, columns.maxima, columns.received
+        if not kernel.count_in(arrived.regions, arrived.heads, slots, *limits, counts, over):
+            return {}
+        found: dict[int, PacketError] = {}
+        for region in compress(range(len(slots)), over):
+            mine = [head for head, each in zip(arrived.heads, arrived.regions, strict=True) if each == region]
+            incoming = self._connection(region).incoming
+            found[region] = incoming.exceeded(incoming.under_way + sum([head & _QOS == 2 for head in mine]))
+        return found
+
+    def _hold(self, arrived: Arrived, wrong: dict[int, PacketError]) -> dict[int, array[int]]:
+        """The identifiers of QoS 2 by region: each is taken once [MQTT-4.3.3-10]."""
+        ids: dict[int, array[int]] = {}
+        for row, head in enumerate(arrived.heads):
+            if head & _QOS == _QOS_2:
+                ids.setdefault(arrived.regions[row], array("i")).append(arrived.packet_ids[row])
+        for region, mine in ids.items():
+            if region not in wrong:
+                connection = self._connection(region)
+                try:
+                    connection.own_publishes.hold(mine)
+                except PacketError as error:
+                    wrong[region] = error
+        return ids
+
+    def _pause_limited(self, arrived: Arrived) -> None:
+        limited = self._reactor.values(self._columns.is_limited)
+        for region in compress(range(len(limited)), limited):
+            if (count := arrived.regions.count(region)) and (pause := self._connection(region).spend(count)):
+                self._await(self._connection(region), pause)
+
+    # Who goes with others
+
+    def _take_namespaces(self, arrived: Arrived, held: Mapping[int, array[int]]) -> None:
+        namespaces = self._reactor.values(self._columns.namespaces)
+        present = set(namespaces)
+        for number in present:
+            if len(present) == 1:
+                mine = arrived
+            else:
+                mine = arrived.of_regions(array("i", [each == number for each in namespaces]))
+            if mine.count:
+                self._take(mine, held, self._connection(mine.regions[0]).session.namespace)
+
+    def _take(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
+        """All of one namespace."""
+        apart = self._apart(arrived, held, namespace)
+        if any(apart):
+            together = arrived.of_regions(array("i", [not each for each in apart]))
+            if together.count:
+                self._publish(together, held, namespace)
+            self._take_apart(arrived, apart)
+        else:
+            self._publish(arrived, held, namespace)
+
+    def _apart(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> array[int]:
+        """Regions whose client has to be asked or told something on its own."""
+        reactor, topics, index = self._reactor, arrived.topics, arrived.columns.topic_index
+        assert index is not None
+        apart, regions = _zeros(len(reactor.slots)), arrived.regions
+        special = bytes([self._is_special(topic, namespace) for topic in topics])
+        if any(special):
+            kernel.mark_topics(regions, index, special, apart)
+        named = reactor.slots, reactor.generations
+        for region in self._grants.refused(regions, index, topics, *named, self._permissions):
+            apart[region] = 1
+        for row in directed_rows(arrived) if arrived.has_user_properties else ():
+            apart[regions[row]] = 1
+        for region in held:
+            apart[region] |= self._connection(region).own_publishes.has_duplicates
+        return apart
+
+    def _permissions(self, region: int) -> Permissions:
+        return self._connection(region).permissions
+
+    def _is_special(self, topic: bytes, namespace: str) -> bool:
+        """It asks the broker for something, or names a queue that would have to be made."""
+        if not topic.startswith(b"$"):
+            return False
+        if not topic.startswith(b"$queue/") or is_settlement(topic):
+            return True
+        try:
+            return self._gateway.broker.publishing.routes.queues(topic, namespace) is None
+        except PenstockError:
+            return True  # it can be no queue's, which its publisher is told
+
+    def _take_apart(self, arrived: Arrived, apart: array[int]) -> None:
+        arrived.keep()
+        for region in compress(range(len(apart)), apart):
+            mine = arrived.of_regions(_only(region, len(apart)))
+            if mine.count:
+                connection = self._connection(region)
+                self._await(connection, connection.own_publishes.take(mine))
+
+    def _await(self, connection: Connection, work: Work) -> None:
+        self._work.setdefault(connection, []).append(work)
+
+    # Publishing
+
+    def _publish(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
+        publication = self._publication(arrived, held, namespace)
+        shared = self._reactor, self._columns, self._connections, self._gateway.flusher
+        turn = TurnAnswers(*shared, arrived)
+        self.under_way += 1
+        try:
+            is_taken = self._gateway.topics.publish_now(publication, partial(self._done, turn))
+        except OutcomeUnknown as error:
+            turn.owe()
+            self._done(turn, error)
+            return
+        except PenstockError as error:
+            self.under_way -= 1
+            self._refused(arrived, held, namespace, error)
+            return
+        except BaseException:
+            self.under_way -= 1
+            raise
+        turn.owe()
+        if not is_taken:
+            self._publish_later(arrived, turn, publication)
+
+    def _publication(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> Publication:
+        reactor = self._reactor
+        places = array("q", bytes(8 * arrived.count))
+        kernel.spread(reactor.values(self._columns.places), arrived.regions, places)
+        return Publication(
+            arrived.columns,
+            arrived.topics,
+            arrived.flags,
+            self._publisher,
+            namespace,
+            _Publishers(reactor.slots, arrived.regions),
+            self._held_parts(arrived, held) if held else (),
+            places=places,
+            as_it_came=arrived.verbatim,
+        )
+
+    def _held_parts(self, arrived: Arrived, held: Mapping[int, array[int]]) -> list[Part]:
+        """Identifiers of QoS 2 of sessions that outlive their connection: message and identifier are one frame."""
+        mine, found = set(arrived.regions), []
+        for region, ids in held.items():
+            if region in mine and (stored := self._connection(region).session.stored) is not None:
+                found.append(self._gateway.sessions.held_part(stored, ids))
+        return found
+
+    def _refused(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, error: PenstockError) -> None:
+        """A queue refuses something of it, which is nothing to those who published to others."""
+        apart = self._blamed(arrived, namespace, error)
+        rest = array("i", [not each for each in apart])
+        self._take_apart(arrived, apart)
+        others = arrived.of_regions(rest)
+        if not others.count:
+            return
+        regions = list(dict.fromkeys(others.regions))
+        if any(apart):
+            self._publish(others, held, namespace)
+            return
+        for half in (regions[: len(regions) // 2], regions[len(regions) // 2 :]):
+            wanted = _zeros(len(apart))
+            for region in half:
+                wanted[region] = 1
+            self._publish(arrived.of_regions(wanted), held, namespace)
+
+    def _blamed(self, arrived: Arrived, namespace: str, error: PenstockError) -> array[int]:
+        """Regions that a refusal is about; none if that cannot be told of what it says."""
+        apart, queue, routes = _zeros(len(self._reactor.slots)), getattr(error, "queue", None), self._routes
+        regions, index = set(arrived.regions), arrived.columns.topic_index
+        assert index is not None
+        if len(regions) == 1 or error.code in OF_EVERYBODY:
+            for region in regions:
+                apart[region] = 1
+        elif queue is not None:
+            fed = [routes.queues(topic, namespace) or () for topic in arrived.topics]
+            blamed = bytes([any(each.name == queue for each in queues) for queues in fed])
+            kernel.mark_topics(arrived.regions, index, blamed, apart)
+        return apart
+
+    def _publish_later(self, arrived: Arrived, turn: TurnAnswers, publication: Publication) -> None:
+        """Something has to be waited for: by all of them together, and by nobody else."""
+        arrived.keep()
+        parties = {region: self._connection(region) for region in dict.fromkeys(arrived.regions)}
+        task = self._gateway.loop.create_task(self._published(parties, arrived, turn, publication))
+        for connection in parties.values():
+            self._await(connection, _finished(task))
+
+    async def _published(
+        self, parties: Mapping[int, Connection], arrived: Arrived, turn: TurnAnswers, publication: Publication
+    ) -> None:
+        regions = max(parties) + 1
+        try:
+            await self._gateway.topics.publish(publication)
+        except OutcomeUnknown as error:
+            self._done(turn, error)
+        except PenstockError:
+            self.under_way -= 1
+            turn.give_up()
+            for region, connection in parties.items():
+                if not connection.is_ended:
+                    await connection.own_publishes.take(arrived.of_regions(_only(region, regions)))
+        else:
+            self._done(turn, None)
+
+    @property
+    def _routes(self) -> Routes:
+        return self._gateway.broker.publishing.routes
+
+    def _done(self, turn: TurnAnswers, error: PenstockError | None) -> None:
+        """All of it is committed, or nobody knows whether."""
+        self.under_way -= 1
+        turn.done(error)
+        self._gateway.turns.committed()
+
+
+class _Publishers:
+    """The clients that rows are of."""
+
+    __slots__ = ("_regions", "_slots")
+
+    def __init__(self, slots: array[int], regions: array[int]) -> None:
+        self._slots, self._regions = slots, regions
+
+    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+        connection = subscriber.connection if isinstance(subscriber, Session) else None
+        if connection is None or connection.transport.slot not in self._slots:
+            return ()
+        region = self._slots.index(connection.transport.slot)
+        return {row for row, each in enumerate(self._regions) if each == region}
+
+
+async def _in_turn(several: Sequence[Work]) -> None:
+    """All of them, whatever becomes of one."""
+    for work in several:
+        try:
+            await work
+        except BaseException:
+            for each in several:
+                each.close()
+            raise
+
+
+async def _finished(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
+
+
+def _zeros(count: int) -> array[int]:
+    return _ZERO * count
+
+
+def _only(region: int, regions: int) -> array[int]:
+    wanted = _zeros(regions)
+    wanted[region] = 1
+    return wanted

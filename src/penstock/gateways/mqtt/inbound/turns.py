@@ -1,0 +1,355 @@
+"""All connections of a gateway, once a turn of the loop: what they sent is received and scanned together, and what they
+published is taken and answered together. Everything else is taken connection by connection."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+from array import array
+from collections.abc import Coroutine
+from functools import partial
+from itertools import compress
+from operator import ne
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from penstock.codecs.mqtt.decode import decode, read_header
+from penstock.codecs.mqtt.errors import PacketError, ProtocolError
+from penstock.codecs.mqtt.kinds import PacketType, Version
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.core.ports import Buffer
+from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
+from penstock.gateways.mqtt.inbound.publishes import Publishes
+from penstock.gateways.mqtt.inbound.scanned import RunOfRows
+from penstock.gateways.wire.listener import ListenerFacts
+from penstock.gateways.wire.reactor import Reactor, ReactorOptions, Transport, open_reactor
+from penstock.gateways.wire.slot import Facts, SlotTransport
+from penstock.kernels import mqtt_columns as names
+from penstock.kernels import turn as kernel
+from penstock.kernels.mqtt_scan import Scanner
+
+if TYPE_CHECKING:
+    from penstock.gateways.mqtt.gateway import MqttGateway
+
+# Packets of a turn; the smallest take 4 bytes. What does not fit is looked at in the next one.
+TURN_ROWS = 32_768
+_LONG_BYTES = 64 << 10
+# A sync takes a tenth of that; who publishes to no queue waits no longer for one.
+_LONGEST_WAIT_S = 2e-3
+_HIGH_WATER_BYTES = 64 << 10
+# The scanner looks at the flags of these, whole or not.
+_KINDS = frozenset(kind.value for kind in PacketType)
+_SCANNED = range(PacketType.PUBLISH, PacketType.PUBCOMP + 1)
+
+
+class Turns:
+    """Used from the loop."""
+
+    def __init__(self, gateway: MqttGateway) -> None:
+        self._gateway, self._loop = gateway, gateway.loop
+        options = gateway.options
+        self.reactor: Reactor = open_reactor(
+            ReactorOptions(
+                max_packet_bytes=max(options.max_packet_bytes, 1 << 20),
+                max_pieces_bytes=gateway.incoming_bytes,
+                high_water_bytes=_HIGH_WATER_BYTES,
+            )
+        )
+        self.columns = ClientColumns(self.reactor)
+        self._namespaces: dict[str, int] = {}
+        self._connections: dict[int, Connection] = {}
+        """by slot"""
+        self._waiting: dict[Connection, asyncio.Task[None]] = {}
+        """what has to be done before anything else of the client is looked at"""
+        self.scanner = Scanner(TURN_ROWS)
+        self.publishes = Publishes(gateway, self.reactor, self.scanner, self.columns, self._connections)
+        self._is_turning = self._is_called = self._is_closed = self._is_late = False
+        self._timer: asyncio.TimerHandle | None = None
+        """while nothing is received, so that what comes during a sync is one turn"""
+        self._loop.add_reader(self.reactor.fileno(), self._readable)
+        gateway.flusher.then = self.reactor.flush
+
+    # Connections
+
+    def adopt(self, sock: socket.socket, facts: ListenerFacts, peer: object) -> None:
+        """One that the server accepted."""
+        slot = self.reactor.add(sock.detach(), 0)
+        self._begin(SlotTransport(self.reactor, slot, self.soon, peer), facts)
+
+    def adopt_foreign(self, transport: Transport, facts: ListenerFacts, known: Facts) -> SlotTransport:
+        """One whose bytes come and go by a transport of asyncio: see feed() and ended()."""
+        slot = self.reactor.add_foreign(transport, 0)
+        made = SlotTransport(self.reactor, slot, self.soon, facts=known)
+        self._begin(made, facts)
+        return made
+
+    def _begin(self, transport: SlotTransport, facts: ListenerFacts) -> None:
+        connection = self._connections[transport.slot] = Connection(self._gateway, transport, facts)
+        self._gateway.opened(connection)
+
+    def let_in(self, connection: Connection) -> None:
+        """From now on its packets are scanned."""
+        slot, columns = connection.transport.slot, self.columns
+        assert connection.version is not None
+        columns.versions[slot], columns.alias_maxima[slot] = connection.version, connection.alias_maximum
+        columns.maxima[slot], columns.places[slot] = (
+            connection.incoming.receive_maximum,
+            connection.own_publishes.place,
+        )
+        namespace = connection.session.namespace
+        columns.namespaces[slot] = self._namespaces.setdefault(namespace, len(self._namespaces))
+        columns.is_limited[slot] = connection.rates.messages.is_limited
+
+    def shut_out(self, connection: Connection) -> None:
+        """Nothing more of it is taken."""
+        self.columns.versions[connection.transport.slot] = 0
+
+    def feed(self, transport: SlotTransport, data: Buffer) -> None:
+        self.reactor.feed(transport.slot, transport.generation, data)
+        self.soon()
+
+    def ended(self, transport: SlotTransport) -> None:
+        self.reactor.foreign_ended(transport.slot, transport.generation)
+        self.soon()
+
+    def drained(self, transport: SlotTransport) -> None:
+        self.reactor.foreign_drained(transport.slot, transport.generation)
+        self.soon()
+
+    def heard_s(self, connection: Connection) -> float:
+        """When it was last heard of. Whoever is not listened to is not silent."""
+        return math.inf if connection in self._waiting else self.reactor.heard_ms[connection.transport.slot] / 1000
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop.remove_reader(self.reactor.fileno())
+        self._gateway.flusher.then = _nothing
+        self._is_closed = True
+        self.reactor.close()
+
+    @property
+    def received_bytes(self) -> int:
+        return self.reactor.counters().received_bytes
+
+    # A turn
+
+    def soon(self) -> None:
+        """There is something to send, or to look at, that no socket tells of."""
+        if not self._is_called and not self._is_turning:
+            self._is_called = True
+            self._loop.call_soon(self._called)
+
+    def _called(self) -> None:
+        self._is_called = False
+        if not self._is_closed:
+            self._readable()
+
+    def _readable(self) -> None:
+        """What comes while a frame of publishes is being committed becomes the next turn, which begins with the answers
+        to it, or after a while: others need not wait for a slow disk."""
+        if not self.publishes.under_way or self._is_late:
+            self.turn()
+            return
+        self.reactor.flush()
+        if self._timer is None:
+            self._loop.remove_reader(self.reactor.fileno())
+            self._timer = self._loop.call_later(_LONGEST_WAIT_S, self._go_on, True)
+
+    def committed(self) -> None:
+        """The frame is: on to what came meanwhile."""
+        self._is_late = False
+        self._go_on(False)
+
+    def _go_on(self, is_late: bool) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._is_late = is_late
+            self._loop.add_reader(self.reactor.fileno(), self._readable)
+        self.soon()
+
+    def turn(self) -> None:
+        reactor, flusher = self.reactor, self._gateway.flusher
+        self._is_turning = True
+        flusher.gather()
+        try:
+            if reactor.turn():
+                self._look()
+        finally:
+            self._is_turning = False
+            flusher.release()
+            reactor.flush()
+
+    def _look(self) -> None:
+        reactor = self.reactor
+        for slot in reactor.clogged:
+            if (connection := self._connections.get(slot)) is not None:
+                connection.outbox.pause()
+        for slot in reactor.drained:
+            if (connection := self._connections.get(slot)) is not None:
+                connection.outbox.resume()
+                connection.pump()
+        if reactor.slots:
+            self._take_regions()
+        for slot in reactor.overfull:
+            if (connection := self._connections.get(slot)) is not None and not connection.is_ended:
+                self._gateway.counters.throttled["memory"] += 1
+                detail = "the server has no memory left for packets that come in pieces"
+                connection.fail(ProtocolError(detail, ReasonCode.QUOTA_EXCEEDED, connection.version))
+        for slot in reactor.lost:
+            self._lost(self._connections.pop(slot))
+
+    def _lost(self, connection: Connection) -> None:
+        if (task := self._waiting.pop(connection, None)) is not None:
+            task.cancel()
+        connection.lost()
+
+    def _take_regions(self) -> None:
+        reactor, scanner, options = self.reactor, self.scanner, self._gateway.options
+        versions, alias_maxima = reactor.values(self.columns.versions), reactor.values(self.columns.alias_maxima)
+        arena, starts, stops = reactor.arena, reactor.starts, reactor.stops
+        limits = options.maximum_qos, options.retain_available
+        scanner.scan_regions(arena, starts, stops, versions, options.max_packet_bytes, alias_maxima, *limits)
+        positions, again = scanner.positions, bytearray(len(starts))
+        if scanner.rows:
+            self._take_rows(len(starts))
+        for region in compress(range(len(starts)), scanner.whys):
+            self._take_other(self._connections[reactor.slots[region]], region, positions, again)
+        for region in compress(range(len(starts)), map(ne, positions, stops)):
+            if scanner.whys[region] == names.NEEDS_BYTES:
+                self._await_rest(self._connections[reactor.slots[region]], region)
+        reactor.taken(positions, again)
+
+    def _await_rest(self, connection: Connection, region: int) -> None:
+        """Of a packet that is not there whole, maybe not even its length."""
+        reactor, at, size = self.reactor, self.scanner.positions[region], self.scanner.sizes[region]
+        if connection.is_ended:
+            return
+        if not size or reactor.arena[at] >> 4 not in _SCANNED:
+            try:
+                read_header(reactor.arena[at : min(reactor.stops[region], at + 5)], connection.version)
+            except PacketError as error:
+                connection.fail(error)
+        if size > _LONG_BYTES:
+            reactor.expect(reactor.slots[region], reactor.generations[region], size)
+
+    def _take_rows(self, count: int) -> None:
+        """Packets that were scanned, of so many regions."""
+        heads, present, regions = self.scanner.pick((names.HEAD, names.PRESENT, names.REGION))
+        contents = array("i", bytes(4 * count))
+        every = kernel.contents(heads, present, regions, contents)
+        if every & kernel.ACKNOWLEDGES:
+            self._take_acknowledgements(regions, contents)
+        if every & kernel.PUBLISHES:
+            self.publishes.take(heads, regions, contents, every)
+
+    def _take_acknowledgements(self, regions: array[int], contents: array[int]) -> None:
+        firsts = array("i", bytes(4 * (len(contents) + 1)))
+        kernel.bounds(regions, firsts)
+        for region, what in enumerate(contents):
+            if what & kernel.ACKNOWLEDGES:
+                connection = self._connections[self.reactor.slots[region]]
+                rows = RunOfRows(self.scanner, firsts[region], firsts[region + 1])
+                self._run(connection, partial(connection.take_acknowledgements, rows))
+
+    def _run(self, connection: Connection, take: partial[Coroutine[None, None, None] | None]) -> None:
+        if connection.is_ended:
+            return
+        try:
+            self.wait_for(connection, take())
+        except PacketError as error:
+            connection.fail(error)
+        except Exception as error:
+            connection.broke(error)
+
+    def _take_other(self, connection: Connection, region: int, positions: array[int], again: bytearray) -> None:
+        """What ended the scan of a region. The next turn goes on behind it."""
+        scanner, reactor = self.scanner, self.reactor
+        why, at, stop = scanner.whys[region], positions[region], reactor.stops[region]
+        if connection.is_ended:
+            positions[region] = stop
+            return
+        if connection in self._waiting:
+            return
+        again[region] = 1
+        data = reactor.arena[at:stop]
+        try:
+            if why == names.BAD_PACKET:
+                raise _fault(data, connection.version, ReasonCode(scanner.reasons[region]))
+            if why == names.NOT_SCANNED:
+                size = self._decoded(connection, data)
+            elif why == names.OTHER_PACKET:
+                size = scanner.sizes[region]
+                self._take_packet(connection, data[:size])
+            else:
+                size = 0
+                again[region] = why == names.ROWS_FULL
+            positions[region] += size
+            if why == names.NOT_SCANNED and not size:
+                again[region] = 0
+        except PacketError as error:
+            connection.fail(error)
+        except Exception as error:
+            connection.broke(error)
+        if connection.is_ended:
+            positions[region], again[region] = stop, 0
+
+    def _take_packet(self, connection: Connection, data: memoryview) -> None:
+        version = None if connection.version is None else Version(connection.version)
+        self.wait_for(connection, connection.take(decode(data, version)))
+
+    def _decoded(self, connection: Connection, data: memoryview) -> int:
+        """The size of the packet, 0 if it is not there whole. One at a time until the client is let in."""
+        limit = self._gateway.options.max_packet_bytes_before_login
+        header = read_header(data[:5], connection.version)
+        if header is not None and header.packet_bytes > limit:
+            raise ProtocolError(
+                f"a packet of {header.packet_bytes} bytes before the login, and the limit is {limit}",
+                ReasonCode.PACKET_TOO_LARGE,
+                connection.version,
+            )
+        if header is None or header.packet_bytes > len(data):
+            return 0
+        self._take_packet(connection, data[: header.packet_bytes])
+        return header.packet_bytes
+
+    # What takes longer
+
+    def wait_for(self, connection: Connection, work: Coroutine[None, None, None] | None) -> None:
+        """Look at nothing else of the client until the work is done."""
+        if work is None:
+            return
+        connection.transport.pause_reading()
+        task = self._waiting[connection] = self._loop.create_task(work)
+        task.add_done_callback(partial(self._waited, connection))
+
+    def _waited(self, connection: Connection, task: asyncio.Task[None]) -> None:
+        if self._waiting.pop(connection, None) is None or task.cancelled():
+            return
+        slot = connection.transport.slot
+        self.reactor.heard_ms[slot] = int(monotonic() * 1000)
+        if (error := task.exception()) is not None:
+            connection.broke(error)
+        if not connection.is_ended and not self._gateway.is_closing:
+            connection.transport.resume_reading()
+
+
+def _fault(data: memoryview, version: Version | None, reason: ReasonCode) -> ProtocolError:
+    """What is wrong with the packet that the data begins with. The scanner knows the reason, the decoder says more of a
+    packet that is wrong in itself, and not by what was agreed on."""
+    kind = PacketType(data[0] >> 4).name if data[0] >> 4 in _KINDS else "packet"
+    detail = reason.name.lower().replace("_", " ")
+    try:
+        header = read_header(data[:5], version)
+        if header is not None and header.packet_bytes <= len(data):
+            decode(data[: header.packet_bytes], version)
+    except PacketError as error:
+        detail = error.detail
+    return ProtocolError(f"{kind}: {detail}", reason, version)
+
+
+def _nothing() -> None:
+    """There is no reactor any more."""

@@ -1,0 +1,102 @@
+"""What is under way to one client: who hears that it arrived, and what the client is told next."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.codecs.mqtt.kinds import PacketType, Version
+from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.gateways.mqtt.outbound.stored_feed import StoredFeed
+from penstock.kernels.mqtt_encode import encode_acks
+
+if TYPE_CHECKING:
+    from penstock.gateways.mqtt.connection import Connection
+    from penstock.gateways.mqtt.outbound.queue_consumer import QueueConsumer
+
+
+class Deliveries:
+    """Of one connection. Messages for nobody in particular need no owner: they are forgotten when they were sent."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        stored = connection.session.stored
+        self.feed = None if stored is None else StoredFeed(connection, stored)
+        self.consumers: dict[str, QueueConsumer] = {}
+        """by filter"""
+
+    def take(self, kind: PacketType, packet_ids: array[int], reasons: array[int]) -> Coroutine[None, None, None] | None:
+        """PUBACK, PUBREC, PUBREL or PUBCOMP of these identifiers."""
+        if kind is PacketType.PUBREL:
+            return self._take_releases(packet_ids)
+        has_reasons = any(reasons)
+        settled = self._connection.session.outgoing.receive(kind, packet_ids, reasons if has_reasons else ())
+        if settled.finished or settled.refused:
+            self._tell(kind, settled.finished, settled.refused)
+        work = self._release(settled.release, settled.not_found) if settled.release or settled.not_found else None
+        self._connection.pump()
+        return work
+
+    def _tell(self, kind: PacketType, finished: list[int], refused: list[int]) -> None:
+        if self._connection.sender.shared:
+            self._connection.sender.shared.settled([*finished, *refused])
+        if self.feed is not None:
+            self.feed.settled(kind, [*finished, *refused])
+        for consumer in self.consumers.values():
+            consumer.settled(finished, refused)
+
+    def _release(self, packet_ids: list[int], unknown: list[int]) -> Coroutine[None, None, None] | None:
+        """PUBREL, after it is known for ever that the client has the message."""
+        if self.feed is not None and (mine := self.feed.received(packet_ids)):
+            return self._release_after(mine, packet_ids, unknown)
+        self._send(PacketType.PUBREL, packet_ids, unknown)
+        return None
+
+    async def _release_after(self, mine: list[int], packet_ids: list[int], unknown: list[int]) -> None:
+        stored = self._connection.session.stored
+        assert stored is not None
+        await stored.received(mine)
+        self._send(PacketType.PUBREL, packet_ids, unknown)
+
+    def _take_releases(self, packet_ids: array[int]) -> Coroutine[None, None, None] | None:
+        session = self._connection.session
+        released = self._connection.incoming.pubrel(packet_ids)
+        if session.stored is not None and released.known:
+            return self._complete_after(released.known, released.not_found)
+        self._send(PacketType.PUBCOMP, released.known, released.not_found)
+        return None
+
+    async def _complete_after(self, known: list[int], unknown: list[int]) -> None:
+        """An identifier that was used again while we still hold it would pass for a message that came twice."""
+        stored = self._connection.session.stored
+        assert stored is not None
+        await self._connection.gateway.sessions.released(stored, known)
+        self._send(PacketType.PUBCOMP, known, unknown)
+
+    def _send(self, kind: PacketType, known: Sequence[int], unknown: Sequence[int]) -> None:
+        version, outbox = self._connection.session.version, self._connection.outbox
+        if known:
+            outbox.write(encode_acks(kind, array("i", known), None, version))
+        if unknown:
+            why = array("i", [ReasonCode.PACKET_IDENTIFIER_NOT_FOUND]) * len(unknown)
+            outbox.write(encode_acks(kind, array("i", unknown), why if version is Version.V5 else None, version))
+
+    def pump(self) -> None:
+        if self.feed is not None:
+            self.feed.pump()
+        for consumer in self.consumers.values():
+            consumer.pump()
+
+    def close(self) -> None:
+        """The connection is gone."""
+        if self.feed is not None:
+            self.feed.close()
+        for consumer in list(self.consumers.values()):
+            consumer.close()
+        self.consumers.clear()
+
+    def let_go(self) -> None:
+        """Of the connection, after close()."""
+        self.feed = None
+        del self._connection

@@ -1,0 +1,1 @@
+"""Who is connected, and to what they subscribe."""

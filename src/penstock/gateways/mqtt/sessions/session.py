@@ -1,0 +1,154 @@
+"""A client as the broker knows it, from its first CONNECT to the end of its session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.broker.topics.subscriptions import Subscription
+from penstock.codecs.mqtt.inflight import Incoming, Outgoing
+from penstock.codecs.mqtt.kinds import MAX_PACKET_BYTES, Version
+from penstock.codecs.mqtt.packets import Will
+from penstock.gateways.mqtt.outbound.packets import Packets
+
+if TYPE_CHECKING:
+    from penstock.broker.auth.identity import Identity
+    from penstock.broker.queues.group import Group
+    from penstock.broker.sessions.session import Session as StoredSession
+    from penstock.gateways.mqtt.connection import Connection
+    from penstock.gateways.mqtt.outbound.fanout import MqttAudience
+    from penstock.gateways.wire.budget import Budget
+
+
+def filter_bytes(filter: str) -> int:
+    return len(filter) if filter.isascii() else len(filter.encode())
+
+
+class Session:
+    """Its identity is the object; a client that starts clean gets another one."""
+
+    __slots__ = (
+        "audience",
+        "client_id",
+        "connection",
+        "expiry_s",
+        "filter_bytes",
+        "groups",
+        "identity",
+        "incoming",
+        "max_packet_bytes",
+        "namespace",
+        "outgoing",
+        "queue_filters",
+        "stored",
+        "subscriptions",
+        "version",
+        "will",
+    )
+
+    outgoing: Outgoing
+    incoming: Incoming
+    audience: MqttAudience
+    """they are there while it is connected"""
+
+    def __init__(self, client_id: str, namespace: str, stored: StoredSession | None = None) -> None:
+        self.client_id, self.namespace, self.stored = client_id, namespace, stored
+        self.version = Version.V5
+        self.max_packet_bytes = MAX_PACKET_BYTES
+        self.expiry_s = 0
+        self.subscriptions: dict[str, Subscription] = {}
+        """those that are matched with topics: not those to queues"""
+        self.queue_filters: set[str] | None = None
+        """the others"""
+        self.filter_bytes = 0
+        """of all of them"""
+        self.groups: dict[str, Group] = {}
+        """those of queues that wait for it while it is away, by filter"""
+        self.connection: Connection | None = None
+        self.identity: Identity | None = None
+        """who connected last; None after a restart"""
+        self.will: Will | None = None
+        """of a session that ends with its connection"""
+
+    @property
+    def is_connected(self) -> bool:
+        return self.connection is not None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it outlives its connection, and a restart."""
+        return self.stored is not None
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether something is stored for it now, or is about to be sent from there."""
+        if self.stored is None or self.connection is None:
+            return False
+        feed = self.connection.deliveries.feed
+        return self.stored.reserved > 0 or (feed is not None and feed.is_about_to_send)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it has not taken what it was sent."""
+        return self.connection is None or self.connection.sender.is_behind
+
+    def overflown(self) -> None:
+        if self.connection is not None:
+            self.connection.overflown()
+
+    # What it subscribed to
+
+    def has_filter(self, filter: str) -> bool:
+        return filter in self.subscriptions or (self.queue_filters is not None and filter in self.queue_filters)
+
+    @property
+    def filter_count(self) -> int:
+        return len(self.subscriptions) + len(self.queue_filters or ())
+
+    def add_filter(self, filter: str, subscription: Subscription | None, names: Budget) -> None:
+        """To topics, or to a queue if there is no subscription to match with them; what was there before goes. `names`
+        is the budget of filters."""
+        if not self.has_filter(filter):
+            self._count_filter(filter_bytes(filter), names)
+        if subscription is None:
+            self.subscriptions.pop(filter, None)
+            self.queue_filters = self.queue_filters or set()
+            self.queue_filters.add(filter)
+            return
+        if self.queue_filters is not None:
+            self.queue_filters.discard(filter)
+        self.subscriptions[filter] = subscription
+
+    def remove_filter(self, filter: str, names: Budget) -> None:
+        """Nothing if it is not there."""
+        if self.has_filter(filter):
+            self._count_filter(-filter_bytes(filter), names)
+            self.subscriptions.pop(filter, None)
+            if self.queue_filters is not None:
+                self.queue_filters.discard(filter)
+
+    def remove_filters(self, names: Budget) -> None:
+        """All of them."""
+        self._count_filter(-self.filter_bytes, names)
+        self.subscriptions, self.queue_filters = {}, None
+
+    def _count_filter(self, size: int, names: Budget) -> None:
+        self.filter_bytes += size
+        names.take(size)
+
+    def keep(self, filter: str, group: Group) -> None:
+        """The group waits for it while it is away, if it outlives its connection."""
+        if self.groups.get(filter) is not group:
+            self.let_go(filter)
+            if self.is_stored:
+                self.groups[filter] = group
+                group.keep_for((self, filter))
+
+    def let_go(self, filter: str) -> None:
+        """The subscription ended."""
+        if (group := self.groups.pop(filter, None)) is not None:
+            group.let_go((self, filter))
+
+    def push(self, packets: Packets) -> None:
+        """To be sent at once, or as soon as the client takes more; nothing if it is not connected."""
+        if self.connection is not None:
+            self.connection.sender.send(packets)

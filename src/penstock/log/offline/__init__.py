@@ -1,0 +1,1 @@
+"""Directories that nobody has open: looked at, mended, copied."""

@@ -1,0 +1,1 @@
+"""Stored records for those who read, here and in other processes."""

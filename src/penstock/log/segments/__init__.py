@@ -1,0 +1,1 @@
+"""Where the keeper writes what the journal has."""

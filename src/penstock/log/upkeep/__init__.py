@@ -1,0 +1,1 @@
+"""Opening, checkpoints, retention and compaction."""
