@@ -22,7 +22,7 @@ class Accepted(msgspec.Struct):
 
 
 class Api:
-    """One connection. PeerFailed for every answer that is not 2xx."""
+    """A connection a call. PeerFailed for every answer that is not 2xx."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._connection = HTTPConnection(*address, timeout=_TIMEOUT_S)
@@ -59,6 +59,8 @@ class Api:
         self._connection.request(method, f"/api/v1{path}", body, {"Content-Type": "application/json"})
         answer = self._connection.getresponse()
         said = answer.read()
+        # The next call may be minutes away, and a server ends connections that are idle.
+        self._connection.close()
         if not 200 <= answer.status < 300:
             raise PeerFailed(f"{method} {path} was answered with {answer.status}: {said[:300]!r}")
         return msgspec.json.decode(said, type=kind)

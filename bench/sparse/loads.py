@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 from bench.measure import Run
 from bench.mqtt.link import PeerFailed
@@ -32,13 +34,23 @@ class Loads:
 
     def run(self, shape: Mapping[str, int], broker: Broker) -> tuple[Said, Outcome]:
         """A round. PeerFailed if the broker does not hold what it acknowledged."""
+        [found] = self._checked([shape], broker)
+        return found
+
+    def together(self, shapes: Sequence[Mapping[str, int]], broker: Broker) -> list[Said]:
+        """Rounds of several generators at the same time."""
+        return [said for said, _ in self._checked(shapes, broker)]
+
+    def _checked(self, shapes: Sequence[Mapping[str, int]], broker: Broker) -> list[tuple[Said, Outcome]]:
         store = self._stores[broker.name]
         if (held := store.held()) > _MOST_HELD:
             store.empty()
             held = store.held()
-        said, outcome = self._run(broker, shape)
-        _check_held(store.held() - held, outcome.messages, broker, store)
-        return said, outcome
+        with ThreadPoolExecutor(len(shapes)) as pool:
+            found = list(pool.map(partial(self._run, broker), shapes))
+        acknowledged = sum(outcome.messages for _, outcome in found)
+        _check_held(store.held() - held, acknowledged, broker, store)
+        return found
 
     def outcome(self, shape: Mapping[str, int], broker: Broker) -> Outcome:
         return self.run(shape, broker)[1]

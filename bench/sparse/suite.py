@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.sparse import churn, connections, latency, path, queues, window_1
+from bench.sparse import churn, connections, fairness, latency, path, queues, window_1
 
 BENCHMARKS = (
     queues.BENCHMARK,
@@ -10,5 +10,6 @@ BENCHMARKS = (
     latency.BENCHMARK,
     window_1.BENCHMARK,
     path.BENCHMARK,
+    fairness.BENCHMARK,
     churn.BENCHMARK,
 )

@@ -43,12 +43,13 @@ def _lead_somewhere(case: Case[Any]) -> None:
 
 
 def _tame(case: Case[Any]) -> None:
-    """Partitions are there, no place is named twice, and of settings those are left out that have to go together with
-    others."""
+    """Partitions are there, no place is named twice, users of SCRAM are spelled plainly, and of settings those are left
+    out that have to go together with others."""
     body: Any = case.body
     query: dict[str, Any] = case.query or {}
     if isinstance(body, dict):
         _go_together(body)
+        _spell_plainly(body)
         if isinstance(body.get("partitions"), list):
             body["partitions"] = [int(number) % _PARTITIONS for number in body["partitions"]]
         for message in [body, *(body["messages"] if isinstance(body.get("messages"), list) else [])]:
@@ -56,6 +57,12 @@ def _tame(case: Case[Any]) -> None:
     for name in ("partition", "cursor", "last_event_id"):
         if ":" in str(query.get(name)) or name == "partition":
             query.pop(name, None)
+
+
+def _spell_plainly(user: dict[str, Any]) -> None:
+    """SCRAM takes what SASLprep (RFC 4013) allows in a name and a password, which no schema can say."""
+    if user.get("scram", True) and "password" in user:
+        user |= {name: "plain" for name in ("name", "password") if isinstance(user.get(name), str)}
 
 
 def _go_together(settings: dict[str, Any]) -> None:

@@ -38,14 +38,14 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: Namespace | None = None
     """the caller's own, or that of the request, if none is said"""
     scram: bool = True
-    """keep keys for SCRAM-SHA-256 too"""
+    """keep keys for SCRAM-SHA-256 too: name and password must be such that SASLprep (RFC 4013) allows them"""
 
 
 class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     roles: list[PersonName] | None = None
     scram: bool = True
-    """with a password: keep keys for SCRAM-SHA-256 too"""
+    """with a password: keep keys for SCRAM-SHA-256 too; it must be one that SASLprep (RFC 4013) allows"""
 
 
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
