@@ -296,10 +296,20 @@ class Shard:
             self._is_committing = True
             self._loop.call_soon(self._commit_after_turn)
 
+    def begin_turn(self) -> None:
+        """For who takes what many have sent: what is staged until end_turn() is committed there."""
+        self._is_committing = True
+
+    def end_turn(self) -> None:
+        """`done` of what was staged may be called in it."""
+        self._commit_after_turn()
+
     def _commit_after_turn(self) -> None:
         """To hand something to another thread and be told takes longer than a short sync, and all of it is processor
         time: the loop waits for the disk itself, while that is quick."""
         self._is_committing = False
+        if not self.has_staged:
+            return
         if sum(self._engine.usage.staged) >= _WORTH_A_SYNC_BYTES or not self._engine.commit.is_quick:
             self._workers.wake_storage()
         elif (progress := self._workers.commit_here()) is not None:

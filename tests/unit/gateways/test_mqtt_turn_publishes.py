@@ -14,7 +14,7 @@ from tests.support.mqtt_turns import barred, one_turn, watched
 
 from penstock.broker.auth.options import AuthOptions
 from penstock.codecs.mqtt.kinds import Version
-from penstock.codecs.mqtt.packets import Disconnect, PubAck, Publish, PubRec, Subscription
+from penstock.codecs.mqtt.packets import Disconnect, PubAck, PubComp, Publish, PubRec, PubRel, Subscription
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import DiskLow, OutcomeUnknown
@@ -359,3 +359,32 @@ def test_a_right_that_was_granted_is_asked_for_again_when_rules_change(tmp_path:
                 client.send(packet(1, "t/x"))
                 found.append(reason(client))
         assert found == [DONE, DONE, ReasonCode.NOT_AUTHORIZED, ReasonCode.NOT_AUTHORIZED, DONE, DONE]
+
+
+def test_a_mistake_of_the_server_ends_those_whom_it_may_be_about_and_nobody_else(mqtt: RunningGateway) -> None:
+    clients, other = [mqtt.client(f"p{number}") for number in range(2)], mqtt.client("other")
+    publishes = mqtt.gateway.turns.publishes
+    with mock.patch.object(publishes, "_take", mock.Mock(side_effect=RuntimeError("test"))):
+        with one_turn(mqtt):
+            for client in clients:
+                client.send(packet(1, "t/x"))
+        for client in clients:
+            left = client.expect_closed()
+            assert isinstance(left, Disconnect) and left.reason is ReasonCode.UNSPECIFIED_ERROR
+    other.publish("t/x", b"x", 1)
+
+
+def test_what_waits_of_one_receive_is_done_in_its_order_before_anything_else_is_looked_at(mqtt: RunningGateway) -> None:
+    """PUBREL of a session on disk, then a message that has to make its queue, then a plain one."""
+    mqtt.declare("q")
+    warm(mqtt, "$queue/q")
+    client = mqtt.lasting("l")
+    for number in range(1, 6):
+        client.send(Publish("$queue/q", b"x", 2, packet_id=number))
+        assert client.expect(PubRec).packet_id == number
+        with one_turn(mqtt):
+            client.send(PubRel(number), packet(100 + number, f"$queue/new-{number}"))
+        client.send(packet(200 + number))
+        found = [client.receive() for _ in range(3)]
+        assert [type(each) for each in found] == [PubComp, PubAck, PubAck]
+        assert [each.packet_id for each in found if isinstance(each, PubAck)] == [100 + number, 200 + number]

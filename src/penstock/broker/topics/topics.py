@@ -60,8 +60,7 @@ class _Prepared(NamedTuple):
     request: PublishRequest | None
     """None where nothing of it is durable"""
     accepted: list[Accepted]
-    fed: frozenset[int]
-    """numbers of topics that feed a queue"""
+    targets: Targets
 
 
 class Topics:
@@ -127,7 +126,7 @@ class Topics:
         """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept."""
         while (prepared := self._prepared(publication)) is None:
             await self._make(publication)
-        made, request, accepted, fed = prepared
+        made, request, accepted, targets = prepared
         has_retained = publication.has_retained
         self.retaining += has_retained
         try:
@@ -136,7 +135,7 @@ class Topics:
             _note_taken(accepted, made)
         finally:
             self._finish(accepted, has_retained)
-        return _Reach(made, self._deliver(publication, made) | fed)
+        return _Reach(made, self._deliver(publication, made).union(targets.feeding))
 
     def _prepared(self, publication: Publication) -> _Prepared | None:
         """None if a queue, or the log of what is retained, has to be made first."""
@@ -148,7 +147,7 @@ class Topics:
         made = self._plan(publication)
         parts, accepted = self._parts(publication, made, space)
         request = _request(publication, targets, parts) if targets.queues or parts else None
-        return _Prepared(made, request, accepted, frozenset(targets.feeding))
+        return _Prepared(made, request, accepted, targets)
 
     async def _make(self, publication: Publication) -> None:
         """What _prepared() asks for."""

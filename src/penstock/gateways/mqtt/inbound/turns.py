@@ -159,9 +159,12 @@ class Turns:
             self._timer = self._loop.call_later(_LONGEST_WAIT_S, self._go_on, True)
 
     def committed(self) -> None:
-        """The frame is: on to what came meanwhile."""
+        """The frame is: out with the answers, and on to what came meanwhile."""
         self._is_late = False
-        self._go_on(False)
+        if self._timer is not None:
+            self._go_on(False)
+        elif not self._is_turning:
+            self.reactor.flush()
 
     def _go_on(self, is_late: bool) -> None:
         if self._timer is not None:
@@ -172,13 +175,15 @@ class Turns:
         self.soon()
 
     def turn(self) -> None:
-        reactor, flusher = self.reactor, self._gateway.flusher
+        reactor, flusher, shard = self.reactor, self._gateway.flusher, self._gateway.broker.shard
         self._is_turning = True
         flusher.gather()
+        shard.begin_turn()
         try:
             if reactor.turn():
                 self._look()
         finally:
+            shard.end_turn()
             self._is_turning = False
             flusher.release()
             reactor.flush()
@@ -244,7 +249,12 @@ class Turns:
         if every & kernel.ACKNOWLEDGES:
             self._take_acknowledgements(regions, contents)
         if every & kernel.PUBLISHES:
-            self.publishes.take(heads, regions, contents, every)
+            try:
+                self.publishes.take(heads, regions, contents, every)
+            except Exception as error:
+                # A mistake of ours: those whom it may be about pay for it, and nobody else.
+                for slot in compress(self.reactor.slots, [what & kernel.PUBLISHES for what in contents]):
+                    self._connections[slot].broke(error)
 
     def _take_acknowledgements(self, regions: array[int], contents: array[int]) -> None:
         firsts = array("i", bytes(4 * (len(contents) + 1)))
@@ -319,22 +329,34 @@ class Turns:
     # What takes longer
 
     def wait_for(self, connection: Connection, work: Coroutine[None, None, None] | None) -> None:
-        """Look at nothing else of the client until the work is done."""
+        """Look at nothing else of the client until the work is done. What it waits for already comes first."""
         if work is None:
             return
+        if (before := self._waiting.get(connection)) is not None:
+            work = _after(before, work)
         connection.transport.pause_reading()
         task = self._waiting[connection] = self._loop.create_task(work)
         task.add_done_callback(partial(self._waited, connection))
 
     def _waited(self, connection: Connection, task: asyncio.Task[None]) -> None:
-        if self._waiting.pop(connection, None) is None or task.cancelled():
+        if not task.cancelled() and (error := task.exception()) is not None:
+            connection.broke(error)
+        if task.cancelled() or self._waiting.get(connection) is not task:
             return
+        del self._waiting[connection]
         slot = connection.transport.slot
         self.reactor.heard_ms[slot] = int(monotonic() * 1000)
-        if (error := task.exception()) is not None:
-            connection.broke(error)
         if not connection.is_ended and not self._gateway.is_closing:
             connection.transport.resume_reading()
+
+
+async def _after(before: asyncio.Task[None], work: Coroutine[None, None, None]) -> None:
+    try:
+        await before
+    except BaseException:
+        work.close()
+        raise
+    await work
 
 
 def _fault(data: memoryview, version: Version | None, reason: ReasonCode) -> ProtocolError:
