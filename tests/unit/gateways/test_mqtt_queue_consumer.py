@@ -353,3 +353,23 @@ def test_a_client_that_is_connected_and_never_settles_gives_way_to_one_that_does
     mqtt.settle()
     assert mqtt.unsettled() == 0
     assert mqtt.messages_in("$dlq/q") == 0
+
+
+def test_answers_to_messages_of_several_queues_settle_each_in_its_own(mqtt: RunningGateway) -> None:
+    queues = [f"q{number}" for number in range(5)]
+    client, publisher = mqtt.client("c"), mqtt.client("p")
+    for queue in queues:
+        mqtt.declare(queue, partitions=1)
+        client.subscribe(f"$queue/{queue}", qos=1, properties=user(consumer_group="g", ack_mode="puback"))
+    for text in (b"1", b"2"):
+        for queue in queues:
+            publisher.publish(f"$queue/{queue}", text, 1)
+    messages = [client.expect(Publish) for _ in range(10)]
+    assert [mqtt.unsettled(queue) for queue in queues] == [2] * 5
+    client.send(*[PubAck(each.packet_id) for each in messages if not each.topic.startswith("$queue/q3")])
+    mqtt.until(lambda: not any(mqtt.broker.queue(queue).depth() for queue in queues if queue != "q3"))
+    assert mqtt.unsettled("q3") == 2
+    client.unsubscribe("$queue/q3")
+    again = mqtt.client("d")
+    again.subscribe("$queue/q3", qos=1, properties=user(consumer_group="g"))
+    assert [again.expect(Publish).payload for _ in range(2)] == [b"1", b"2"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.codecs.mqtt.kinds import PacketType, Version
 from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.gateways.mqtt.outbound.queue_flights import QueueFlights
 from penstock.gateways.mqtt.outbound.stored_feed import StoredFeed
 from penstock.kernels.mqtt_encode import encode_acks
 
@@ -25,6 +26,9 @@ class Deliveries:
         self.feed = None if stored is None else StoredFeed(connection, stored)
         self.consumers: dict[str, QueueConsumer] = {}
         """by filter"""
+        self.queues = QueueFlights()
+        self.starved: dict[QueueConsumer, None] = {}
+        """those for whose messages there was no room"""
 
     def take(self, kind: PacketType, packet_ids: array[int], reasons: array[int]) -> Coroutine[None, None, None] | None:
         """PUBACK, PUBREC, PUBREL or PUBCOMP of these identifiers."""
@@ -43,8 +47,16 @@ class Deliveries:
             self._connection.sender.shared.settled([*finished, *refused])
         if self.feed is not None:
             self.feed.settled(kind, [*finished, *refused])
-        for consumer in self.consumers.values():
-            consumer.settled(finished, refused)
+        if self.queues:
+            self._settle(finished, refused)
+
+    def _settle(self, finished: list[int], refused: list[int]) -> None:
+        """Messages of queues are done, or have failed."""
+        settling = self._connection.gateway.broker.settling
+        if done := self.queues.take(finished):
+            settling.several(done)
+        for held in self.queues.take(refused) if refused else ():
+            settling.fail(held)
 
     def _release(self, packet_ids: list[int], unknown: list[int]) -> Coroutine[None, None, None] | None:
         """PUBREL, after it is known for ever that the client has the message."""
@@ -85,7 +97,8 @@ class Deliveries:
     def pump(self) -> None:
         if self.feed is not None:
             self.feed.pump()
-        for consumer in self.consumers.values():
+        starved, self.starved = self.starved, {}
+        for consumer in starved:
             consumer.pump()
 
     def close(self) -> None:
@@ -95,6 +108,7 @@ class Deliveries:
         for consumer in list(self.consumers.values()):
             consumer.close()
         self.consumers.clear()
+        self.starved.clear()
 
     def let_go(self) -> None:
         """Of the connection, after close()."""

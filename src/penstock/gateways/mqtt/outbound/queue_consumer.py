@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from penstock.broker.feed.delivery import Delivery
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.mqtt")
 
-_ROW_BITS = 24
 # Asked for before it is known how large messages of the queue are.
 _FIRST_MESSAGES = 32
 
@@ -42,12 +40,6 @@ class QueueConsumer:
         broker = connection.gateway.broker
         self._settling = broker.settling
         self._packets = DeliveryPackets(group, connection.session.version, connection.session.max_packet_bytes)
-        self._under_way: dict[int, int] = {}
-        """of a packet identifier: number of the delivery and place in it"""
-        self._sent: dict[int, Delivery] = {}
-        self._left: dict[int, int] = {}
-        """of a delivery: how many were not answered yet"""
-        self._next = 0
         self._at_once = _FIRST_MESSAGES
         """so many messages that they are not larger than what the client may leave lying"""
         self.member = broker.join(group, prefetch)
@@ -61,9 +53,10 @@ class QueueConsumer:
     def room(self) -> int:
         """How many the client may be sent now."""
         sender = self._connection.sender
-        if self.qos:
-            return min(sender.room, self._at_once)
-        return 0 if sender.is_behind else self._at_once
+        room = min(sender.room, self._at_once) if self.qos else 0 if sender.is_behind else self._at_once
+        if room <= 0:
+            self._connection.deliveries.starved[self] = None
+        return room
 
     def send(self, delivery: Delivery) -> None:
         timeline = self._connection.gateway.broker.timeline
@@ -95,14 +88,8 @@ class QueueConsumer:
             self._await(delivery, self._connection.sender.send_now(packets), places)
 
     def _await(self, delivery: Delivery, ids: list[int], places: Sequence[int]) -> None:
-        """The client will answer with these identifiers, each for the message at its place."""
-        if not self._settles_by_answer:
-            return
-        self._next += 1
-        first = self._next << _ROW_BITS
-        words = range(first, first + len(ids)) if len(ids) == len(delivery) else [first + place for place in places]
-        self._under_way.update(zip(ids, words, strict=True))
-        self._sent[self._next], self._left[self._next] = delivery, len(ids)
+        if self._settles_by_answer:
+            self._connection.deliveries.queues.sent(self, delivery, ids, places)
 
     def _learn(self, delivery: Delivery, size: int) -> None:
         """How large messages of the queue are."""
@@ -113,39 +100,13 @@ class QueueConsumer:
         """The client takes no packet that large, and never will."""
         self._settling.reject(Held(delivery, places), "larger than the consumer's maximum packet size")
 
-    def settled(self, finished: list[int], refused: list[int]) -> None:
-        """The client answered: what is ours of it is done, or has failed."""
-        if not self._under_way:
-            return
-        if done := self._taken_out(finished):
-            self._settling.several(done)
-        for held in self._taken_out(refused) if refused else ():
-            self._settling.fail(held)
-
-    def _taken_out(self, packet_ids: list[int]) -> list[Held]:
-        """What was sent with these identifiers and is under way no more."""
-        take, mask = self._under_way.pop, (1 << _ROW_BITS) - 1
-        found = [word for packet_id in packet_ids if (word := take(packet_id, -1)) >= 0]
-        if found and (number := found[0] >> _ROW_BITS) == max(found) >> _ROW_BITS == min(found) >> _ROW_BITS:
-            return [self._answered(number, [word & mask for word in found])]
-        runs = groupby(found, lambda word: word >> _ROW_BITS)
-        return [self._answered(number, [word & mask for word in some]) for number, some in runs]
-
-    def _answered(self, number: int, places: list[int]) -> Held:
-        delivery = self._sent[number]
-        self._left[number] -= len(places)
-        if not self._left[number]:
-            del self._left[number], self._sent[number]
-        return Held(delivery, None if len(places) == len(delivery) else places)
-
     def pump(self) -> None:
         """The client may take more."""
         self._feed.has_room()
 
     def close(self) -> None:
         """What the client holds goes back to the group, and is not sent again under its identifier."""
-        self._connection.session.outgoing.abandon(list(self._under_way))
-        self._under_way.clear()
+        self._connection.session.outgoing.abandon(self._connection.deliveries.queues.give_up(self))
         self._feed.close()
         if self._ends_group and not self.group.is_wanted:
             self._connection.gateway.spawn(self._end_group())
