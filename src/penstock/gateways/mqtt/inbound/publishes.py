@@ -85,10 +85,12 @@ class Publishes:
         held = self._hold(arrived, wrong) if every & kernel.HAS_QOS_2 else _NOTHING_HELD
         if wrong:
             arrived = self._without_wrong(arrived, wrong, wanted)
-        if arrived.count:
-            self._take_namespaces(arrived, held)
-            self._pause_limited(arrived)
-        self._begin_work()
+        try:
+            if arrived.count:
+                self._take_namespaces(arrived, held)
+                self._pause_limited(arrived)
+        finally:
+            self._begin_work()
 
     def _begin_work(self) -> None:
         work, self._work = self._work, {}
