@@ -60,7 +60,7 @@ GroupName = Annotated[str, _text(rf"{SEEN}+(\|({FILTER}))?", maxLength=_MAX_NAME
 Namespace = Annotated[str, _text(PLAIN, maxLength=_MAX_NAME)]
 
 
-HeaderText = Annotated[str, _text(r"[^\x00]*", maxLength=_MAX_HEADER)]
+HeaderText = Annotated[str, msgspec.Meta(max_length=_MAX_HEADER, extra_json_schema={"pattern": r"^([^\x00]*)$"})]
 
 
 UserName = Annotated[str, _text(r"(?!key:|anonymous$)[!-~]+( [!-~]+)*", maxLength=_MAX_NAME)]

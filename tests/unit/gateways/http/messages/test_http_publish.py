@@ -429,3 +429,10 @@ def test_a_partition_may_be_written_with_a_point_and_the_value_stays_as_it_is_wr
     half = message.replace(b"1.0}", b"1.5}")
     refused = http.request("POST", "queues/wide/messages", half, {"content-type": "application/json"})
     assert refused.status == 400 and refused.json["field"] == "partition"
+
+
+def test_a_header_is_as_long_as_the_description_says_and_no_longer(http: HttpClient) -> None:
+    for field in ("content_type", "correlation_id"):
+        assert http.post("queues/q/messages", {"text": "x", field: "é" * 16_383}).status == 200
+        refused = http.post("queues/q/messages", {"text": "x", field: "x" * 16_384})
+        assert (refused.status, refused.code) == (400, "malformed-body")
