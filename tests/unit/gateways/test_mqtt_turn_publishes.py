@@ -388,3 +388,17 @@ def test_what_waits_of_one_receive_is_done_in_its_order_before_anything_else_is_
         found = [client.receive() for _ in range(3)]
         assert [type(each) for each in found] == [PubComp, PubAck, PubAck]
         assert [each.packet_id for each in found if isinstance(each, PubAck)] == [100 + number, 200 + number]
+
+
+def test_answers_of_a_connection_that_is_gone_can_be_forgotten(mqtt: RunningGateway) -> None:
+    """What several wait for may be refused after one of them has left: the others are answered all the same."""
+    mqtt.client("p")
+    [connection] = mqtt.gateway.connections
+
+    def run() -> None:
+        answer = connection.answers.owe_encoded(b"")
+        connection.answers.leave()
+        connection.answers.forget(answer)
+
+    mqtt.call(run)
+    assert len(connection.answers) == 0

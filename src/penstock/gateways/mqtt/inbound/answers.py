@@ -115,9 +115,10 @@ class Answers:
         self.give_ready()
 
     def forget(self, answer: Encoded) -> None:
-        """It will not be sent."""
-        self._owed.remove(answer)
-        self.give_ready()
+        """It will not be sent; nothing if the connection is gone."""
+        if answer in self._owed:
+            self._owed.remove(answer)
+            self.give_ready()
 
     def leave(self) -> None:
         """The connection is gone, and its slot is another's."""
