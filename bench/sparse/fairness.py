@@ -23,7 +23,8 @@ def run(settings: Run) -> list[Comparison]:
     if (many := generator(settings)) is None:
         return []
     slow = {"publishers": _CLIENTS, "rate": _RATE, "window": _WINDOW, "ms": settings.size(_ROUND_MS, _LEAST_MS)}
-    flood = {"publishers": 1, "window": _FLOOD_WINDOW, "ms": slow["ms"]}
+    # A name of its own: a second client of the same name would send the first one away.
+    flood = {"publishers": 1, "window": _FLOOD_WINDOW, "ms": slow["ms"], "first": _CLIENTS}
     found: dict[tuple[str, bool], list[list[int]]] = {}
     with side_by_side(settings, many, "fairness", start_penstock, start_mosquitto) as loads:
         rounds = {

@@ -104,10 +104,9 @@ static void frame(struct frame *frame, const struct settings *settings)
 static void greet(struct link *link, const struct settings *settings)
 {
     char name[64], packet[128];
-    snprintf(name, sizeof name, "%s-%d", link->is_consumer ? "consumer" : "publisher", link->index);
+    snprintf(name, sizeof name, "%s-%ld", link->is_consumer ? "consumer" : "publisher", settings->first + link->index);
     link_say(link, packet, mqtt_connect(packet, name, link->is_consumer ? CONSUMER : DEVICE));
     link_flush(link);
-    (void) settings;
 }
 
 static struct packet answer(struct link *link)

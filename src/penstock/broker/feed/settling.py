@@ -59,13 +59,14 @@ class Settling:
         self._ledger, self._letters = ledger, letters
         self._moves: set[asyncio.Task[None]] = set()
 
-    def ack(self, held: Held) -> Settlement:
-        """Done with."""
+    def ack(self, held: Held, is_awaited: bool = True) -> Settlement:
+        """Done with. Who does not wait says so: it is synced with others then."""
         delivery, asked = held.delivery, len(held)
         done = self._ack_run(delivery.group, delivery.consumer, (held,), {})
-        return Settlement(Settled(done, asked - done), (self._ledger.flush_soon(delivery.unit),) if done else ())
+        flushed = (self._ledger.flush_soon(delivery.unit, is_awaited),) if done else ()
+        return Settlement(Settled(done, asked - done), flushed)
 
-    def several(self, acked: Sequence[Held]) -> Settlement:
+    def several(self, acked: Sequence[Held], is_awaited: bool = True) -> Settlement:
         """ack() of several, in one frame for each durability. What has to be looked at for a consumer is looked at once
         for all that is its."""
         done = asked = 0
@@ -76,7 +77,7 @@ class Settling:
                 asked += sum(map(len, run))
                 done += self._ack_run(group, number, run, units)
         finally:
-            waiting = self._ledger.flush_all_soon(units)
+            waiting = self._ledger.flush_all_soon(units, is_awaited)
         return Settlement(Settled(done, asked - done), waiting)
 
     def _ack_run(self, group: Group, number: int, acked: Sequence[Held], units: dict[Unit, None]) -> int:

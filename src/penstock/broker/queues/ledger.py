@@ -36,11 +36,14 @@ class Ledger:
         self._shard, self._loop = shard, asyncio.get_running_loop()
         self._dirty: dict[Durability, dict[Unit, None]] = {}
         self._flushed: dict[Durability, asyncio.Future[None]] = {}
+        self._awaited: set[Durability] = set()
+        """of those, the ones that somebody waits for"""
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: set[asyncio.Future[None]] = set()
 
-    def flush_soon(self, unit: Unit) -> asyncio.Future[None]:
-        """Done when what was noted of the unit so far is committed, in the sense of the queue's durability."""
+    def flush_soon(self, unit: Unit, is_awaited: bool = True) -> asyncio.Future[None]:
+        """Done when what was noted of the unit so far is committed, in the sense of the queue's durability; a little
+        later where nobody says that they wait."""
         if unit.state.fault is not None:
             refused: asyncio.Future[None] = self._loop.create_future()
             _tell(refused, unit.state.fault)
@@ -51,10 +54,12 @@ class Ledger:
             future = self._flushed[level] = self._loop.create_future()
             if not self._shard.is_visited:
                 self._loop.call_soon(self._start, level, future)
+        if is_awaited:
+            self._awaited.add(level)
         self._dirty.setdefault(level, {})[unit] = None
         return future
 
-    def flush_all_soon(self, units: Iterable[Unit]) -> list[asyncio.Future[None]]:
+    def flush_all_soon(self, units: Iterable[Unit], is_awaited: bool = True) -> list[asyncio.Future[None]]:
         """flush_soon() of many: a future for each durability among them, and for each that is refused."""
         found: dict[Durability, asyncio.Future[None]] = {}
         refused: list[asyncio.Future[None]] = []
@@ -65,7 +70,7 @@ class Ledger:
             elif level in found:
                 self._dirty[level][unit] = None
             else:
-                found[level] = self.flush_soon(unit)
+                found[level] = self.flush_soon(unit, is_awaited)
         return [*found.values(), *refused]
 
     def flush_now(self) -> None:
@@ -96,14 +101,15 @@ class Ledger:
         if self._flushed.get(level) is not future:
             return  # flush_now() was faster
         del self._flushed[level]
-        units = self._dirty.pop(level, {})
-        if self._is_staged_now(units, future):
+        units, is_awaited = self._dirty.pop(level, {}), level in self._awaited
+        self._awaited.discard(level)
+        if self._is_staged_now(units, future, is_awaited):
             return
         task = self._loop.create_task(self._flush(level, units, future))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _is_staged_now(self, units: dict[Unit, None], future: asyncio.Future[None]) -> bool:
+    def _is_staged_now(self, units: dict[Unit, None], future: asyncio.Future[None], is_awaited: bool) -> bool:
         """What is nearly always so: there is something to say, room for it, and one frame takes it all."""
         is_all = False
 
@@ -124,7 +130,7 @@ class Ledger:
 
         self._under_way.add(future)
         try:
-            if self._shard.commit_now(late, done):
+            if self._shard.commit_now(late, done, is_awaited):
                 return is_all
         except _NothingToSay:
             is_all = False

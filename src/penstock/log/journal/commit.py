@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from penstock.core.errors import JournalFailed
@@ -29,6 +30,9 @@ _QUICK_S = 0.5e-3
 _NEWEST = 0.125
 # What nobody waited for yet is synced with what somebody does wait for.
 _QUICK_BYTES = 256 << 10
+# Settlements that nobody waits for, such as the PUBACK of a consumer, are written at once and synced with the next
+# commit that somebody waits for, or after this: with a sync for each of them, every message through a queue costs two.
+_UNAWAITED_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,14 @@ class GroupCommit:
         self._sync_wanted = False
         """one of the unsynced frames has somebody waiting for its sync"""
         self._last_sync = clock.monotonic()
+        self._unawaited_due = inf
+        """when frames that nobody waits for are synced at the latest"""
         self._step_s = 0.0
         """how long writing and syncing takes lately"""
         self._is_put_off = False
         """some frames could not be written, and are tried again"""
-        self.is_awaited = False
-        """somebody will step when the interval is over"""
+        self._wakes_at = inf
+        """when whoever steps will do so without being called"""
         self.failure: JournalFailed | None = None
 
     def submit(self, frame: Frame) -> None:
@@ -131,18 +137,18 @@ class GroupCommit:
     @property
     def is_due(self) -> bool:
         """Whether a step() is to be called: for what is staged, or for a sync that nobody waits for, nor steps for."""
-        return bool(self._staged) or (bool(self._unsynced) and (not self.is_awaited or self._is_overdue))
+        return bool(self._staged) or (bool(self._unsynced) and (self._due < self._wakes_at or self._is_overdue))
 
     def seconds_to_sync(self) -> float | None:
         """When step() is due although nothing is staged; None if nothing waits for a sync, or to be written again. For
         the thread that steps then."""
-        self.is_awaited = False  # before it looks: what comes behind the look finds that nobody waits
+        self._wakes_at = inf  # before it looks: what comes behind the look finds that nobody will step
         if self._is_put_off and self.failure is None:
             return _RETRY_S
         if not self._unsynced:
             return None
-        self.is_awaited = True
-        return max(0.0, self._last_sync + self._options.sync_interval_s - self._clock.monotonic())
+        self._wakes_at = due = self._due
+        return max(0.0, due - self._clock.monotonic())
 
     @property
     def is_idle(self) -> bool:
@@ -175,7 +181,10 @@ class GroupCommit:
         self._unsynced += frames
         for frame in frames:
             self._unsynced_bytes += frame.bytes
-            self._sync_wanted |= frame.level is Durability.COMMIT
+            if frame.level is Durability.COMMIT:
+                self._sync_wanted |= frame.is_awaited
+                if not frame.is_awaited and self._unawaited_due is inf:
+                    self._unawaited_due = self._clock.monotonic() + _UNAWAITED_S
 
     def _roll(self) -> None:
         """The keeper gets what is durable first: rolling may have to wait for its checkpoint."""
@@ -184,15 +193,18 @@ class GroupCommit:
         self._journal.roll()
 
     @property
+    def _due(self) -> float:
+        """When what nobody waits for is to be synced."""
+        return min(self._last_sync + self._options.sync_interval_s, self._unawaited_due)
+
+    @property
     def _is_overdue(self) -> bool:
-        return (
-            self._unsynced_bytes >= self._options.unsynced_bytes
-            or self._clock.monotonic() - self._last_sync >= self._options.sync_interval_s
-        )
+        return self._unsynced_bytes >= self._options.unsynced_bytes or self._clock.monotonic() >= self._due
 
     def _sync(self) -> None:
         self._last_sync = self._journal.sync()
         durable, self._unsynced, self._unsynced_bytes, self._sync_wanted = self._unsynced, [], 0, False
+        self._unawaited_due = inf
         if durable:
             self._hand_over(durable)
 

@@ -54,7 +54,7 @@ class Deliveries:
         """Messages of queues are done, or have failed."""
         settling = self._connection.gateway.broker.settling
         if done := self.queues.take(finished):
-            settling.several(done)
+            settling.several(done, is_awaited=False)
         for held in self.queues.take(refused) if refused else ():
             settling.fail(held)
 

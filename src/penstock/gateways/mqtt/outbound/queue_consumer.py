@@ -83,7 +83,7 @@ class QueueConsumer:
         if not self.qos:
             self._connection.outbox.write(packets.data)
             self._connection.sender.sent += len(packets)
-            self._settling.ack(Held(delivery, places))
+            self._settling.ack(Held(delivery, places), is_awaited=False)
         else:
             self._await(delivery, self._connection.sender.send_now(packets), places)
 
