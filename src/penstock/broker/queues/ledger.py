@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from penstock.broker.queues.unit import Unit
 from penstock.core.errors import PenstockError
@@ -94,7 +94,10 @@ class Ledger:
             done.set_result(None)
 
     async def drain(self) -> None:
+        """All that was settled is committed, what nobody waited for too."""
         while waiting := [*self._tasks, *self._under_way]:
+            with suppress(PenstockError):  # which those who wait are told
+                await self._shard.drain()
             await asyncio.wait(waiting)
 
     def _start(self, level: Durability, future: asyncio.Future[None]) -> None:
