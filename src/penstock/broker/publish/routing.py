@@ -3,6 +3,7 @@ however many queues there are."""
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from functools import partial
 from itertools import accumulate
@@ -59,9 +60,28 @@ def _spread(
     counts, order = array("i", bytes(4 * first_lanes[-1])), array("i", bytes(4 * len(lanes)))
     hashing.scatter(lanes, counts, order)
     logs: list[Log] = []
-    if (lacking := takers.data_logs(queues, first_lanes, counts, logs)) >= 0:
-        mine = counts[first_lanes[lacking] : first_lanes[lacking + 1]]
-        return Obstacle(partial(queues[lacking].make, [each for each, count in enumerate(mine) if count]))
+    if (first := takers.data_logs(queues, first_lanes, counts, logs)) >= 0:
+        return Obstacle(partial(_make, _lacking(queues, first, counts, first_lanes)))
     picked = order[:]
     rows.take_int32(fed, order, picked)
     return Spread(columns.gather(picked), array("i", [count for count in counts if count]), logs)
+
+
+def _lacking(
+    queues: list[Queue], first: int, counts: array[int], first_lanes: array[int]
+) -> list[tuple[Queue, list[int]]]:
+    """The partitions that rows go to and that are not there, of the queues from the first one on."""
+    found: list[tuple[Queue, list[int]]] = []
+    for number in range(first, len(queues)):
+        mine, units = counts[first_lanes[number] : first_lanes[number + 1]], queues[number].units
+        if wanted := [partition for partition, count in enumerate(mine) if count and partition not in units]:
+            found.append((queues[number], wanted))
+    return found
+
+
+async def _make(wanted: list[tuple[Queue, list[int]]]) -> None:
+    """All in one commit: one queue after the other would be a sync and a look at all rows for each of them."""
+    made = await asyncio.gather(*[queue.make(partitions) for queue, partitions in wanted], return_exceptions=True)
+    for outcome in made:
+        if outcome is not None:
+            raise outcome

@@ -88,7 +88,7 @@ class Queue(Taker):
         self._shard = shard
         self._reserved = 0
         """messages that are staged: there is room for them when they are committed"""
-        self._opening: dict[int, asyncio.Task[Unit]] = {}
+        self._opening: dict[int, asyncio.Task[None]] = {}
         self._turn = 0
         self._prefixes = _prefixes(settings.name)
         self._id_prefixes: dict[int, str] = {}
@@ -146,39 +146,48 @@ class Queue(Taker):
 
     async def unit(self, partition: int) -> Unit:
         """Made when it is first needed: an unused partition costs nothing."""
-        found = self.units.get(partition)
-        if found is not None:
-            return found
-        task = self._opening.get(partition)
-        if task is None:
-            task = self._opening[partition] = asyncio.ensure_future(self._create(partition))
-        return await asyncio.shield(task)
+        if partition not in self.units:
+            await self._opened([partition])
+        return self.units[partition]
+
+    async def _opened(self, partitions: Sequence[int]) -> None:
+        """Those that are not there and that nobody is making yet are made in one commit."""
+        lacking = [partition for partition in partitions if partition not in self.units]
+        if anew := [partition for partition in lacking if partition not in self._opening]:
+            task = asyncio.ensure_future(self._create(anew))
+            self._opening.update(dict.fromkeys(anew, task))
+        for task in {self._opening[partition] for partition in lacking}:
+            await asyncio.shield(task)
 
     async def make(self, partitions: Sequence[int]) -> None:
-        """Those that are needed, unless it is deleted meanwhile."""
+        """Those that are needed, together, unless it is deleted meanwhile."""
         await self.gate.enter()
         try:
-            for partition in partitions:
-                if not self.is_deleted:
-                    await self.unit(partition)
+            if not self.is_deleted:
+                await self._opened(partitions)
         finally:
             self.gate.leave()
 
-    async def _create(self, partition: int) -> Unit:
-        space, name = self.namespace, self.name
+    async def _create(self, partitions: Sequence[int]) -> None:
+        space, name, settings = self.namespace, self.name, log_settings(self.settings)
+        of_state = state_settings(settings)
         try:
-            settings = log_settings(self.settings)
-            data, state = await self._shard.create_many(
+            logs = await self._shard.create_many(
                 [
-                    (data_log(space, name, partition), settings),
-                    (state_log(space, name, partition), state_settings(settings)),
+                    wanted
+                    for partition in partitions
+                    for wanted in (
+                        (data_log(space, name, partition), settings),
+                        (state_log(space, name, partition), of_state),
+                    )
                 ]
             )
-            unit = Unit(self._shard, self.cache, name, partition, data, state)
-            self.adopt(unit)
-            return unit
+            for place, partition in enumerate(partitions):
+                data, state = logs[2 * place : 2 * place + 2]
+                self.adopt(Unit(self._shard, self.cache, name, partition, data, state))
         finally:
-            del self._opening[partition]
+            for partition in partitions:
+                del self._opening[partition]
 
     def adopt(self, unit: Unit) -> None:
         self.units[unit.partition] = unit
