@@ -55,4 +55,5 @@ def test_users_keys_and_rules_keep_to_it_too(tmp_path: Path) -> None:
         host, port = server.address
         options = ["--include-tag", "Users and rules", "--header", login]
         fuzz(f"http://{host}:{port}", tmp_path, 15, 1, options)
+        fuzz_accepted(f"http://{host}:{port}", tmp_path, 15, 1, options)
         assert server.works.http.app.state.counters.failures == 0

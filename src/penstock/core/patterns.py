@@ -11,6 +11,8 @@ WHOLE_SECONDS = DURATION.replace("ms|s", "s")
 # Characters that names may have; a level of a queue's name does not begin with $.
 SEEN, LEVEL = r"[^\x00-\x1f\x7f|]", r"[^\x00-\x1f\x7f/+#$][^\x00-\x1f\x7f/+#]*"
 LEVELS = f"{LEVEL}(/{LEVEL})*"
+LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*"
+"""text that is shown on one line"""
 PLAIN = r"[^\x00-\x1f\x7f/+#|$][^\x00-\x1f\x7f/+#|]*"
 FILTER = r"(\+|[^+#/\x00]*)(/(\+|[^+#/\x00]*))*(/#)?|#"
 

@@ -239,11 +239,22 @@ def test_a_key_that_cannot_be_is_refused(tmp_path: Path) -> None:
                 ([], "a/b", "", None),
                 ([], "default", "x" * 257, None),
                 ([], "default", "two\nlines", None),
+                ([], "default", "next line \x85", None),
                 ([], "default", "", clock.now_ms()),
             ):
                 with pytest.raises(InvalidArgument):
                     await access.users.add_key(roles, namespace, description, expires_ms=expires_ms)
             assert access.users.keys() == []
+
+    run(main())
+
+
+def test_a_key_is_described_by_any_line_of_text(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with door(tmp_path) as access:
+            described = "for the shop \u00ab\U0010f81c\u00bb"  # private characters too, as fonts have them
+            key, _ = await access.users.add_key([], description=described)
+            assert key.description == described
 
     run(main())
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from penstock.broker.auth.store import ApiKey
 from penstock.core.errors import InvalidArgument, NoSuchUser, PenstockError
+from penstock.core.patterns import LINE
 
 KEY_USER_PREFIX = "key:"
 """rules call a key `key:<id>`; no user has such a name"""
@@ -18,6 +19,7 @@ KEY_USER_PREFIX = "key:"
 _ID_BYTES, _SECRET_BYTES = 6, 32
 _KEY = re.compile(rf"psk_([0-9a-f]{{{2 * _ID_BYTES}}})_([0-9a-f]{{{2 * _SECRET_BYTES}}})")
 _MAX_DESCRIPTION_BYTES = 256
+_LINE = re.compile(LINE)
 _NO_HASH = bytes(sha256().digest_size)
 
 
@@ -75,5 +77,5 @@ def _hash(secret: str) -> bytes:
 def _check_description(description: str) -> None:
     if (size := len(description.encode())) > _MAX_DESCRIPTION_BYTES:
         raise InvalidArgument(f"a description of {size} bytes is too long, the limit is {_MAX_DESCRIPTION_BYTES}")
-    if not description.isprintable():
-        raise InvalidArgument("the description has something in it that cannot be seen, a newline perhaps")
+    if not _LINE.fullmatch(description):
+        raise InvalidArgument("the description has control characters in it, a newline perhaps: write one line of text")

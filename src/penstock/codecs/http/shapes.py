@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from penstock.core.patterns import DURATION, FILTER, LEVELS, PLAIN, SEEN, duration_pattern
+from penstock.core.patterns import DURATION, FILTER, LEVELS, LINE, PLAIN, SEEN, duration_pattern
 from penstock.core.settings.kind import Json
 from penstock.core.types import MAX_PARTITIONS
 
@@ -61,6 +61,10 @@ Namespace = Annotated[str, _text(PLAIN, maxLength=_MAX_NAME)]
 
 
 HeaderText = Annotated[str, msgspec.Meta(max_length=_MAX_HEADER, extra_json_schema={"pattern": r"^([^\x00]*)$"})]
+
+
+# Of 256 bytes, which the largest characters take four of.
+KeyText = Annotated[str, _text(LINE, maxLength=64)]
 
 
 UserName = Annotated[str, _text(r"(?!key:|anonymous$)[!-~]+( [!-~]+)*", maxLength=_MAX_NAME)]

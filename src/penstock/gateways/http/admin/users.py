@@ -11,7 +11,7 @@ from penstock.broker.auth.keys import KEY_USER_PREFIX, NoSuchKey
 from penstock.broker.auth.rules import Action, Effect, Rule, rule_of
 from penstock.broker.auth.store import User
 from penstock.broker.auth.verdicts import AskedAction, Verdict
-from penstock.codecs.http.shapes import RULE_PATTERN, Namespace, PersonName, TopicName, UserName
+from penstock.codecs.http.shapes import RULE_PATTERN, KeyText, Namespace, PersonName, TopicName, UserName
 from penstock.codecs.http.spans import LONGEST_KEY_S, KeyAge
 from penstock.gateways.http.admin.queues import DryRunQuery
 from penstock.gateways.http.server.durations import seconds_of
@@ -51,7 +51,7 @@ class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     roles: list[PersonName] = []
     namespace: Namespace | None = None
-    description: str = ""
+    description: KeyText = ""
     expires_in: KeyAge | None = None
 
 
