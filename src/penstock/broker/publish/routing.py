@@ -18,6 +18,8 @@ from penstock.log.columns import Columns
 from penstock.log.journal.spread import Spread
 from penstock.log.partition import Log
 
+_ZERO = array("i", [0])
+
 
 def lay_out(
     routed: Routed, reservation: Reservation, steps: Steps, max_frame_bytes: int, planned: Planned, now: int
@@ -26,13 +28,13 @@ def lay_out(
     columns, (queues, begins, numbers), publisher, _ = routed
     index = columns.topic_index
     assert index is not None
-    partitions, forward = array("i", bytes(4 * len(queues))), array("i", bytes(4 * len(queues)))
+    partitions, forward = _ZERO * len(queues), _ZERO * len(queues)
     for place in takers.shapes(queues, partitions):
         forward[place] = step_of(queues[place], publisher, steps)
     first_lanes = array("i", accumulate(partitions, initial=0))
     count = routing.count_targets(index, begins)
-    fed, lanes = array("i", bytes(4 * count)), array("i", bytes(4 * count))
-    counts, longest = array("i", bytes(4 * len(queues))), array("i", bytes(4 * len(queues)))
+    fed, lanes = _ZERO * count, _ZERO * count
+    counts, longest = _ZERO * len(queues), _ZERO * len(queues)
     of_queues, values = (first_lanes, partitions, forward), (columns.value.starts, columns.value.ends)
     routing.lay_out(index, begins, numbers, _places(routed), *of_queues, *values, fed, lanes, counts, longest)
     check_largest(columns, max_frame_bytes)
@@ -57,11 +59,13 @@ def _places(routed: Routed) -> array[int]:
 def _spread(
     columns: Columns, queues: list[Queue], fed: array[int], lanes: array[int], first_lanes: array[int]
 ) -> Spread | Obstacle:
-    counts, order = array("i", bytes(4 * first_lanes[-1])), array("i", bytes(4 * len(lanes)))
+    counts, order = _ZERO * first_lanes[-1], _ZERO * len(lanes)
     hashing.scatter(lanes, counts, order)
     logs: list[Log] = []
     if (first := takers.data_logs(queues, first_lanes, counts, logs)) >= 0:
         return Obstacle(partial(_make, _lacking(queues, first, counts, first_lanes)))
+    if len(logs) == 1 and len(lanes) == columns.count:
+        return Spread(columns, array("i", [columns.count]), logs)  # all of them, as they stand
     picked = order[:]
     rows.take_int32(fed, order, picked)
     return Spread(columns.gather(picked), array("i", [count for count in counts if count]), logs)
