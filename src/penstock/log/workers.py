@@ -81,7 +81,8 @@ class Workers:
     def _count_handed(self, size: int) -> None:
         self._handed_bytes += size
         now, wait_s = monotonic(), _KEEPER_WAKE_S if self._handed_bytes >= _LITTLE_BYTES else _LITTLE_WAIT_S
-        if self._handed_bytes >= _KEEPER_WAKE_BYTES or now - self._woken_s >= wait_s:
+        is_much = self._handed_bytes >= _KEEPER_WAKE_BYTES or self._engine.keeper.wants_ring
+        if is_much or now - self._woken_s >= wait_s:
             self._handed_bytes, self._woken_s = 0, now
             self.wake_keeper()
 

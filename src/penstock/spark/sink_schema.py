@@ -23,8 +23,8 @@ from penstock.queues.names import canonical_queue
 from penstock.tables.schema import HEADERS
 
 _TEXT_OR_BYTES = (BinaryType, StringType)
-# Large rows are staged fewer at a time: a frame of the server holds 16 MiB.
-_STAGE_BYTES = 8 << 20
+# Large rows are staged fewer at a time: the client cuts what is larger, so that to join it would be a copy for nothing.
+_STAGE_BYTES = 4 << 20
 
 
 def _is_text_or_bytes(kind: DataType) -> bool:

@@ -255,13 +255,21 @@ def test_who_follows_is_shown_soon_what_is_committed_until_he_ends(tmp_path: Pat
         keeper.step()
         return passing.cut(log.number).end
 
-    assert (seen(0.03), keeper.pause_s) == (0, 60)
+    def rest() -> tuple[float, bool]:
+        return round(keeper.pause_s, 6), keeper.wants_ring
+
+    assert (seen(0.03), rest()) == (0, (60, False))
     assert follower.cut(log.number).end == 0
-    assert keeper.pause_s == 0.02
-    assert (seen(0.03), keeper.pause_s) == (2, 60)
-    assert (seen(0.001), keeper.pause_s) == (2, 0.02)
+    keeper.step()
+    assert (passing.cut(log.number).end, rest()) == (1, (0.02, False))
+    assert (seen(0.001), rest()) == (1, (0.019, False))
+    assert (seen(0.019), rest()) == (3, (0.02, False))
+    clock.advance(0.02)
+    keeper.step()
+    assert rest() == (60, True)
+    assert (seen(0), rest()) == (4, (0.02, False))
     follower.close()
-    assert (seen(0.03), keeper.pause_s) == (2, 60)
+    assert (seen(0.03), rest()) == (4, (60, False))
     broker.close()
 
 

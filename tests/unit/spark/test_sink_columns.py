@@ -79,8 +79,16 @@ def test_small_batches_are_joined_and_large_ones_cut_in_order() -> None:
 
 
 def test_large_rows_are_handed_over_by_their_bytes() -> None:
-    found = list(stageable([_batch(10, 20, width=1 << 20)], rows=1000))
+    found = list(stageable([_batch(10, 20, width=1 << 19)], rows=1000))
     assert [batch.num_rows for batch in found] == [3, 3, 3, 1]
+
+
+def test_batches_that_are_sent_one_by_one_anyway_are_not_joined() -> None:
+    batches = [_batch(10, 20, width=150_000), _batch(20, 30, width=150_000)]
+    found = list(stageable(batches, rows=1000))
+    assert [each.column("value").buffers()[2].address for each in found] == [
+        each.column("value").buffers()[2].address for each in batches
+    ]
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,13 @@ class Gathering:
         self._bytes = 0
 
     def add(self, data: Buffer) -> bool:
-        """False, and nothing is added, when there is no room."""
-        self.has_room = not self.batches or self._bytes + len(data) <= self.max_bytes
-        if self.has_room:
+        """Whether another one may follow. Where there is no room for this one, nothing is added."""
+        if not self.batches or self._bytes + len(data) <= self.max_bytes:
             self.batches.append(data)
             self._bytes += len(data)
+            self.has_room = self._bytes < self.max_bytes
+        else:
+            self.has_room = False
         return self.has_room
 
     def take_segments(self, segments: Iterable[OpenSegment]) -> None:

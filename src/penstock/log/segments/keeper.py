@@ -44,8 +44,8 @@ _ASKED_WAIT_S = 2.0
 class KeeperOptions:
     flush_bytes: int = 64 << 10
     flush_s: float = 0.2
-    # While somebody follows the directory from another process.
-    followed_flush_s: float = 0.02
+    # While somebody follows the directory from another process: as soon as something came, and at most this often.
+    followed_flush_s: float = 0.005
     # Thousands of small files take 0.1 ms each to open, write and close: seldom, so that the loop has the processor.
     flush_share: float = 0.05
     flush_all_bytes: int = 16 << 20
@@ -104,6 +104,9 @@ class Keeper:
         self.deleted: Callable[[LogNumber], None] = lambda number: None
         self.is_followed: Callable[[], bool] = lambda: False
         """whether processes that cannot ask wait for the cut"""
+        self._has_followers = False
+        self.wants_ring = False
+        """whether it is to be told of the next frame at once, as somebody follows"""
         self.journal: Journal | None = None
         self.largest_commit = start.largest_commit
         """of all that were ever staged, in bytes, not compressed"""
@@ -137,11 +140,14 @@ class Keeper:
 
     def step(self) -> None:
         """Take what has come, write what is due, checkpoint if due. Called again and again, at least every flush_s."""
-        asked = len(self.asked)
+        asked, now = len(self.asked), self._clock.monotonic()
+        self._has_followers = self.is_followed()
+        # Before the inbox is looked at: what comes behind that look rings, or the next one has its time already.
+        self.wants_ring = self._has_followers and now >= self._followed_due
         self._take_inbox()
-        now = self._clock.monotonic()
-        is_wanted = now >= self._flushed + self._options.followed_flush_s and self._is_waited_for()
-        due = self._asked_due if asked else min(self._next_flush, self._rested) if is_wanted else self._next_flush
+        is_awaited = self._has_followers and bool(self._changed)
+        self.wants_ring = self.wants_ring and not is_awaited
+        due = self._asked_due if asked else self._followed_due if is_awaited else self._next_flush
         if now >= due or self._unflushed_bytes >= self._most_unflushed_bytes:
             self.flush_all()
         else:
@@ -167,11 +173,16 @@ class Keeper:
         return min(self._next_flush, self._flushed + (self._rested - self._flushed) * _ASKED_REST)
 
     @property
+    def _followed_due(self) -> float:
+        """Who follows is shown what is new as often as if they asked again and again."""
+        return min(self._next_flush, max(self._flushed + self._options.followed_flush_s, self._asked_due))
+
+    @property
     def pause_s(self) -> float:
-        """Until the next step, if nothing comes."""
-        if self.asked:
-            return max(0.0, self._asked_due - self._clock.monotonic())
-        return self._options.followed_flush_s if self._is_waited_for() else self._options.flush_s
+        """Until the next step, if nobody rings."""
+        if not self.asked and (self.wants_ring or not self._has_followers):
+            return self._options.flush_s
+        return max(0.0, (self._asked_due if self.asked else self._followed_due) - self._clock.monotonic())
 
     def flush_all(self) -> None:
         """Move the cut: every frame taken so far is in the segment files afterwards, unless the disk is full."""
@@ -186,9 +197,6 @@ class Keeper:
         self._remove_files()
         if is_shown:
             self._changed = {}
-
-    def _is_waited_for(self) -> bool:
-        return bool(self._changed) and self.is_followed()
 
     def _is_cut_published(self) -> bool:
         try:

@@ -242,6 +242,27 @@ def test_damage_is_reported_with_file_and_position(disk: Disk) -> None:
     assert read_on(shard, log, segment.info.end, 1 << 20) == expected(segment.info.end, 90)
 
 
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_what_an_answer_has_no_room_for_is_not_looked_at(
+    disk: Disk, is_sealed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.log.reading.walk.MIN_WINDOW_BYTES", 1)  # as where each batch is larger
+    shard = SmallShard(disk)
+    log = shard.create("a", LogSettings(segment_bytes=25_000))
+    for number in range(4 if is_sealed else 2):
+        shard.append(log, b"%d" % number * 10_000)
+        shard.settle()
+    view = shard.engine.keeper.views[log.number]
+    path = view.sealed[0].path if is_sealed else view.active.path if view.active is not None else ""
+    assert bool(view.sealed) is is_sealed
+    file = disk.open(path)
+    file.write(FilePosition(15_000), [b"\xff"])
+    file.close()
+    assert shard.values(log, 0, max_bytes=1) == [(0, b"0" * 10_000)]
+    with pytest.raises(LogDamaged):
+        shard.reader.read(log, 1, 1)
+
+
 def test_a_missing_file_is_damage(disk: Disk) -> None:
     shard = SmallShard(disk)
     log = shard.create("a")
