@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Unpack
 
 from penstock.broker.broker import BrokerOptions
-from penstock.broker.descriptions import GroupDescription, QueueDescription
 from penstock.broker.letters.redrive import Report
 from penstock.broker.queues.queue import Placed
+from penstock.core.descriptions import GroupDescription, QueueDescription
 from penstock.embedded.browsing import PAGE, Browsing
 from penstock.embedded.consumer import Consumer
 from penstock.embedded.crew import Crew, Registration

@@ -8,8 +8,8 @@ from penstock.cli.connections import destructive, group_argument, on_server, que
 from penstock.cli.failures import NotThere
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import GroupInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.core.descriptions import GroupDescription
 
 PLACES = "earliest, latest, an offset, a time (ISO 8601), or a duration back from now (1h)."
 
@@ -30,7 +30,7 @@ def create(target: Target, queue: str, group: str, start: str, output: str) -> N
       penstock group create orders 'eu-audit|eu/#' --start latest
     """
 
-    async def act(client: AsyncClient) -> GroupInfo:
+    async def act(client: AsyncClient) -> GroupDescription:
         return await client.create_group(queue, group, start)
 
     made = on_server(target, act)
@@ -74,7 +74,7 @@ def commit(target: Target, queue: str, group: str, partition: int, offset: int, 
 def _moved(target: Target, queue: str, group: str, partition: int, offset: int) -> tuple[int, int]:
     """The first offset of the partition that is not settled, now and after a commit of `offset`."""
 
-    async def act(client: AsyncClient) -> GroupInfo:
+    async def act(client: AsyncClient) -> GroupDescription:
         return await client.group(queue, group)
 
     found = next((each for each in on_server(target, act).partitions if each.partition == partition), None)

@@ -8,9 +8,9 @@ from penstock.cli.connections import destructive, group_argument, on_server, que
 from penstock.cli.group.change import PLACES
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import GroupInfo
 from penstock.client.http.async_client import AsyncClient
 from penstock.codecs.http.administration import ResetReport
+from penstock.core.descriptions import GroupDescription
 
 _partition_option = click.option(
     "--partition",
@@ -107,7 +107,7 @@ def _reset(
     if not dry_run:
         refuse_unless_confirmed(target, yes, f"Reset group {group!r} of queue {queue!r} to {place}?")
 
-    async def act(client: AsyncClient) -> tuple[ResetReport, GroupInfo]:
+    async def act(client: AsyncClient) -> tuple[ResetReport, GroupDescription]:
         report = await client.reset_group(queue, group, place, partitions or None, dry_run)
         return report, await client.group(queue, group)
 

@@ -10,8 +10,8 @@ from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.output import DATA_FORMATS, output_option, print_data
 from penstock.cli.queue.setting_arguments import settings_options, written_settings
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import QueueInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.core.descriptions import QueueDescription
 
 
 @click.command()
@@ -49,7 +49,7 @@ def create(
     if not isinstance(named, str):
         raise click.UsageError("a queue needs a name: give NAME, or a file with one")
 
-    async def act(client: AsyncClient) -> QueueInfo:
+    async def act(client: AsyncClient) -> QueueDescription:
         return await client.create_queue(named, written, if_absent=if_absent)
 
     made = on_server(target, act, may_create=True)
@@ -79,7 +79,7 @@ def update(target: Target, queue: str, file: Path | None, changes: tuple[str, ..
     if not written:
         raise click.UsageError("nothing to change: give --set or --file")
 
-    async def act(client: AsyncClient) -> QueueInfo:
+    async def act(client: AsyncClient) -> QueueDescription:
         await client.update_queue(queue, written)
         return await client.queue(queue)
 

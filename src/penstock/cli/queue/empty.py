@@ -7,8 +7,8 @@ import click
 from penstock.cli.connections import destructive, on_server, queue_argument, refuse_unless_confirmed
 from penstock.cli.output import output_option, print_done
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import QueueInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.core.descriptions import QueueDescription
 
 
 @click.command()
@@ -89,7 +89,7 @@ def delete(target: Target, queue: str, yes: bool, dry_run: bool, output: str) ->
     if not dry_run:
         refuse_unless_confirmed(target, yes, f"Delete queue {queue!r} with its messages and groups?")
 
-    async def act(client: AsyncClient) -> QueueInfo:
+    async def act(client: AsyncClient) -> QueueDescription:
         found = await client.queue(queue)
         await client.delete_queue(queue, dry_run)
         return found

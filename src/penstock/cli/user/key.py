@@ -13,8 +13,9 @@ from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
 from penstock.cli.target import Target, target_options
 from penstock.cli.user.user import rules_about
-from penstock.client.http.answers import CreatedKey, KeyInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.codecs.http.administration import CreatedKey
+from penstock.core.descriptions import KeyDescription
 from penstock.core.errors import InvalidArgument
 from penstock.core.units import parse_duration
 
@@ -86,7 +87,7 @@ def list_keys(target: Target, output: str) -> None:
       penstock key list -o json
     """
 
-    async def act(client: AsyncClient) -> list[KeyInfo]:
+    async def act(client: AsyncClient) -> list[KeyDescription]:
         return await client.keys()
 
     keys = sorted(on_server(target, act), key=lambda key: (key.created_ms, key.id))
@@ -132,7 +133,7 @@ def revoke(target: Target, key_id: str, yes: bool, dry_run: bool, output: str) -
     print_done(output, text, id=key_id, rules=rules, dry_run=dry_run)
 
 
-def _told(key: KeyInfo) -> dict[str, object]:
+def _told(key: KeyDescription) -> dict[str, object]:
     """With its name in rules."""
     told: dict[str, object] = msgspec.to_builtins(key)
     return {"id": key.id, "user": KEY_USER_PREFIX + key.id, **told}
@@ -145,7 +146,7 @@ def _seconds(text: str) -> float:
         raise click.BadParameter(str(error), param_hint="--expires") from error
 
 
-def _end(key: KeyInfo) -> str:
+def _end(key: KeyDescription) -> str:
     if key.expires_ms is None:
         return "never"
     return time_text(key.expires_ms) + (" (expired)" if key.expires_ms <= time.time() * 1000 else "")

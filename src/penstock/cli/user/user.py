@@ -13,8 +13,8 @@ from penstock.cli.connections import destructive, on_server, refuse_unless_confi
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import UserInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.core.descriptions import UserDescription
 from penstock.core.errors import InvalidArgument
 
 COMMANDS = {
@@ -132,7 +132,7 @@ def list_users(target: Target, output: str) -> None:
       penstock user list -o json
     """
 
-    async def act(client: AsyncClient) -> list[UserInfo]:
+    async def act(client: AsyncClient) -> list[UserDescription]:
         return await client.users()
 
     show_users(on_server(target, act), output)
@@ -259,7 +259,7 @@ def _print_with_password(output: str, text: str, generated: str | None, **facts:
         print_done(output, f"{text}\npassword: {generated}", **facts, password=generated)
 
 
-def show_users(users: list[UserInfo], output: str) -> None:
+def show_users(users: list[UserDescription], output: str) -> None:
     if output in DATA_FORMATS:
         print_data({"users": users}, output)
     elif users:

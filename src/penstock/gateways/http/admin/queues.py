@@ -6,16 +6,10 @@ import hashlib
 
 import msgspec
 
-from penstock.broker.descriptions import (
-    MemberDescription,
-    PartitionDescription,
-    QueueDescription,
-    describe_group,
-    describe_queue,
-    shown_settings,
-)
+from penstock.broker.descriptions import describe_group, describe_queue, shown_settings
 from penstock.broker.queues.queue import Queue
 from penstock.codecs.http.administration import Purged, Queues, QueueSummary
+from penstock.core.descriptions import MemberDescription, PartitionDescription, QueueDescription
 from penstock.core.errors import NotAuthorised
 from penstock.gateways.http.describe.settings_schema import settings_schema
 from penstock.gateways.http.server.exchange import Exchange, Query
