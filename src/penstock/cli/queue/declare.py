@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.connections import on_server, queue_argument
-from penstock.cli.output import DATA_FORMATS, output_option, print_data
+from penstock.cli.output import output_option, print_told
 from penstock.cli.queue.setting_arguments import settings_options, written_settings
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
@@ -53,10 +53,7 @@ def create(
         return await client.create_queue(named, written, if_absent=if_absent)
 
     made = on_server(target, act, may_create=True)
-    if output in DATA_FORMATS:
-        print_data(made, output)
-    else:
-        click.echo(f"queue {made.name}: declared, partitions: {made.settings['partitions']}")
+    print_told(output, f"queue {made.name}: declared, partitions: {made.settings['partitions']}", made)
 
 
 @click.command()
@@ -84,7 +81,4 @@ def update(target: Target, queue: str, file: Path | None, changes: tuple[str, ..
         return await client.queue(queue)
 
     changed = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data(changed, output)
-    else:
-        click.echo(f"queue {changed.name}: changed")
+    print_told(output, f"queue {changed.name}: changed", changed)

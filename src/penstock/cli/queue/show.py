@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.group.table import print_groups
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_listed, print_table
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.codecs.http.administration import QueueSummary
@@ -35,12 +35,8 @@ def list_queues(target: Target, output: str) -> None:
         return await client.queues()
 
     queues = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data({"queues": queues}, output)
-    elif queues:
-        print_table(_COLUMNS, [_row(queue) for queue in queues], numbers=_NUMBERS)
-    else:
-        click.echo("no queues yet")
+    rows = [_row(queue) for queue in queues]
+    print_listed(output, {"queues": queues}, _COLUMNS, rows, "no queues yet", numbers=_NUMBERS)
 
 
 @click.command()

@@ -10,7 +10,7 @@ import msgspec
 from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
+from penstock.cli.output import output_option, print_done, print_listed, time_text
 from penstock.cli.target import Target, target_options
 from penstock.cli.user.user import rules_about
 from penstock.client.http.async_client import AsyncClient
@@ -68,11 +68,8 @@ def create(target: Target, roles: tuple[str, ...], description: str, expires: st
         return await client.create_key(roles, description, expires_in=expires_in)
 
     made = on_server(target, act, may_create=True)
-    if output in DATA_FORMATS:
-        print_data({**_told(made.description), "secret": made.key}, output)
-        return
-    click.echo(f"key {made.description.id}: created; the secret is shown only now")
-    click.echo(f"secret: {made.key}")
+    text = f"key {made.description.id}: created; the secret is shown only now\nsecret: {made.key}"
+    print_done(output, text, **_told(made.description), secret=made.key)
 
 
 @click.command("list")
@@ -91,16 +88,12 @@ def list_keys(target: Target, output: str) -> None:
         return await client.keys()
 
     keys = sorted(on_server(target, act), key=lambda key: (key.created_ms, key.id))
-    if output in DATA_FORMATS:
-        print_data({"keys": [_told(key) for key in keys]}, output)
-    elif keys:
-        rows = [
-            (key.id, key.namespace, " ".join(key.roles), time_text(key.created_ms), _end(key), key.description)
-            for key in keys
-        ]
-        print_table(["key", "namespace", "roles", "created", "expires", "description"], rows)
-    else:
-        click.echo("no API keys yet")
+    rows = [
+        (key.id, key.namespace, " ".join(key.roles), time_text(key.created_ms), _end(key), key.description)
+        for key in keys
+    ]
+    columns = ["key", "namespace", "roles", "created", "expires", "description"]
+    print_listed(output, {"keys": [_told(key) for key in keys]}, columns, rows, "no API keys yet")
 
 
 @click.command()

@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
+from penstock.cli.output import output_option, print_done, print_listed, time_text
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
 from penstock.core.descriptions import UserDescription
@@ -260,13 +260,9 @@ def _print_with_password(output: str, text: str, generated: str | None, **facts:
 
 
 def show_users(users: list[UserDescription], output: str) -> None:
-    if output in DATA_FORMATS:
-        print_data({"users": users}, output)
-    elif users:
-        rows = [
-            (user.name, user.namespace, " ".join(user.roles), " ".join(user.login), time_text(user.changed_ms))
-            for user in users
-        ]
-        print_table(["user", "namespace", "roles", "login", "changed"], rows)
-    else:
-        click.echo("no users yet")
+    rows = [
+        (user.name, user.namespace, " ".join(user.roles), " ".join(user.login), time_text(user.changed_ms))
+        for user in users
+    ]
+    columns = ["user", "namespace", "roles", "login", "changed"]
+    print_listed(output, {"users": users}, columns, rows, "no users yet")
