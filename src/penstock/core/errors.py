@@ -32,7 +32,6 @@ class ErrorCode(enum.Enum):
     NO_SUCH_GROUP = "no-such-group"
     GROUP_EXISTS = "group-exists"
     QUEUE_FULL = "queue-full"
-    PAUSED = "paused"
     STALE_SETTLEMENT = "stale-settlement"  # the delivery it names is no longer current; nothing was changed
     OUT_OF_ORDER = "out-of-order"
     FENCED_PRODUCER = "fenced-producer"
@@ -285,17 +284,6 @@ class QueueFull(PenstockError):
             f"Publish again when some are settled, raise the limit, or set overflow to drop-oldest"
         )
         self.queue, self.depth, self.limit = queue, depth, limit
-
-
-class Paused(PenstockError):
-    """Without a group the queue takes no messages; with one, that group is given none."""
-
-    code = ErrorCode.PAUSED
-
-    def __init__(self, queue: str, group: str | None = None) -> None:
-        who = f"queue {queue!r}" if group is None else f"consumer group {group!r} of queue {queue!r}"
-        super().__init__(f"{who} is paused by an operator: try again after it is resumed")
-        self.queue, self.group = queue, group
 
 
 class StaleSettlement(PenstockError):

@@ -47,7 +47,6 @@ RAISED: list[PenstockError] = [
     errors.NoSuchGroup("orders", "billing"),
     errors.GroupExists("orders", "billing"),
     errors.QueueFull("orders", 100_000, 99_999),
-    errors.Paused("orders", "billing"),
     errors.StaleSettlement("orders@1:3:42", "it was delivered again"),
     errors.OutOfOrder("till-7", 12, 14),
     errors.FencedProducer("till-7", 3),
@@ -98,7 +97,6 @@ ADVICE = {
     ErrorCode.NO_SUCH_GROUP: "create it, or subscribe with it",
     ErrorCode.GROUP_EXISTS: "reset its position",
     ErrorCode.QUEUE_FULL: "raise the limit",
-    ErrorCode.PAUSED: "after it is resumed",
     ErrorCode.STALE_SETTLEMENT: "settle that delivery",
     ErrorCode.OUT_OF_ORDER: "send what is missing first",
     ErrorCode.FENCED_PRODUCER: "stop this one",
@@ -139,10 +137,6 @@ def test_an_error_survives_pickling_and_copying(error: PenstockError) -> None:
 
 def test_an_invalid_argument_is_a_value_error() -> None:
     assert issubclass(errors.InvalidArgument, ValueError)
-
-
-def test_a_paused_queue_is_told_from_a_paused_group() -> None:
-    assert "consumer group" not in str(errors.Paused("orders"))
 
 
 def test_an_invalid_setting_without_a_near_key_suggests_none() -> None:

@@ -25,7 +25,6 @@ from penstock.codecs.http.messages import PublishedMessage
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
-_FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 _TAKE_LINES, _TAKE_BYTES = 500, 4 << 20
 
 
