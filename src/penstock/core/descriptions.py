@@ -7,7 +7,7 @@ import msgspec
 
 
 class Tally(msgspec.Struct):
-    """Messages, since the broker was opened."""
+    """Numbers of messages since the directory was opened."""
 
     delivered: int = 0
     redelivered: int = 0
@@ -42,11 +42,11 @@ class MemberDescription(msgspec.Struct, frozen=True):
     prefetch: int
     in_flight: int
     is_suspended: bool = False
-    """it settles nothing, so others get what it would"""
+    """it settles nothing, so other members get its messages"""
 
 
 class ProgressDescription(msgspec.Struct, frozen=True):
-    """A group in a partition: all below `floor` is settled, all from `next` on was never handed out."""
+    """A group in a partition: messages below `floor` are settled, those from `next` on were never delivered."""
 
     partition: int
     floor: int

@@ -54,10 +54,10 @@ def reset(
 @click.command("reset-offsets")
 @queue_argument
 @group_argument
-@click.option("--to-earliest", is_flag=True, help="To the oldest message.")
-@click.option("--to-latest", is_flag=True, help="To the end: only new messages.")
-@click.option("--to-time", metavar="TIME", help="A time (ISO 8601), or a duration back from now (1h).")
-@click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="To this offset.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the oldest message.")
+@click.option("--to-latest", is_flag=True, help="Reset to the end: only new messages are delivered.")
+@click.option("--to-time", metavar="TIME", help="Reset to a time (ISO 8601), or a duration back from now (1h).")
+@click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="Reset to this offset.")
 @_partition_option
 @destructive
 @target_options

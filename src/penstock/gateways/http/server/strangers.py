@@ -43,7 +43,11 @@ class Strangers:
             ]
         if is_same(page, host):
             return []
-        raise Refusal(403, "not-authorised", "pages of other origins may not call: allow theirs in http.cors_origins")
+        raise Refusal(
+            403,
+            "not-authorised",
+            "requests from pages of other origins are refused: allow the origin in http.cors_origins",
+        )
 
     def preflight(self, exchange: Exchange, allowed: str) -> Headers:
         """Of a page that may call; nothing for everybody else."""
