@@ -9,9 +9,9 @@ from functools import partial
 from typing import Self
 
 from penstock.client.http.close_after import close_after
-from penstock.client.http.handing_out import HandingOut
 from penstock.client.http.incoming import Delivered, Verdict
 from penstock.client.http.intake import ConsumeOptions, Intake
+from penstock.client.http.message_buffer import MessageBuffer
 from penstock.client.http.promises import thread_promise
 from penstock.client.http.requests import Requests
 from penstock.client.loop_thread import LoopThread
@@ -28,7 +28,7 @@ class AsyncConsumer(AsyncClosing):
 
     def __init__(self, options: ConsumeOptions, requests: Requests) -> None:
         self._intake = Intake(options, requests)
-        self._messages = HandingOut(self._settle, options.auto_commit_s)
+        self._messages = MessageBuffer(self._settle, options.auto_commit_s)
 
     async def _close_after(self, error: BaseException | None) -> None:
         await close_after(self.close, error)
@@ -69,7 +69,7 @@ class Consumer(Closing):
 
     def __init__(self, options: ConsumeOptions, requests: Requests, thread: LoopThread) -> None:
         self._intake, self._thread = Intake(options, requests), thread
-        self._messages = HandingOut(self._settle, options.auto_commit_s)
+        self._messages = MessageBuffer(self._settle, options.auto_commit_s)
 
     def __iter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ _HEADERS_SHOWN = b"Penstock-Request-Id, ETag, Retry-After"
 Headers = list[tuple[bytes, bytes]]
 
 
-class Strangers:
+class CrossOrigin:
     """A browser sends a page's requests to any server and tells the page's origin. One that is neither that of this
     server nor configured is refused: it could write without ever reading an answer. In development mode, where there
     is no login, a name that is not this machine's is refused too, as a page can make its own name point here."""
