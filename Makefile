@@ -91,10 +91,10 @@ bench: $(DEV)  ## benchmarks, each with its ratio to a named baseline
 run: tour  ## the tour, then a server on this machine, seen at work until Ctrl-C; RUN='--seconds 60' ends it by itself
 	@if $(PY) -c 'from penstock.spark.java import java_home; java_home()' 2>/dev/null; then $(MAKE) --no-print-directory $(SPARK_STAMP) || \
 		echo "Spark could not be installed: the pipeline is left out"; fi
-	$(VENV)/bin/penstock scene --pipeline examples/pipeline/devices.yaml $(RUN)
+	$(PY) -m examples.scene --pipeline examples/pipeline/devices.yaml $(RUN)
 
 tour: $(KERNELS_STAMP)  ## a tour of what a log and a queue promise
-	$(VENV)/bin/penstock tour
+	$(PY) -m examples.tour
 
 annotate: $(RUN_STAMP)  ## Cython's view of the kernels as HTML in build/annotate; yellow lines are review matter
 	@mkdir -p build/annotate
@@ -110,4 +110,4 @@ sizes: $(VENV_STAMP)  ## long files, long functions, comment share, duplicates: 
 clean:  ## remove what was built, and caches; .venv stays
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .import_linter_cache .hypothesis $(KERNELS_STAMP)
 	find src -name '*.so' -delete
-	find $(wildcard src tests bench scripts) -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(wildcard src tests bench examples scripts) -name __pycache__ -type d -prune -exec rm -rf {} +

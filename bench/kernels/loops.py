@@ -5,16 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-from bench.measure import Benchmark, Comparison, Run, Series, Unit, cpu_seconds, peak_bytes
+from bench.kernels.pure import compared_with_pure
+from bench.measure import Benchmark, Comparison, Run, cpu_seconds, peak_bytes
 from bench.path.load import BATCH_MESSAGES, full_columns
-from bench.process import environment, isolated
-from bench.report import number_text
-from penstock import kernels
 from penstock.kernels import hashing
 from penstock.log import batch as batches
 
 _PARTITIONS = 16
-_COMPILED_TIMES, _PURE_TIMES = 1000, 2
 _LOOPS = (
     "build a batch of all columns",
     "murmur3 + partition",
@@ -45,25 +42,12 @@ def _calls() -> list[Callable[[], object]]:
         lambda: columns.scatter(_PARTITIONS),
         lambda: batches.Batch.parse(batch, verify=False),
         lambda: batches.check(batch),
-        lambda: batches.slice_rows(batch, BATCH_MESSAGES // 2, BATCH_MESSAGES),
+        lambda: batches.from_offset(batch, BATCH_MESSAGES // 2),
     ]
 
 
 def run(settings: Run) -> list[Comparison]:
-    compiled, pure = [], []
-    for _ in range(settings.rounds):
-        compiled.append(isolated(seconds_a_message, settings.size(_COMPILED_TIMES), with_memory=True))
-        with environment({"PENSTOCK_PURE": "1"}):
-            pure.append(isolated(seconds_a_message, settings.size(_PURE_TIMES), with_memory=False))
-    subject = "compiled" if kernels.compiled() else "as installed (uncompiled)"
-    return [
-        Comparison(
-            Series(f"{name}, {subject}", tuple(found[name][0] for found in compiled)),
-            Series("as plain Python", tuple(found[name][0] for found in pure)),
-            notes={"allocated at most, a batch": number_text(compiled[0][name][1], Unit.BYTES)},
-        )
-        for name in _LOOPS
-    ]
+    return compared_with_pure(settings, seconds_a_message, "a batch")
 
 
 BENCHMARK = Benchmark("kernels", "loops over messages, processor time a message in batches of 500", run, syncs=False)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-from bench.measure import Benchmark, Comparison, Run, Series, Unit, cpu_seconds, peak_bytes
-from bench.process import environment, isolated
-from bench.report import number_text
-from penstock import kernels
+from bench.kernels.pure import compared_with_pure
+from bench.measure import Benchmark, Comparison, Run, cpu_seconds, peak_bytes
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_encode, mqtt_rows
 from penstock.kernels.mqtt_publish import PublishEncoder
@@ -17,7 +15,6 @@ from penstock.log.batch import Batch, encode, seal
 from penstock.log.columns import Columns
 
 _MESSAGES, _VALUE_BYTES = 820, 256
-_COMPILED_TIMES, _PURE_TIMES = 1000, 2
 _NOW = 1_700_000_000_000
 _USER_PROPERTY = b"\x26\x00\x03key\x00\x08cellar-1"
 _GROUP = b"\x26\x00\x0econsumer-group\x00\x07workers"
@@ -119,20 +116,7 @@ def _ints(count: int) -> array[int]:
 
 
 def run(settings: Run) -> list[Comparison]:
-    compiled, pure = [], []
-    for _ in range(settings.rounds):
-        compiled.append(isolated(seconds_a_message, settings.size(_COMPILED_TIMES), with_memory=True))
-        with environment({"PENSTOCK_PURE": "1"}):
-            pure.append(isolated(seconds_a_message, settings.size(_PURE_TIMES), with_memory=False))
-    subject = "compiled" if kernels.compiled() else "as installed (uncompiled)"
-    return [
-        Comparison(
-            Series(f"{name}, {subject}", tuple(found[name][0] for found in compiled)),
-            Series("as plain Python", tuple(found[name][0] for found in pure)),
-            notes={"allocated at most, a call": number_text(compiled[0][name][1], Unit.BYTES)},
-        )
-        for name in compiled[0]
-    ]
+    return compared_with_pure(settings, seconds_a_message, "a call")
 
 
 BENCHMARK = Benchmark(

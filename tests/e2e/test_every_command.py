@@ -20,9 +20,6 @@ from tests.support.commands import Ran, leaves, options_of, run_here
 from tests.support.secure_server import SecureServer
 
 SHOWN_TO_PEOPLE = {
-    ("demo",): "a show on a terminal",
-    ("scene",): "a show on a terminal",
-    ("tour",): "a show on a terminal",
     ("completion",): "prints a program for a shell",
     ("pipeline", "run"): "goes on until it is stopped; its progress is shown on a terminal, or as log lines",
 }

@@ -240,7 +240,6 @@ def test_a_plain_installation_serves_and_the_commands_work(installed: Installed,
     assert "orders" in installed.run("queue", "list", "--data", data)
     installed.run("log", "verify", data)
     installed.run("pipeline", "audit", "--data", data)
-    installed.run("tour", "--messages", "1000")
 
 
 NEEDS_AN_EXTRA = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cli import penstock
+from tests.support.cli import example, penstock
 
 
 def test_the_tour_keeps_everything_acknowledged_and_cleans_up(tmp_path: Path) -> None:
     place = tmp_path / "tour"
-    said = penstock("tour", "--messages", "20000", "--directory", place).stdout.decode()
+    said = example("tour", "--messages", "20000", "--directory", place).stdout.decode()
     assert "nothing acknowledged was lost" in said
     assert "no damage" in said
     assert "rows" in said
@@ -18,13 +18,13 @@ def test_the_tour_keeps_everything_acknowledged_and_cleans_up(tmp_path: Path) ->
 
 def test_what_is_kept_can_be_read_again(tmp_path: Path) -> None:
     place = tmp_path / "tour"
-    penstock("tour", "--messages", "2000", "--directory", place, "--keep")
+    example("tour", "--messages", "2000", "--directory", place, "--keep")
     first = penstock("log", "cat", place / "log", "--log", "tour/orders", "-n", "1").stdout
     assert first.startswith(b"order 0 ")
 
 
 def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
-    refused = penstock("tour", "--directory", tmp_path, expected=1)
+    refused = example("tour", "--directory", tmp_path, expected=1)
     assert b"not empty" in refused.stderr
     assert (tmp_path / "mine").read_text() == "precious"

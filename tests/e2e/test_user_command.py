@@ -61,7 +61,7 @@ def test_a_user_that_was_added_can_log_in(data: Path) -> None:
     [user] = shown("user", "list", "--data", data)["users"]
     assert (user["name"], user["roles"], user["login"]) == ("alice", ["staff"], ["password", "scram"])
     assert user["namespace"] == "default"
-    assert user.keys() == {"name", "namespace", "roles", "login", "created_ms", "changed_ms"}
+    assert user.keys() == {"name", "namespace", "roles", "login", "has_password", "created_ms", "changed_ms"}
     assert "alice" in said("user", "list", "--data", data)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from array import array
-from itertools import pairwise
 from types import ModuleType
 
 import pytest
@@ -31,7 +30,7 @@ class Walk:
 
     def step(self) -> None:
         names = ["deliver"] * 4 + ["take"] * 4 + ["ack"] * 4 + ["nack"] * 2
-        names += ["give_back", "give_back_some", "settle_range", "settle_below", "ack_range", "extend", "claim"]
+        names += ["give_back", "give_back_some", "settle_range", "settle_below", "extend", "claim"]
         names += ["expire", "expire", "restart", "pass_to", "settle"]
         self.now += self.random.choice([0, 0, 1, 3, 30])
         before = set(self.model.messages)
@@ -131,17 +130,6 @@ class Walk:
         assert list(out[:done]) == self.model.ack(named, consumer)
         assert [o for o, is_stale in zip(offsets, stale, strict=True) if not is_stale] == list(out[:done])
         assert self.window.stale_last == len(named) - done
-
-    def ack_range(self) -> None:
-        first, consumer = self.model.floor + self.random.randrange(5), self.consumer()
-        stop, ranges = first + self.random.randrange(30), array("q")
-        before = sorted(self.model.messages)
-        done = self.window.ack_range(first, stop, consumer, ranges)
-        offsets = self.model.ack_range(first, stop, consumer)
-        assert done == len(offsets)
-        pairs = list(zip(ranges[::2], ranges[1::2], strict=True))
-        assert [o for o in before if any(a <= o < b for a, b in pairs)] == offsets
-        assert all(a < b for a, b in pairwise(ranges))
 
     def nack(self) -> None:
         offsets, counts, named = self.offset_and_count(self.named())

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
+from examples.pipeline import devices, publish
 from pyspark.sql import SparkSession
 from tests.support.live_server import LiveServer, live_server
 
@@ -24,19 +23,6 @@ from penstock.spark.pipelines.starting import pipeline_in
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipeline"
 BEGIN = datetime(2026, 11, 15, 10, tzinfo=UTC)
 MINUTES = 3
-
-
-def program(name: str) -> ModuleType:
-    """Of the example; by its file, as other packages are called examples too."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-publish, devices = program("publish"), program("devices")
 
 
 class Listener:

@@ -24,14 +24,21 @@ def cheap_passwords(max_waiting: int = 500) -> Passwords:
     return Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1), max_waiting)
 
 
+async def access_to(shard: Shard, options: AuthOptions | None, clock: FakeClock) -> Access:
+    """Without options everyone may do everything."""
+    if options is None:
+        return Access.open_to_all()
+    passwords = cheap_passwords()
+    return Access(await Users.open(shard, passwords, clock, SCRAM_ITERATIONS), passwords, options, clock)
+
+
 @asynccontextmanager
 async def door(
     directory: Path, options: AuthOptions | None = None, clock: FakeClock | None = None
 ) -> AsyncIterator[Access]:
-    options, clock = options or AuthOptions(), clock or FakeClock()
-    passwords = cheap_passwords()
+    clock = clock or FakeClock()
     async with await Shard.open(directory, SMALL, clock) as shard:
-        access = Access(await Users.open(shard, passwords, clock, SCRAM_ITERATIONS), passwords, options, clock)
+        access = await access_to(shard, options or AuthOptions(), clock)
         try:
             yield access
         finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from tests.support.access import SCRAM_ITERATIONS, cheap_passwords
+from tests.support.access import access_to
 from tests.support.broker import LARGE
 from tests.support.clock import FakeClock
 from tests.support.event_reader import EventReader
@@ -22,7 +22,6 @@ from websockets.sync.client import ClientConnection, connect
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
 from penstock.broker.auth.options import AuthOptions, RateLimitOptions
-from penstock.broker.auth.users import Users
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.queues.queue import Queue
 from penstock.broker.retained.retained import Retained
@@ -90,7 +89,7 @@ class RunningHttp(LoopThread):
     async def _open(self) -> None:
         setup = self._setup
         self.broker = await Broker.open(self._directory, BrokerOptions(setup.shard), self.clock)
-        self.access = await self._door()
+        self.access = await access_to(self.broker.shard, self._setup.auth, self.clock)
         limits, shard, now = RateLimits(setup.rates, self.clock), self.broker.shard, self.broker.now
         self._sessions, self._retained = await Sessions.open(shard, now), await Retained.open(shard)
         self._topics = Topics(self.broker, self._sessions, self._retained)
@@ -119,13 +118,6 @@ class RunningHttp(LoopThread):
             protocols={"mqtt": mqtt.counters},
             connections=mqtt.counters.connections,
         )
-
-    async def _door(self) -> Access:
-        if self._setup.auth is None:
-            return Access.open_to_all()
-        passwords = cheap_passwords()
-        users = await Users.open(self.broker.shard, passwords, self.clock, SCRAM_ITERATIONS)
-        return Access(users, passwords, self._setup.auth, self.clock)
 
     async def _close(self) -> None:
         self._server.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from tests.support.access import SCRAM_ITERATIONS, cheap_passwords
+from tests.support.access import access_to
 from tests.support.broker import SMALL
 from tests.support.clock import FakeClock
 from tests.support.loop_thread import LoopThread
@@ -20,7 +20,6 @@ from tests.support.mqtt_client import MqttClient
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
 from penstock.broker.auth.options import AuthOptions, RateLimitOptions
-from penstock.broker.auth.users import Users
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.broker.queues.queue import Queue
 from penstock.broker.retained.retained import Retained
@@ -121,7 +120,7 @@ class RunningGateway(LoopThread):
         setup, options = self._setup, self._setup.options
         broker_options = BrokerOptions(setup.shard, auto_create=setup.auto_create)
         self.broker = await Broker.open(self._directory, broker_options, self.clock)
-        self.access = await self._door()
+        self.access = await access_to(self.broker.shard, self._setup.auth, self.clock)
         sessions = await Sessions.open(
             self.broker.shard,
             self.broker.now,
@@ -147,13 +146,6 @@ class RunningGateway(LoopThread):
         connection, peer = self._server.accept()
         connection.setblocking(False)
         self.gateway.adopt(connection, peer, facts)
-
-    async def _door(self) -> Access:
-        if self._setup.auth is None:
-            return Access.open_to_all()
-        passwords = cheap_passwords()
-        users = await Users.open(self.broker.shard, passwords, self.clock, SCRAM_ITERATIONS)
-        return Access(users, passwords, self._setup.auth, self.clock)
 
     async def _close(self) -> None:
         self._loop.remove_reader(self._server.fileno())

@@ -137,13 +137,6 @@ class ModelWindow:
             offset for offset, deliveries in named if self.current(offset, deliveries, consumer) and self.settle(offset)
         ]
 
-    def ack_range(self, first: int, stop: int, consumer: int) -> list[int]:
-        return [
-            offset
-            for offset in sorted(self.messages)
-            if first <= offset < stop and self.current(offset, -1, consumer) and self.settle(offset)
-        ]
-
     def settle_range(self, first: int, stop: int) -> int:
         gone = sum(self.settle(offset) for offset in sorted(self.messages) if first <= offset < stop)
         if stop > max(self.next, first):

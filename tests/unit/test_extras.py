@@ -65,7 +65,6 @@ LATE = {
     "penstock.cli.pipeline.snapshot": ("arrow",),
     "penstock.cli.sql.sql": ("sql",),
     "penstock.cli.table_source": ("arrow",),
-    "penstock.cli.demo.tour_table": ("arrow",),
     "penstock.embedded.outgoing": ("arrow",),
     "penstock.gateways.flight.child": ("arrow",),
     "penstock.jobs.replay_transform": ("sql",),

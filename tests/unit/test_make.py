@@ -27,14 +27,14 @@ def index(lines: list[str], word: str) -> int:
 def test_the_tour_installs_what_running_needs_and_compiles_once(tmp_path: Path) -> None:
     lines = steps("tour", tmp_path / "venv")
     assert index(lines, 'echo "making ') < index(lines, "install.py run") < index(lines, "build_ext")
-    assert index(lines, "build_ext") < index(lines, "penstock tour")
+    assert index(lines, "build_ext") < index(lines, "examples.tour")
     assert not [line for line in lines if "install.py dev" in line or "install.py spark" in line]
 
 
 def test_spark_is_installed_when_its_part_begins(tmp_path: Path) -> None:
     lines = steps("run", tmp_path / "venv")
-    tour, spark = index(lines, "penstock tour"), index(lines, ".spark-installed ||")
-    assert tour < spark < index(lines, "penstock scene")
+    tour, spark = index(lines, "examples.tour"), index(lines, ".spark-installed ||")
+    assert tour < spark < index(lines, "examples.scene")
     assert not [line for line in lines if "install.py dev" in line]
 
 

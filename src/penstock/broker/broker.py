@@ -38,6 +38,7 @@ from penstock.broker.topics.taps import Taps
 from penstock.broker.webhooks.watch import Watch
 from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.core.clock import SystemClock
+from penstock.core.closing import AsyncClosing
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.core.ports import Clock
 from penstock.log.options import ShardOptions
@@ -63,7 +64,7 @@ class BrokerOptions:
     max_auto_queues: int = 10_000
 
 
-class Broker:
+class Broker(AsyncClosing):
     """Use Broker.open(), from one event loop."""
 
     def __init__(self, shard: Shard, configuration: Configuration, clock: Clock, options: BrokerOptions) -> None:
@@ -108,12 +109,6 @@ class Broker:
             raise
         broker._keep_up(broker.now())
         return broker
-
-    async def __aenter__(self) -> Broker:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Consumers are let go, what they held is free; everything under way is finished."""

@@ -9,7 +9,7 @@ import msgspec
 
 
 class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A client that is connected, or whose session waits for it; then what a connection has is None."""
+    """A client that is connected, or whose session is kept: then the fields of a connection are null."""
 
     client_id: str
     namespace: str
@@ -37,7 +37,7 @@ class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubscriptionDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """`share` is the name of a shared subscription; `queue` and `group` are those of one to a queue."""
+    """`share` is the name of a shared subscription; a subscription to a queue has `queue` and `group`."""
 
     client_id: str
     namespace: str

@@ -1,95 +1,23 @@
-"""Queues and groups in numbers, as JSON: what the command line, the embedded API and later HTTP show."""
+"""Queues and groups described: what the command line, the embedded API, MQTT and HTTP show."""
 
 from __future__ import annotations
-
-import msgspec
 
 from penstock.broker.feed.consumer import Consumer
 from penstock.broker.queues.group import Group
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.unit import Unit
 from penstock.broker.webhooks.events import without_secrets
+from penstock.core.descriptions import (
+    GroupDescription,
+    MemberDescription,
+    PartitionDescription,
+    ProgressDescription,
+    QueueDescription,
+    Tally,
+)
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels.window import Window
-from penstock.queues.cursor import Tally
 from penstock.queues.settings import queue_json
-
-
-class PartitionDescription(msgspec.Struct, frozen=True):
-    """Offsets start to end - 1 are kept; not every one names a message."""
-
-    partition: int
-    start: int
-    end: int
-    messages: int
-
-
-class MemberDescription(msgspec.Struct, frozen=True):
-    number: int
-    partitions: list[int]
-    prefetch: int
-    in_flight: int
-    is_suspended: bool = False
-    """it settles nothing, so others get what it would"""
-
-
-class ProgressDescription(msgspec.Struct, frozen=True):
-    """A group in a partition: all below `floor` is settled, all from `next` on was never handed out."""
-
-    partition: int
-    floor: int
-    next: int
-    end: int
-    lag: int
-    in_flight: int
-    waiting: int
-    owner: int | None
-
-
-class GroupDescription(msgspec.Struct, frozen=True):
-    """`lag` counts every message that the group has not settled, `depth` only those that came after it was created or
-    reset; `lag_s` is the age of the oldest one it has not settled."""
-
-    queue: str
-    namespace: str
-    name: str
-    filter: str | None
-    created_ms: int
-    is_paused: bool
-    is_derived: bool
-    members: list[MemberDescription]
-    generation: int
-    rebalances: int
-    is_rebalancing: bool
-    depth: int
-    lag: int
-    lag_s: float
-    in_flight: int
-    waiting: int
-    ready: int
-    parked: int
-    counts: Tally
-    partitions: list[ProgressDescription]
-
-
-class QueueDescription(msgspec.Struct, frozen=True):
-    """`published` and `refused` count since the directory was opened. Partitions that never had a message are not
-    listed."""
-
-    name: str
-    namespace: str
-    incarnation: int
-    created_ms: int
-    is_auto: bool
-    is_paused: bool
-    messages: int
-    depth: int
-    published: int
-    refused: int
-    dead_letter_queue: str | None
-    partitions: list[PartitionDescription]
-    groups: list[GroupDescription]
-    settings: dict[str, object]
 
 
 def shown_settings(queue: Queue) -> dict[str, object]:
@@ -181,8 +109,7 @@ def _member(consumer: Consumer) -> MemberDescription:
 
 def _counts(tallies: list[Tally]) -> Tally:
     counts = Tally()
-    for tally in tallies:
-        counts.add(tally)
+    counts.add(*tallies)
     return counts
 
 

@@ -47,12 +47,12 @@ def on_server(target: Target, act: Callable[[AsyncClient], Awaitable[Result]], *
 
 
 async def _act(target: Target, act: Callable[[AsyncClient], Awaitable[Result]], may_create: bool) -> Result:
-    async with talking(target, may_create=may_create) as client:
+    async with connected(target, may_create=may_create) as client:
         return await act(client)
 
 
 @asynccontextmanager
-async def talking(target: Target, *, may_create: bool = False) -> AsyncIterator[AsyncClient]:
+async def connected(target: Target, *, may_create: bool = False) -> AsyncIterator[AsyncClient]:
     """on_server() for who is in a loop already."""
     if target.directory is None:
         async with AsyncClient.of(target.options) as client:

@@ -12,7 +12,7 @@ from penstock.cli.completions import complete_context
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.login_arguments import first_line, password_file_option, password_of, user_option
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_listed, print_table
 from penstock.cli.target import contexts_of
 from penstock.core.errors import InvalidArgument
 from penstock.server.context import Context, Contexts, context_file, write_contexts
@@ -56,13 +56,11 @@ def list_contexts(output: str) -> None:
       penstock context list
     """
     found = contexts_of(os.environ)
-    if output in DATA_FORMATS:
-        contexts = {name: _shown(each) for name, each in found.contexts.items()}
-        print_data({"current_context": found.current_context, "contexts": contexts}, output)
-    elif found.contexts:
-        print_table(["", "context", "url", "mqtt", "login"], [_row(found, name) for name in found.contexts])
-    else:
-        click.echo("no contexts yet: `penstock context set NAME --url URL` creates one")
+    contexts = {name: _shown(each) for name, each in found.contexts.items()}
+    facts = {"current_context": found.current_context, "contexts": contexts}
+    columns, rows = ["", "context", "url", "mqtt", "login"], [_row(found, name) for name in found.contexts]
+    nothing = "no contexts yet: `penstock context set NAME --url URL` creates one"
+    print_listed(output, facts, columns, rows, nothing)
 
 
 @click.command()

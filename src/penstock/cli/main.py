@@ -42,9 +42,6 @@ COMMANDS = {
     ),
     "top": LazyCommand("server.top", "top", "Watch queues, rates, lag and clients of a server live."),
     "bench": LazyCommand("bench.bench", "bench", "Measure the throughput of a server."),
-    "demo": LazyCommand("demo.scene", "demo", "Run a demo: a server with devices, workers and a dead letter."),
-    "scene": LazyCommand("demo.scene", "scene", "Run the demo and keep its data."),
-    "tour": LazyCommand("demo.tour", "tour", "Show that nothing acknowledged is lost, on this machine."),
     "doctor": LazyCommand(
         "doctor.doctor", "doctor", "Check this machine: disk, limits, ports, certificates, configuration."
     ),

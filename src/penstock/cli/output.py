@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -42,10 +42,33 @@ def output_option(for_people: str = "table", *more: str, text: str = "Output for
 
 def print_done(output: str, text: str, **facts: object) -> None:
     """What a command did, or with --dry-run would do: a line for people, the same as facts for programs."""
+    print_told(output, text, facts)
+
+
+def print_told(output: str, text: str, value: object) -> None:
+    """A line for people, or what it is about for programs."""
     if output in DATA_FORMATS:
-        print_data(facts, output)
+        print_data(value, output)
     else:
         click.echo(text)
+
+
+def print_listed(
+    output: str,
+    facts: Mapping[str, object],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    nothing: str,
+    *,
+    numbers: Iterable[str] = (),
+) -> None:
+    """A table for people, or `nothing` instead of an empty one; the facts for programs."""
+    if output in DATA_FORMATS:
+        print_data(facts, output)
+    elif rows:
+        print_table(columns, rows, numbers=numbers)
+    else:
+        click.echo(nothing)
 
 
 def print_data(value: object, output: str) -> None:

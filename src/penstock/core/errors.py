@@ -32,7 +32,6 @@ class ErrorCode(enum.Enum):
     NO_SUCH_GROUP = "no-such-group"
     GROUP_EXISTS = "group-exists"
     QUEUE_FULL = "queue-full"
-    PAUSED = "paused"
     STALE_SETTLEMENT = "stale-settlement"  # the delivery it names is no longer current; nothing was changed
     OUT_OF_ORDER = "out-of-order"
     FENCED_PRODUCER = "fenced-producer"
@@ -140,8 +139,8 @@ class LogPoisoned(PenstockError):
 
     def __init__(self, log: str, reason: str) -> None:
         super().__init__(
-            f"log {log!r} takes no more records until the directory is opened again, which brings back what was "
-            f"acknowledged and is kept aside: start the server again. The reason: {reason}"
+            f"log {log!r} takes no more records ({reason}). Start the server again: records that were acknowledged are "
+            f"kept aside, and opening the directory restores them"
         )
         self.log, self.reason = log, reason
 
@@ -154,9 +153,9 @@ class LogStopped(LogPoisoned):
     def __init__(self, log: str, reason: str) -> None:
         PenstockError.__init__(
             self,
-            f"log {log!r} is stopped: what was acknowledged and is kept aside could not be put back when the directory "
-            f"was opened ({reason}). Nothing of it is lost, but it cannot be read. Mend the disk, then start again; or "
-            f"stop the server and use `penstock log repair DIR --log {log}`",
+            f"log {log!r} is stopped: acknowledged records that are kept aside could not be restored when the "
+            f"directory was opened ({reason}). They are not lost, but cannot be read. Repair the disk and start again, "
+            f"or stop the server and use `penstock log repair DIR --log {log}`",
         )
         self.log, self.reason = log, reason
 
@@ -187,7 +186,7 @@ class OutcomeUnknown(PenstockError):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"the commit failed and its outcome is unknown ({reason}): "
-            f"after reopening it is there whole or not at all, so read before sending it again"
+            f"once the directory is opened again, all of it is stored or nothing; look before sending it again"
         )
         self.reason = reason
 
@@ -287,17 +286,6 @@ class QueueFull(PenstockError):
         self.queue, self.depth, self.limit = queue, depth, limit
 
 
-class Paused(PenstockError):
-    """Without a group the queue takes no messages; with one, that group is given none."""
-
-    code = ErrorCode.PAUSED
-
-    def __init__(self, queue: str, group: str | None = None) -> None:
-        who = f"queue {queue!r}" if group is None else f"consumer group {group!r} of queue {queue!r}"
-        super().__init__(f"{who} is paused by an operator: try again after it is resumed")
-        self.queue, self.group = queue, group
-
-
 class StaleSettlement(PenstockError):
     code = ErrorCode.STALE_SETTLEMENT
 
@@ -314,7 +302,7 @@ class StageGone(PenstockError):
 
     def __init__(self, stage: str, reason: str) -> None:
         super().__init__(
-            f"staged rows {stage} cannot be committed: {reason}. Nothing was committed; stage all rows anew and commit"
+            f"staged rows {stage} cannot be committed: {reason}. Nothing was committed; stage all rows again"
         )
         self.stage, self.reason = stage, reason
 
@@ -327,7 +315,7 @@ class EpochForgotten(PenstockError):
     def __init__(self, query: str, epoch: int, oldest: int) -> None:
         super().__init__(
             f"epoch {epoch} of query {query!r} is older than {oldest}, the oldest that is remembered: nothing was "
-            f"committed. Go on with the epoch behind the newest, or begin a new query id"
+            f"committed. Continue with the epoch after the newest, or use a new query id"
         )
         self.query, self.epoch, self.oldest = query, epoch, oldest
 
@@ -340,7 +328,7 @@ class PipelineKnown(PenstockError):
     def __init__(self, pipeline: str, known: str, query: str) -> None:
         super().__init__(
             f"pipeline {pipeline!r} belongs to query {known!r}, and {query!r} would start over: nothing was committed. "
-            f"Go on with its checkpoint, use another name, or reset the pipeline on purpose"
+            f"Continue with its checkpoint, use another name, or reset the pipeline on purpose"
         )
         self.pipeline, self.known, self.query = pipeline, known, query
 
@@ -361,7 +349,7 @@ class FencedProducer(PenstockError):
 
     def __init__(self, producer: str, epoch: int) -> None:
         super().__init__(
-            f"producer {producer!r} has gone on under a higher epoch than {epoch}: "
+            f"producer {producer!r} continued with a higher epoch than {epoch}: "
             f"another instance took its place; stop this one, or start over with a higher epoch"
         )
         self.producer, self.epoch = producer, epoch
@@ -373,7 +361,7 @@ class FencedMember(PenstockError):
     def __init__(self, group: str, generation: int) -> None:
         super().__init__(
             f"generation {generation} of consumer group {group!r} is over: "
-            f"join again and take the partitions given then; what was held came back to the group"
+            f"join again to get partitions; messages that were held went back to the group"
         )
         self.group, self.generation = group, generation
 

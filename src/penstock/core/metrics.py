@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 LATENCY_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 """p99 of a publish under 10 ms and of a delivery under 5 ms can be told from their neighbours"""
@@ -81,10 +81,6 @@ class ShardMetrics:
     journal_sync_s: Histogram = field(default_factory=Histogram)
     commit_frames: Histogram = field(default_factory=lambda: Histogram(GROUP_BOUNDS))
     """frames of each group commit"""
-
-    def as_dict(self) -> dict[str, int]:
-        """The counters."""
-        return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), int)}
 
 
 @dataclass(slots=True)

@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Unpack
 
 from penstock.broker.broker import BrokerOptions
-from penstock.broker.descriptions import GroupDescription, QueueDescription
 from penstock.broker.letters.redrive import Report
 from penstock.broker.queues.queue import Placed
+from penstock.core.closing import AsyncClosing
+from penstock.core.descriptions import GroupDescription, QueueDescription
 from penstock.embedded.browsing import PAGE, Browsing
 from penstock.embedded.consumer import AsyncConsumer
 from penstock.embedded.crew import Crew, Registration
@@ -78,7 +79,7 @@ class Opening:
         return AsyncDatabase(runtime)
 
 
-class AsyncDatabase:
+class AsyncDatabase(AsyncClosing):
     """As Database, which says what each call does; all calls but worker() and stop() are awaited, by tasks of
     any loop. Cancelling a call does not undo it: it may be done or not."""
 
@@ -87,14 +88,6 @@ class AsyncDatabase:
         self._runtime, self._operations = runtime, Operations(runtime)
         self._replies, self._crew = Replies(runtime), Crew(runtime)
         runtime.before_closing.append(self._replies.close)
-
-    async def __aenter__(self) -> AsyncDatabase:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def directory(self) -> Path:

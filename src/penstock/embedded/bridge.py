@@ -17,7 +17,7 @@ from typing import Generic, ParamSpec, Protocol, TypeVar
 
 from penstock.broker.visits import Visits
 from penstock.core.errors import Closed
-from penstock.embedded.lending_loop import LendingLoop, undisturbed
+from penstock.embedded.shared_loop import SharedLoop, undisturbed
 from penstock.log.journal.commit import Progress
 
 logger = logging.getLogger("penstock.embedded.bridge")
@@ -53,7 +53,7 @@ class Bridge:
     """Starts with start(), ends with stop(). run(), wait(), post(), visit() are for any other thread."""
 
     def __init__(self, name: str) -> None:
-        self._loop: LendingLoop
+        self._loop: SharedLoop
         self.visits: Visits | None = None
         """how visit() commits; without it all is left to the loop"""
         self._inbox: deque[Handed] = deque()
@@ -66,7 +66,7 @@ class Bridge:
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
 
     def start(self) -> None:
-        self._loop = LendingLoop()
+        self._loop = SharedLoop()
         self._thread.start()
 
     def stop(self) -> None:

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from types import TracebackType
 
 from penstock.broker.feed.settling import Settled
+from penstock.core.closing import AsyncClosing, Closing
 from penstock.core.errors import Closed
 from penstock.embedded.auto_ack import AutoAck
 from penstock.embedded.bridge import Ignored, Work
@@ -22,7 +22,7 @@ from penstock.embedded.subscription import Subscription
 _TAKEN_AT_ONCE = 100
 
 
-class Consumer:
+class Consumer(Closing):
     """A member of a group, for threads; several may share one, each message goes to one of them. Iteration ends when it
     is closed or stopped, or when nothing came for `idle_s`."""
 
@@ -32,14 +32,6 @@ class Consumer:
         self._subscription, self._idle_s = subscription, idle_s
         self._auto_ack: AutoAck[Message] | None = None if auto_ack_s is None else AutoAck(auto_ack_s)
         self._fetching = threading.Lock()
-
-    def __enter__(self) -> Consumer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Consumer:
         return self
@@ -122,7 +114,7 @@ class Consumer:
             self._fetching.release()
 
 
-class AsyncConsumer:
+class AsyncConsumer(AsyncClosing):
     """As Consumer, for the tasks of one loop, whichever. The group is joined when it is entered or first asked."""
 
     def __init__(
@@ -141,11 +133,6 @@ class AsyncConsumer:
     async def __aenter__(self) -> AsyncConsumer:
         await self._opened()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __aiter__(self) -> AsyncConsumer:
         return self

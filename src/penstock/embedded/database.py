@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Unpack
 
 from penstock.broker.broker import BrokerOptions
-from penstock.broker.descriptions import GroupDescription, QueueDescription
 from penstock.broker.letters.redrive import Report
 from penstock.broker.queues.queue import Placed
+from penstock.core.closing import Closing
+from penstock.core.descriptions import GroupDescription, QueueDescription
 from penstock.embedded.browsing import PAGE, Browsing
 from penstock.embedded.consumer import Consumer
 from penstock.embedded.crew import Crew, Registration
@@ -56,7 +56,7 @@ def open(
     return Database(runtime)
 
 
-class Database:
+class Database(Closing):
     """For any number of threads. Each call returns when what it changed is durable as the queue asks; calls of several
     threads share a sync."""
 
@@ -65,14 +65,6 @@ class Database:
         self._runtime, self._operations = runtime, Operations(runtime)
         self._replies, self._crew = Replies(runtime), Crew(runtime)
         runtime.before_closing.append(self._replies.close)
-
-    def __enter__(self) -> Database:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def directory(self) -> Path:

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from penstock.broker.descriptions import GroupDescription, QueueDescription, describe_group, describe_queue
+from penstock.broker.descriptions import describe_group, describe_queue
 from penstock.broker.letters.letters import Selection, dead_letter_queue_of
 from penstock.broker.letters.redrive import RedriveOptions, Report, redrive
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queues.group import Group
 from penstock.broker.queues.queue import Placed
 from penstock.broker.queues.start import Start
+from penstock.core.descriptions import GroupDescription, QueueDescription
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.bridge import Caller
 from penstock.embedded.inlet import Inlet

@@ -16,7 +16,7 @@ from penstock.broker.queues.queue import Queue
 from penstock.broker.visits import Visits
 from penstock.core.errors import DirectoryInUse, InvalidArgument, InvalidSetting, QueueExists
 from penstock.embedded.bridge import Bridge, Caller, Handed, T, Work
-from penstock.embedded.lending_loop import CAN_HOLD_SIGNALS
+from penstock.embedded.shared_loop import CAN_HOLD_SIGNALS
 from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.log.upkeep.allocation import keep_freed_memory
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue

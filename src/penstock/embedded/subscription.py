@@ -14,7 +14,7 @@ from penstock.broker.feed.settling import Settled
 from penstock.broker.queues.start import Start
 from penstock.core.errors import Closed, StaleSettlement
 from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
-from penstock.embedded.gathering import Gatherer
+from penstock.embedded.gatherer import Gatherer
 from penstock.embedded.message import DeliveredMessage
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns

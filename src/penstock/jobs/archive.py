@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,9 +189,3 @@ def _wanted(table: QueueTable, partition: Partition, span: TimeSpan) -> Range:
     if span.until_ms is not None:
         end = min(end, table.offset_at_time(partition.number, span.until_ms))
     return Range(first, max(first, end))
-
-
-def archived_files(archive: Path) -> Iterable[Path]:
-    """Those of the manifest: what a reader that wants to be sure reads."""
-    manifest = read_manifest(archive)
-    return [] if manifest is None else [archive / file.path for file in manifest.files]

@@ -20,7 +20,7 @@ from penstock.jobs.replay_plan import ReplayFile, ReplayPiece
 
 # What is prepared and not committed yet takes disk, and room in the queue: so much as keeps a small cluster busy.
 PIECES_AHEAD = 64
-_PASSING = frozenset({ErrorCode.QUEUE_FULL, ErrorCode.DISK_LOW, ErrorCode.PAUSED})
+_PASSING = frozenset({ErrorCode.QUEUE_FULL, ErrorCode.DISK_LOW})
 
 Prepared = TypeVar("Prepared")
 Made = TypeVar("Made", covariant=True)

@@ -120,14 +120,6 @@ def snapshot(request: SnapshotRequest, runner: Runner, progress: Progress | None
         return report
 
 
-def read_report(target: Path) -> SnapshotReport | None:
-    """Of the table that is there; None if there is none."""
-    try:
-        return msgspec.json.decode((target / NAME).read_bytes(), type=SnapshotReport)
-    except FileNotFoundError:
-        return None
-
-
 def _refuse_foreign(target: Path) -> None:
     """What is not a snapshot is not written over."""
     if target.exists() and any(not path.name.startswith(("_", "part-")) for path in target.iterdir()):

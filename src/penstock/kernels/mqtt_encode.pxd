@@ -21,10 +21,6 @@ cpdef bytearray frame_packets(const unsigned char[::1] data)
 cdef int64_t _packet_end(const unsigned char[::1] data, int64_t at, int64_t stop) except -1
 
 
-@cython.locals(place=Py_ssize_t, count=Py_ssize_t, candidate=int, _=int)
-cpdef int next_packet_ids(int first, const int[::1] used, int[::1] out) except -1
-
-
 @cython.locals(i=Py_ssize_t)
 cpdef int patch_packet_ids(unsigned char[::1] packets, const int[::1] positions, const int[::1] packet_ids) except -1
 

@@ -94,29 +94,6 @@ def _packet_end(data: Buffer, at: int, stop: int) -> int:
     return stop
 
 
-def next_packet_ids(first: int, used: array[int], out: array[int]) -> int:
-    """Ids from `first` on, behind 65535 from 1 on, to `out`, without those in `used` (rising). How many: all that `out`
-    has room for, or all that are free."""
-    if first < 1 or first > _LAST_ID:
-        raise InvalidArgument("a packet id is 1 to 65535")
-    place = 0
-    while place < len(used) and used[place] < first:
-        place += 1
-    count, candidate = 0, first
-    for _ in range(_LAST_ID):
-        if count == len(out):
-            break
-        if place < len(used) and used[place] == candidate:
-            place += 1
-        else:
-            out[count] = candidate
-            count += 1
-        candidate += 1
-        if candidate > _LAST_ID:
-            candidate, place = 1, 0
-    return count
-
-
 def patch_packet_ids(packets: bytearray, positions: array[int], packet_ids: array[int]) -> int:
     """Other ids into encoded packets, at the positions that the encoder told; 0 is no position."""
     if len(packet_ids) < len(positions):

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 from penstock.kernels cimport memory
 
 cdef int _HAS_ALIAS, _HAS_EXPIRY, _ALIAS_BYTES, _EXPIRY_BYTES
-cdef int _FORMAT, _EXPIRY, _TOPIC_ALIAS, _USER_PROPERTY, _COLON, _ZERO, _MAX_DIGITS
+cdef int _FORMAT, _EXPIRY, _TOPIC_ALIAS, _USER_PROPERTY
 cdef uint64_t _LOW_64, _FIRST, _SECOND
 
 
@@ -83,22 +83,3 @@ cdef bint _is_name(const unsigned char[::1] data, int64_t at, const unsigned cha
 
 @cython.locals(high=int64_t)
 cdef int64_t _short(const unsigned char[::1] data, int64_t at) except -1
-
-
-@cython.locals(i=Py_ssize_t, count=int64_t, middle=int64_t, first=int64_t)
-cpdef int64_t split_message_ids(
-    const unsigned char[::1] data,
-    const int[::1] starts,
-    const int[::1] ends,
-    int[::1] prefix_ends,
-    long long[::1] partitions,
-    long long[::1] offsets,
-) except -1
-
-
-@cython.locals(at=int64_t)
-cdef int64_t _digits_start(const unsigned char[::1] data, int64_t start, int64_t end) except? -1
-
-
-@cython.locals(i=int64_t, value=int64_t)
-cdef int64_t _decimal(const unsigned char[::1] data, int64_t start, int64_t end) except? -1

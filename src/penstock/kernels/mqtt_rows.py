@@ -14,10 +14,8 @@ from penstock.kernels import mqtt_columns as names
 _HAS_ALIAS, _HAS_EXPIRY = names.HAS_ALIAS, names.HAS_EXPIRY
 _ALIAS_BYTES, _EXPIRY_BYTES = 3, 5
 _FORMAT, _EXPIRY, _TOPIC_ALIAS, _USER_PROPERTY = 0x01, 0x02, 0x23, 0x26
-_COLON, _ZERO = b":0"
 _LOW_64 = 0xFFFFFFFFFFFFFFFF
 _FIRST, _SECOND = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
-_MAX_DIGITS = 18
 
 
 def pick_rows(heads: array[int], mask: int, value: int, out: array[int]) -> int:
@@ -239,48 +237,3 @@ def _is_name(data: Buffer, at: int, name: bytes) -> bool:
 def _short(data: Buffer, at: int) -> int:
     high = data[at]
     return high << 8 | data[at + 1]
-
-
-def split_message_ids(
-    data: Buffer,
-    starts: array[int],
-    ends: array[int],
-    prefix_ends: array[int],
-    partitions: array[int],
-    offsets: array[int],
-) -> int:
-    """Message-ids `<queue>@<incarnation>:<partition>:<offset>`, read from the right: where the part before the
-    partition ends, then the two numbers ('q'). -1 for both, and prefix_ends[i] = starts[i], where it is none: numbers
-    have 1 to 18 digits and no leading zero. How many are good."""
-    count = 0
-    for i in range(len(starts)):
-        prefix_ends[i] = starts[i]
-        partitions[i] = offsets[i] = -1
-        middle = _digits_start(data, starts[i], ends[i])
-        if middle <= starts[i] or data[middle - 1] != _COLON:
-            continue
-        first = _digits_start(data, starts[i], middle - 1)
-        if first <= starts[i] or data[first - 1] != _COLON:
-            continue
-        partitions[i] = _decimal(data, first, middle - 1)
-        offsets[i] = _decimal(data, middle, ends[i])
-        prefix_ends[i] = first - 1
-        count += 1
-    return count
-
-
-def _digits_start(data: Buffer, start: int, end: int) -> int:
-    """Where the decimal number that ends at `end` begins; -1 if there is none."""
-    at = end
-    while at > start and _ZERO <= data[at - 1] <= _ZERO + 9:
-        at -= 1
-    if at == end or end - at > _MAX_DIGITS or (data[at] == _ZERO and end - at > 1):
-        return -1
-    return at
-
-
-def _decimal(data: Buffer, start: int, end: int) -> int:
-    value = 0
-    for i in range(start, end):
-        value = 10 * value + data[i] - _ZERO
-    return value

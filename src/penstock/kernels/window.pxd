@@ -116,9 +116,6 @@ cdef class Window(Retries):
         unsigned char[::1] out_stale,
     ) except -1
 
-    @cython.locals(i=Py_ssize_t, settled=Py_ssize_t, run_first=int64_t, run_last=int64_t)
-    cpdef Py_ssize_t ack_range(self, int64_t first, int64_t stop, int consumer, out_ranges) except -1
-
     cpdef Py_ssize_t settle_below(self, int64_t offset) except -1
 
     @cython.locals(settled=Py_ssize_t, offset=int64_t)

@@ -290,26 +290,6 @@ class Window(Retries):
                     out_stale[k] = 1
         return settled
 
-    def ack_range(self, first: int, stop: int, consumer: int, out_ranges: array[int]) -> int:
-        """Settle all that the consumer holds in first..stop - 1; how many. Appends first and end of each range whose
-        entries were settled without one left over between them."""
-        settled, run_first, run_last = 0, -1, -1
-        for i in range(self.seek(first, self.head), self.seek(stop, self.head)):
-            if self.state[i] == _DEAD:
-                continue
-            if self.state[i] <= _LEASED and self.consumer[i] == consumer:
-                self.settle_at(i)
-                settled += 1
-                run_first = self.offset[i] if run_first < 0 else run_first
-                run_last = self.offset[i]
-            elif run_first >= 0:
-                out_ranges.extend((run_first, run_last + 1))
-                run_first = -1
-        if run_first >= 0:
-            out_ranges.extend((run_first, run_last + 1))
-        self.tidy()
-        return settled
-
     def settle_below(self, offset: int) -> int:
         """All below is settled, whatever it was doing, handed out or not; how many entries that were."""
         settled = self._settle_between(0, offset)

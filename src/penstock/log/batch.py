@@ -68,7 +68,6 @@ __all__ = [
     "read_header",
     "seal",
     "select_rows",
-    "slice_rows",
 ]
 
 _INT32 = Struct("<i")
@@ -366,17 +365,6 @@ def _array(typecode: str, column: memoryview) -> array[int]:
     out: array[int] = array(typecode)
     out.frombytes(column)
     return out
-
-
-def slice_rows(data: Buffer, first: int, stop: int) -> bytearray:
-    """Rows first..stop-1 as a sealed batch that covers the offsets up to the next row's. Checked, as all rewriting is:
-    damage must not get a fresh checksum."""
-    batch = Batch.parse(data)
-    if not 0 <= first < stop <= len(batch):
-        raise InvalidArgument(f"rows {first}..{stop} are not in a batch of {len(batch)}")
-    offsets = batch.offsets()
-    end_offset = offsets[stop] if stop < len(batch) else batch.next_offset
-    return _rewrite(batch, array("i", range(first, stop)), offsets[first], end_offset)
 
 
 def from_offset(data: Buffer, offset: int) -> Buffer:

@@ -138,10 +138,6 @@ class KeyFilter:
         self._tree = SubscriptionTree()
         self._tree.add(_KEY_ROOT + b"/" + _checked_filter(text), 0)
 
-    def matches(self, key: bytes) -> bool:
-        topic = _key_topic(key)
-        return self._tree.match(topic, 0, len(topic), array("q")) > 0
-
     def mask(self, keys: Sequence[bytes]) -> bytearray:
         """A byte for each key: 1 where it matches."""
         topics = [_key_topic(key) for key in keys]
@@ -155,13 +151,8 @@ class KeyFilter:
         return bytearray(counts.tolist())
 
 
-def matches_filter(filter: str, routing_key: bytes) -> bool:
-    """See KeyFilter; the filters used last are kept ready."""
-    return _key_filter(filter).matches(routing_key)
-
-
 def filter_mask(filter: str, topics: Sequence[bytes]) -> bytearray:
-    """`matches_filter` for many routing keys at once, such as those of a batch's distinct topics: 1 where it holds."""
+    """See KeyFilter.mask(), for the distinct topics of a batch; the filters used last are kept ready."""
     return _key_filter(filter).mask(topics)
 
 

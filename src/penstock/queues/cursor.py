@@ -8,8 +8,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-
+from penstock.core.descriptions import Tally
 from penstock.kernels import rows
 from penstock.kernels.window import NEVER_MS, EntryState, Window
 from penstock.queues import records
@@ -22,27 +21,6 @@ _BY_POLICY = _LATEST = -1
 # Of a record: its head, where it ends in a batch, and the first word of what was handed out.
 _RECORD_BYTES = 24
 _RANGE_BYTES, _ENTRY_BYTES = 16, 8 * records.ENTRY_WORDS
-
-
-class Tally(msgspec.Struct):
-    """Messages, since the broker was opened."""
-
-    delivered: int = 0
-    redelivered: int = 0
-    acked: int = 0
-    stale: int = 0
-    failed: int = 0
-    returned: int = 0
-    dead_lettered: int = 0
-    dropped: int = 0
-    expired: int = 0
-    filtered: int = 0
-    lost: int = 0
-    """gone by retention before they were settled"""
-
-    def add(self, other: Tally) -> None:
-        for name in self.__struct_fields__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,6 @@ DEAD_LETTER_PREFIX = "$dlq/"
 CONFIGURATION_LOG: LogName = log_name("@configuration")
 """What was declared: queues, groups, templates, as records by key; that of a queue is `queue:` and its incarnation."""
 
-LANE_STRIDE = 65536
-"""Lane l of partition p has the partition number l * LANE_STRIDE + p."""
 
 _DEAD_LETTER_PATH = "dlq/"
 _DEAD_LETTER_SUFFIX = ".dlq"
@@ -240,16 +238,8 @@ def parse_receipt_handle(text: str) -> ReceiptHandle:
     return ReceiptHandle(parse_message_id(match[1]), int(match[2]), match[3])
 
 
-def partition_number(lane: int, partition: int) -> int:
-    return lane * LANE_STRIDE + partition
-
-
-def lane_and_partition(number: int) -> tuple[int, int]:
-    return divmod(number, LANE_STRIDE)
-
-
 def data_log(namespace: str, queue: str, partition: int) -> LogName:
-    """The messages of a partition; `partition` is its number, the lane in it."""
+    """The messages of a partition."""
     return log_name(namespace, queue, str(partition))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from array import array
 
 from penstock.core.errors import InvalidArgument
-from penstock.queues.deadletter import Reason
 
 MAX_RETRIES = 65535
 """A table costs 8 bytes a retry, and windows count failures in 16 bits."""
@@ -30,26 +29,3 @@ def backoff_table(initial_ms: int, max_ms: int, multiplier: float, max_retries: 
         table.append(round(delay_ms))
         delay_ms = min(delay_ms * multiplier, float(max_ms))
     return table
-
-
-def next_visible(now_ms: int, failures: int, table: array[int], explicit_delay_ms: int | None = None) -> int:
-    """From when on a message may be delivered again that has failed for the given time, 1 to len(table): after that it
-    has no retry left, see exhausted(). A delay that the consumer asked for replaces the table's."""
-    if not 1 <= failures <= len(table):
-        raise InvalidArgument(f"failure {failures} of {len(table)} has no retry")
-    if explicit_delay_ms is None:
-        return now_ms + table[failures - 1]
-    if not 0 <= explicit_delay_ms <= MAX_DELAY_MS:
-        raise InvalidArgument(f"a delay of {explicit_delay_ms} ms is outside 0..{MAX_DELAY_MS}")
-    return now_ms + explicit_delay_ms
-
-
-def exhausted(
-    now_ms: int, failures: int, table: array[int], first_delivered_ms: int, total_timeout_ms: int | None
-) -> Reason | None:
-    """Why a message that has just failed for the given time is not tried again; None if it is."""
-    if failures > len(table):
-        return Reason.MAX_RETRIES
-    if total_timeout_ms is not None and now_ms - first_delivered_ms >= total_timeout_ms:
-        return Reason.TOTAL_TIMEOUT
-    return None

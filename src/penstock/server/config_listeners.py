@@ -95,17 +95,14 @@ class Listener(_Section, frozen=True, kw_only=True):
 
 class MqttListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 1883
-    """port to listen on; 0 picks a free one, which the ready file names"""
 
 
 class MqttsListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8883
-    """port to listen on; 0 picks a free one, which the ready file names"""
 
 
 class WebSocketListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8083
-    """port to listen on; 0 picks a free one, which the ready file names"""
     path: Annotated[str, Text(_check_url_path)] = "/mqtt"
     """path of the WebSocket URL"""
     allowed_origins: Annotated[tuple[str, ...], ListOf(Text(_check_origin))] = ()
@@ -115,17 +112,14 @@ class WebSocketListener(Listener, frozen=True, kw_only=True):
 
 class SecureWebSocketListener(WebSocketListener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8084
-    """port to listen on; 0 picks a free one, which the ready file names"""
 
 
 class HttpListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8080
-    """port to listen on; 0 picks a free one, which the ready file names"""
 
 
 class FlightListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8815
-    """port to listen on; 0 picks a free one, which the ready file names"""
     max_streams: Annotated[int, Count(1, 1000)] = 32
     """tables that are read or written at a time; each takes up to 64 MiB, more with record batches over 10 MiB"""
     max_streams_per_client: Annotated[int, Count(1, 1000)] = 8

@@ -13,7 +13,6 @@ from penstock.broker.auth.limits import RateLimits
 from penstock.broker.auth.options import RateLimitOptions
 from penstock.broker.broker import Broker
 from penstock.broker.clients import ClientDescription, ClientTally, SubscriptionDescription
-from penstock.broker.publish.publisher import Publisher
 from penstock.broker.retained.retained import Retained
 from penstock.core.errors import InvalidArgument
 from penstock.core.metrics import ReloadMetrics
@@ -21,7 +20,6 @@ from penstock.gateways.http.gateway import HttpGateway
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import BackupReport, Change, Ports, ReloadReport
 from penstock.gateways.wire.listener import ListenerFacts
-from penstock.log.columns import Columns
 from penstock.version import VERSION
 
 Connect = Callable[[asyncio.Protocol], Awaitable[None]]
@@ -73,16 +71,7 @@ def _ports(broker: Broker, access: Access, retained: Retained) -> Ports:
 
 
 class _NoTopics:
-    async def send(
-        self,
-        columns: Columns,
-        *,
-        qos: int,
-        retain: bool,
-        publisher: Publisher,
-        namespace: str = "default",
-        made: dict[bytes, str] | None = None,
-    ) -> int:
+    async def send(self, *request: object, **terms: object) -> int:
         raise InvalidArgument(_NO_SERVER)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock.broker.queues.queue import Queue
+from penstock.core.descriptions import Tally
 from penstock.core.metrics import Histogram
-from penstock.queues.cursor import Tally
 from penstock.queues.deadletter import Reason
 from penstock.telemetry.pace import Pace
 
@@ -30,7 +30,7 @@ class Totals:
         self.dead_lettered.update(queue.dead_lettered)
         self.latency.add(queue.delivery_latency)
         for first in range(0, len(tallies), _TALLIES_AT_ONCE):
-            _add_all(self.tally, tallies[first : first + _TALLIES_AT_ONCE])
+            self.tally.add(*tallies[first : first + _TALLIES_AT_ONCE])
             await pace.turn()
 
     def add_totals(self, other: Totals) -> None:
@@ -39,8 +39,3 @@ class Totals:
         self.tally.add(other.tally)
         self.dead_lettered.update(other.dead_lettered)
         self.latency.add(other.latency)
-
-
-def _add_all(total: Tally, tallies: list[Tally]) -> None:
-    for name in Tally.__struct_fields__:
-        setattr(total, name, getattr(total, name) + sum([getattr(tally, name) for tally in tallies]))

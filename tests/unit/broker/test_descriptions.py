@@ -6,7 +6,8 @@ import msgspec
 from tests.support.broker import retries, stage
 from tests.support.loop import run
 
-from penstock.broker.descriptions import QueueDescription, describe_group, describe_queue
+from penstock.broker.descriptions import describe_group, describe_queue
+from penstock.core.descriptions import QueueDescription
 
 
 def test_a_queue_is_described_with_its_settings_and_partitions(tmp_path: Path) -> None:

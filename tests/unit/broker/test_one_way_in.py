@@ -40,7 +40,6 @@ OTHERS = {
     "broker/topics/topics.py": {"commit"},  # sessions
     "gateways/mqtt/sessions/registry.py": {"commit"},  # sessions
     "cli/log/append.py": {"append"},  # a log by its name, without a broker
-    "cli/demo/tour_load.py": {"append"},  # likewise
     "gateways/mqtt/outbound/retained.py": {"commit"},  # sessions
 }
 """who may call which of them, for logs that are no queue's"""

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock.broker.staging.ahead import fetched_ahead
+from penstock.broker.staging.prefetch import fetched_ahead
 
 
 def test_all_come_in_order_and_the_next_is_fetched_while_one_is_worked_on() -> None:

@@ -47,7 +47,6 @@ RAISED: list[PenstockError] = [
     errors.NoSuchGroup("orders", "billing"),
     errors.GroupExists("orders", "billing"),
     errors.QueueFull("orders", 100_000, 99_999),
-    errors.Paused("orders", "billing"),
     errors.StaleSettlement("orders@1:3:42", "it was delivered again"),
     errors.OutOfOrder("till-7", 12, 14),
     errors.FencedProducer("till-7", 3),
@@ -85,11 +84,11 @@ ADVICE = {
     ErrorCode.QUEUE_REPLACED: "begin at its start",
     ErrorCode.TOO_LARGE: "smaller parts",
     ErrorCode.LOG_DAMAGED: "penstock log repair DIR --log orders/0",
-    ErrorCode.LOG_POISONED: "until the directory is opened again",
+    ErrorCode.LOG_POISONED: "Start the server again",
     ErrorCode.JOURNAL_DAMAGED: "penstock log repair DIR --journal",
     ErrorCode.JOURNAL_FAILED: "until the directory is opened again",
-    ErrorCode.LOG_STOPPED: "Mend the disk, then start again",
-    ErrorCode.OUTCOME_UNKNOWN: "read before sending it again",
+    ErrorCode.LOG_STOPPED: "Repair the disk and start again",
+    ErrorCode.OUTCOME_UNKNOWN: "look before sending it again",
     ErrorCode.DISK_LOW: "trim or delete logs",
     ErrorCode.DIRECTORY_IN_USE: "stop it",
     ErrorCode.INVALID_SETTING: "did you mean limits.max_queue_depth?",
@@ -98,12 +97,11 @@ ADVICE = {
     ErrorCode.NO_SUCH_GROUP: "create it, or subscribe with it",
     ErrorCode.GROUP_EXISTS: "reset its position",
     ErrorCode.QUEUE_FULL: "raise the limit",
-    ErrorCode.PAUSED: "after it is resumed",
     ErrorCode.STALE_SETTLEMENT: "settle that delivery",
     ErrorCode.OUT_OF_ORDER: "send what is missing first",
     ErrorCode.FENCED_PRODUCER: "stop this one",
-    ErrorCode.STAGE_GONE: "stage all rows anew",
-    ErrorCode.EPOCH_FORGOTTEN: "begin a new query id",
+    ErrorCode.STAGE_GONE: "stage all rows again",
+    ErrorCode.EPOCH_FORGOTTEN: "use a new query id",
     ErrorCode.PIPELINE_KNOWN: "reset the pipeline",
     ErrorCode.FENCED_MEMBER: "join again",
     ErrorCode.MALFORMED_PACKET: "mend the client",
@@ -139,10 +137,6 @@ def test_an_error_survives_pickling_and_copying(error: PenstockError) -> None:
 
 def test_an_invalid_argument_is_a_value_error() -> None:
     assert issubclass(errors.InvalidArgument, ValueError)
-
-
-def test_a_paused_queue_is_told_from_a_paused_group() -> None:
-    assert "consumer group" not in str(errors.Paused("orders"))
 
 
 def test_an_invalid_setting_without_a_near_key_suggests_none() -> None:

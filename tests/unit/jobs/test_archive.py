@@ -13,7 +13,7 @@ from tests.support.live_tables import LiveTables
 
 from penstock.core.errors import InvalidArgument
 from penstock.jobs import archive_write, files
-from penstock.jobs.archive import ArchiveReport, ArchiveRequest, Lost, archive, archived_files, plan_archive
+from penstock.jobs.archive import ArchiveReport, ArchiveRequest, Lost, archive, plan_archive
 from penstock.jobs.archive_manifest import Range, merged, missing, read_manifest
 from penstock.jobs.files import exclusive
 from penstock.jobs.local import InProcesses, InThisProcess
@@ -58,6 +58,13 @@ def _row(log: Log, count: int) -> Columns:
     return Columns.of(values, keys=[b"k%d" % (log.end % 3)] * count)
 
 
+def files_of(place: Path) -> list[Path]:
+    """Those of the manifest."""
+    manifest = read_manifest(place)
+    assert manifest is not None
+    return [place / file.path for file in manifest.files]
+
+
 def rows_of(place: Path) -> list[tuple[int, int]]:
     """Partition and offset of every row, as a reader finds them that knows nothing of manifests."""
     table = ds.dataset(place, format="parquet", partitioning="hive").to_table(columns=["partition", "offset"])
@@ -79,7 +86,7 @@ def test_every_row_is_archived_once_by_queue_day_and_partition(queue: Queue) -> 
     report = queue.archive()
     assert (report.rows, report.total_rows) == (30, 30)
     assert queue.archived == queue.written
-    folders = {str(path.parent.relative_to(queue.request.archive)) for path in archived_files(queue.request.archive)}
+    folders = {str(path.parent.relative_to(queue.request.archive)) for path in files_of(queue.request.archive)}
     assert {folder.split("/")[0] for folder in folders} == {"queue=orders"}
     assert len(folders) == 3, "two days of one partition, one of the other"
 
@@ -126,7 +133,7 @@ def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(tmp_path: Path) -
         made.put(4)
         made.archive()
         assert made.archived == made.written, step
-        assert sorted(archived_files(made.request.archive)) == sorted(made.request.archive.glob("queue=*/**/*.parquet"))
+        assert sorted(files_of(made.request.archive)) == sorted(made.request.archive.glob("queue=*/**/*.parquet"))
         assert not [path for path in made.request.archive.glob("**/*") if files.is_unfinished(path)]
         made.live.close()
         step += 1
@@ -246,7 +253,7 @@ def test_two_jobs_do_not_write_to_one_archive(queue: Queue) -> None:
 def test_other_compressions_are_written(queue: Queue, compression: str) -> None:
     request = ArchiveRequest(queue.request.directory, ["orders"], queue.request.archive, compression=compression)
     archive(request, InThisProcess())
-    [path, *_] = archived_files(request.archive)
+    [path, *_] = files_of(request.archive)
     column = pa.parquet.read_metadata(path).row_group(0).column(0)
     assert column.compression == {"snappy": "SNAPPY", "none": "UNCOMPRESSED"}[compression]
 

@@ -245,30 +245,6 @@ def test_acknowledgements_of_no_kind_or_id_are_refused(mqtt_encode: ModuleType, 
 
 
 @ENCODES
-@given(first=st.integers(1, 65535), used=st.sets(st.integers(1, 65535), max_size=30), room=st.integers(0, 50))
-@settings(max_examples=100, deadline=None)
-def test_packet_ids_go_round_and_skip_those_in_use(
-    mqtt_encode: ModuleType, first: int, used: set[int], room: int
-) -> None:
-    used |= {first + 1, 65535, 1} if room % 2 else set()
-    used.discard(65536)
-    out = array("i", [0]) * room
-    order = [*range(first, 65536), *range(1, first)]
-    expected = [number for number in order[: room + 40] if number not in used][:room]
-    assert mqtt_encode.next_packet_ids(first, array("i", sorted(used)), out) == room
-    assert list(out) == expected
-
-
-@ENCODES
-def test_no_packet_id_is_given_out_twice_when_they_run_out(mqtt_encode: ModuleType) -> None:
-    used, out = array("i", range(1, 65534)), array("i", [0]) * 5
-    assert mqtt_encode.next_packet_ids(40_000, used, out) == 2
-    assert list(out[:2]) == [65534, 65535]
-    assert mqtt_encode.next_packet_ids(65535, used, out) == 2
-    assert list(out[:2]) == [65535, 65534]
-
-
-@ENCODES
 def test_a_new_alias_is_told_once_and_a_known_one_goes_alone(mqtt_encode: ModuleType) -> None:
     topic_aliases, out = array("i", [0, 7, -8]), array("i", [0]) * 6
     told = mqtt_encode.mark_aliases(array("i", [0, 1, 2, 2, 1, 2]), array("i", [0, 1, 2, 3, 4, 5]), topic_aliases, out)

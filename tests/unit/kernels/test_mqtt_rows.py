@@ -191,31 +191,3 @@ def test_the_first_user_property_of_a_name_is_found(
     expected = [next((prop[len(wanted) + 2 :] for prop in row if prop.startswith(wanted)), None) for row in rows]
     assert found == expected
     assert count == sum(value is not None for value in expected)
-
-
-IDS = {
-    b"orders@1:3:42": (b"orders@1", 3, 42),
-    b"a:b@7:0:0": (b"a:b@7", 0, 0),
-    b"q@1:65539:999999999999999999": (b"q@1", 65539, 999_999_999_999_999_999),
-    b"q@1:3:1000000000000000000": None,
-    b"q@1:3:042": None,
-    b"q@1:3:": None,
-    b"q@1:x:42": None,
-    b":3:42": (b"", 3, 42),
-    b"3:42": None,
-    b"42": None,
-    b"": None,
-    b"q@1:-3:42": None,
-}
-
-
-@BUILDS
-def test_message_ids_are_read_from_the_right(mqtt_rows: ModuleType) -> None:
-    data, starts, ends = laid_out(list(IDS))
-    prefix_ends = ints(len(IDS))
-    partitions, offsets = array("q", [0]) * len(IDS), array("q", [0]) * len(IDS)
-    count = mqtt_rows.split_message_ids(data, starts, ends, prefix_ends, partitions, offsets)
-    assert count == sum(expected is not None for expected in IDS.values())
-    for row, expected in enumerate(IDS.values()):
-        found = (data[starts[row] : prefix_ends[row]], partitions[row], offsets[row])
-        assert found == (expected or (b"", -1, -1))

@@ -117,17 +117,6 @@ def test_a_commit_settles_what_waits_and_what_others_hold(kernel: Kernel) -> Non
 
 
 @kernels
-def test_a_range_acked_leaves_what_others_hold(kernel: Kernel) -> None:
-    window, ranges = kernel.Window(0), array("q")
-    deliver(window, range(3), consumer=1)
-    deliver(window, range(3, 4), consumer=2)
-    deliver(window, range(4, 9, 2), consumer=1)
-    assert window.ack_range(1, 8, 1, ranges) == 4
-    assert list(ranges) == [1, 3, 4, 7]
-    assert list(window.offsets()) == [0, 3, 8]
-
-
-@kernels
 def test_settling_beyond_what_was_handed_out_loses_nothing_before_it(kernel: Kernel) -> None:
     window = kernel.Window(2)
     window.settle_range(4, 6)

@@ -24,7 +24,6 @@ from penstock.log.batch import (
     read_header,
     seal,
     select_rows,
-    slice_rows,
 )
 from penstock.log.columns import Columns
 
@@ -46,20 +45,6 @@ def batches(draw: st.DrawFn) -> bytes:
     )
     seal(batch, BASE, 5, TIMESTAMP, TIMESTAMP + (deltas[-1] if deltas else 0))
     return bytes(batch)
-
-
-@given(data=batches(), draw=st.data())
-@settings(max_examples=100, deadline=None)
-def test_slices_hold_their_rows_and_tile_the_range(data: bytes, draw: st.DataObject) -> None:
-    rows = list(Batch.parse(data))
-    cut = draw.draw(st.integers(1, len(rows)))
-    head = slice_rows(data, 0, cut)
-    assert list(Batch.parse(head)) == rows[:cut]
-    if cut < len(rows):
-        tail = slice_rows(data, cut, len(rows))
-        assert list(Batch.parse(tail)) == rows[cut:]
-        assert next_offset(head) == read_header(tail).base_offset
-        assert next_offset(tail) == next_offset(data)
 
 
 @given(data=batches(), draw=st.data())
@@ -107,12 +92,12 @@ def test_all_of_a_batch_is_the_batch_itself() -> None:
 
 def test_columns_that_are_not_needed_are_not_written() -> None:
     data = sealed(Columns.of([b"a", b"b", b"c"]))
-    assert not read_header(slice_rows(data, 1, 3)).flags & (OFFSET_DELTA | TIMESTAMP_DELTA)
+    assert not read_header(from_offset(data, BASE + 1)).flags & (OFFSET_DELTA | TIMESTAMP_DELTA)
     assert read_header(select_rows(data, array("i", [0, 2]))).flags & OFFSET_DELTA
 
 
 def test_topics_that_no_row_uses_are_dropped() -> None:
-    batch = Batch.parse(slice_rows(sealed(Columns.of([b"a", b"b"], topics=[b"t/1", b"t/2" * 50])), 0, 1))
+    batch = Batch.parse(below_offset(sealed(Columns.of([b"a", b"b"], topics=[b"t/1", b"t/2" * 50])), BASE + 1))
     assert batch.topic(0) == b"t/1"
     assert len(batch.body) < 150
 
@@ -120,14 +105,8 @@ def test_topics_that_no_row_uses_are_dropped() -> None:
 def test_sequences_follow_offsets() -> None:
     columns = replace(Columns.of([b"a", b"b", b"c"]), producer_id=9, base_sequence=2**32 - 1)
     data = sealed(columns)
-    assert read_header(slice_rows(data, 2, 3)).base_sequence == 1
+    assert read_header(from_offset(data, BASE + 2)).base_sequence == 1
     assert read_header(select_rows(data, array("i", [2]))).base_sequence == 2**32 - 1
-
-
-@pytest.mark.parametrize(("first", "stop"), [(-1, 1), (0, 4), (2, 2), (2, 1)])
-def test_a_slice_outside_the_batch_is_refused(first: int, stop: int) -> None:
-    with pytest.raises(InvalidArgument):
-        slice_rows(sealed(Columns.of([b"a", b"b", b"c"])), first, stop)
 
 
 @pytest.mark.parametrize("picked", [[0, 0], [1, 0], [-1], [3]])
@@ -147,7 +126,6 @@ def test_a_cut_that_leaves_nothing_is_refused() -> None:
 @pytest.mark.parametrize(
     "rewrite",
     [
-        pytest.param(lambda data: slice_rows(data, 0, 1), id="slice"),
         pytest.param(lambda data: from_offset(data, BASE + 1), id="above"),
         pytest.param(lambda data: below_offset(data, BASE + 1), id="below"),
         pytest.param(lambda data: select_rows(data, array("i", [0])), id="select"),

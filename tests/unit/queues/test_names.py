@@ -254,12 +254,6 @@ def test_text_that_is_no_receipt_handle_is_refused(text: str) -> None:
         parse_receipt_handle(text)
 
 
-def test_lanes_of_a_partition_have_numbers_of_their_own() -> None:
-    assert names.partition_number(0, 7) == 7
-    assert names.partition_number(2, 7) == 131_079
-    assert names.lane_and_partition(131_079) == (2, 7)
-
-
 def test_logs_of_a_unit_have_names_of_their_own() -> None:
     found = {
         log("default", queue, partition)

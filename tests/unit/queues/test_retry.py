@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from array import array
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidArgument
-from penstock.queues.deadletter import Reason
-from penstock.queues.retry import MAX_DELAY_MS, MAX_RETRIES, backoff_table, exhausted, next_visible
+from penstock.queues.retry import MAX_DELAY_MS, MAX_RETRIES, backoff_table
 
 DEFAULT = backoff_table(5_000, 300_000, 2.0, 10)
 
@@ -47,31 +44,3 @@ def test_delays_never_fall_and_never_pass_the_greatest(
 def test_a_policy_that_makes_no_sense_is_refused(initial_ms: int, max_ms: int, multiplier: float, retries: int) -> None:
     with pytest.raises(InvalidArgument):
         backoff_table(initial_ms, max_ms, multiplier, retries)
-
-
-def test_a_message_comes_again_after_the_delay_of_its_failure() -> None:
-    assert next_visible(1_000, 1, DEFAULT) == 6_000
-    assert next_visible(1_000, 10, DEFAULT) == 301_000
-
-
-def test_a_delay_the_consumer_asked_for_replaces_the_backoff_and_zero_is_at_once() -> None:
-    assert next_visible(1_000, 10, DEFAULT, 0) == 1_000
-    assert next_visible(1_000, 1, DEFAULT, 70_000) == 71_000
-
-
-@pytest.mark.parametrize(("failures", "delay_ms"), [(0, None), (11, None), (11, 5), (1, -1), (1, MAX_DELAY_MS + 1)])
-def test_no_time_is_invented_for_what_has_no_retry_or_no_sense(failures: int, delay_ms: int | None) -> None:
-    with pytest.raises(InvalidArgument):
-        next_visible(0, failures, DEFAULT, delay_ms)
-
-
-def test_after_the_last_retry_the_next_failure_is_the_end() -> None:
-    assert exhausted(50, 10, DEFAULT, 0, 100) is None
-    assert exhausted(50, 11, DEFAULT, 0, 100) is Reason.MAX_RETRIES
-    assert exhausted(50, 1, array("q"), 0, 100) is Reason.MAX_RETRIES
-
-
-def test_the_total_timeout_ends_retries_early() -> None:
-    assert exhausted(99, 1, DEFAULT, 0, 100) is None
-    assert exhausted(100, 1, DEFAULT, 0, 100) is Reason.TOTAL_TIMEOUT
-    assert exhausted(10**15, 1, DEFAULT, 0, None) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from penstock.broker.auth.limits import KeyedRates, peer_key, speed
@@ -26,9 +26,6 @@ class LoginMetrics:
     logins_failed: int = 0
     logins_refused: int = 0
     """unseen, because there were too many"""
-
-    def as_dict(self) -> dict[str, int]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)

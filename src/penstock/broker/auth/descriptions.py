@@ -2,32 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from penstock.broker.auth.keys import key_user
 from penstock.broker.auth.store import ApiKey, User
-
-
-class UserDescription(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str
-    roles: tuple[str, ...]
-    has_password: bool
-    login: tuple[str, ...]
-    """`password`, `scram`; empty where only a certificate or a token is a login"""
-    created_ms: int
-    changed_ms: int
-
-
-class KeyDescription(msgspec.Struct, frozen=True):
-    id: str
-    user: str
-    """its name in rules"""
-    roles: tuple[str, ...]
-    namespace: str
-    description: str
-    created_ms: int
-    expires_ms: int | None
+from penstock.core.descriptions import KeyDescription, UserDescription
 
 
 def describe_user(user: User) -> UserDescription:

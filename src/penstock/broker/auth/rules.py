@@ -38,7 +38,9 @@ class Action(enum.Enum):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """For one user, for who has a role, or for everyone. Made by `rule()`, which checks it."""
+    """For one user, for users with a role, or for everyone."""
+
+    # Made by rule(), which checks it.
 
     effect: Effect
     action: Action

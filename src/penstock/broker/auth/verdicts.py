@@ -28,7 +28,7 @@ _MOST_NAMED = 5
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """`because` names the rule or the role that decides, for people."""
+    """`because` names the rule or role that decides."""
 
     allowed: bool
     because: str

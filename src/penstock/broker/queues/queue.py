@@ -11,6 +11,7 @@ from penstock.broker.feed.stored import StoredCache
 from penstock.broker.queues.gate import Gate
 from penstock.broker.queues.group import Group
 from penstock.broker.queues.unit import Unit
+from penstock.core.descriptions import Tally
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
 from penstock.core.metrics import Histogram
 from penstock.core.types import LogNumber
@@ -21,7 +22,6 @@ from penstock.log.encoded import Rows
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
-from penstock.queues.cursor import Tally
 from penstock.queues.deadletter import REDRIVEN, Reason, max_message_bytes
 from penstock.queues.declared import QueueRecord
 from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log

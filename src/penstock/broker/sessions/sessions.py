@@ -178,10 +178,6 @@ class Sessions:
         """Wills to be published and sessions to be ended. Named again a while later if they are still there."""
         return self._fold.deadlines.due(now)
 
-    @property
-    def next_due_ms(self) -> int | None:
-        return self._fold.deadlines.next_ms
-
     def will_part(self, session: Session) -> Part:
         """Its will was published: for the frame that has it."""
         return self._writer.part(WillPublished(session.number))

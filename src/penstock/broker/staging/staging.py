@@ -15,7 +15,6 @@ import msgspec
 from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.publish.commit import Frame, Intake
 from penstock.broker.queues.queue import Queue
-from penstock.broker.staging.ahead import fetched_ahead
 from penstock.broker.staging.book import Book
 from penstock.broker.staging.epochs import Epochs
 from penstock.broker.staging.owners import OPERATOR, Owner
@@ -32,6 +31,7 @@ from penstock.broker.staging.placement import (
     places_of,
     targets_of,
 )
+from penstock.broker.staging.prefetch import fetched_ahead
 from penstock.broker.staging.records import (
     BookKey,
     Change,

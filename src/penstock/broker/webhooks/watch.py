@@ -4,7 +4,6 @@ that is nearly full. Each is told once when it begins, and not again for a while
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Hashable
 
 from penstock.broker.alarms import Alarms
@@ -14,8 +13,6 @@ from penstock.broker.webhooks.events import Event
 from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.core.errors import LogPoisoned
 from penstock.log.shard import Shard
-
-logger = logging.getLogger("penstock.broker.webhooks")
 
 LOOK_MS = 1000
 QUIET_MS = 60_000

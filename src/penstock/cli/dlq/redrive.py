@@ -40,7 +40,9 @@ Step = Callable[[AsyncClient, int], Awaitable[Report]]
 @click.option(
     "--all-groups", is_flag=True, help="Redeliver to all groups, not only the one that gave up on the message."
 )
-@click.option("--rate", metavar="N", type=click.FloatRange(min=0, min_open=True), help="At most N letters a second.")
+@click.option(
+    "--rate", metavar="N", type=click.FloatRange(min=0, min_open=True), help="At most N dead letters per second."
+)
 @click.option("--dry-run", is_flag=True, help="Show how many would be redriven; change nothing.")
 @target_options
 @output_option()

@@ -8,7 +8,7 @@ from penstock.cli.connections import on_server
 from penstock.cli.dlq.letter_arguments import Letters, letter_options
 from penstock.cli.failures import NotThere
 from penstock.cli.message.text import letter_json, second_text, short_text
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_listed, print_table
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import DeadLetter
 from penstock.client.http.async_client import AsyncClient
@@ -43,12 +43,8 @@ def list_letters(target: Target, queue: str | None, letters: Letters, output: st
         return await find_letters(client, queue, letters)
 
     found = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data({"letters": [letter_json(letter) for letter in found]}, output)
-    elif found:
-        print_table(_COLUMNS, [_row(letter) for letter in found], numbers=["failures"])
-    else:
-        click.echo("no dead letters")
+    facts, rows = {"letters": [letter_json(letter) for letter in found]}, [_row(letter) for letter in found]
+    print_listed(output, facts, _COLUMNS, rows, "no dead letters", numbers=["failures"])
 
 
 @click.command()
@@ -95,13 +91,9 @@ def _print_queues(target: Target, output: str) -> None:
         return await client.dead_letter_queues()
 
     found = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data({"queues": [{"name": queue.name, "letters": queue.waiting} for queue in found]}, output)
-    elif found:
-        rows = [(queue.name, f"{queue.waiting:,}") for queue in found]
-        print_table(["dead-letter queue", "letters"], rows, numbers=["letters"])
-    else:
-        click.echo("no dead letters")
+    facts = {"queues": [{"name": queue.name, "letters": queue.waiting} for queue in found]}
+    rows = [(queue.name, f"{queue.waiting:,}") for queue in found]
+    print_listed(output, facts, ["dead-letter queue", "letters"], rows, "no dead letters", numbers=["letters"])
 
 
 def _row(letter: DeadLetter) -> list[object]:

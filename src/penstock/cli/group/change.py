@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from penstock.cli.connections import destructive, group_argument, on_server, queue_argument, refuse_unless_confirmed
+from penstock.cli.delivery import set_paused
 from penstock.cli.failures import NotThere
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done
+from penstock.cli.output import output_option, print_done, print_told
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import GroupInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.core.descriptions import GroupDescription
 
 PLACES = "earliest, latest, an offset, a time (ISO 8601), or a duration back from now (1h)."
 
@@ -30,14 +31,11 @@ def create(target: Target, queue: str, group: str, start: str, output: str) -> N
       penstock group create orders 'eu-audit|eu/#' --start latest
     """
 
-    async def act(client: AsyncClient) -> GroupInfo:
+    async def act(client: AsyncClient) -> GroupDescription:
         return await client.create_group(queue, group, start)
 
     made = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data(made, output)
-    else:
-        click.echo(f"group {group} of queue {made.queue}: created, {made.lag:,} messages to consume")
+    print_told(output, f"group {group} of queue {made.queue}: created, {made.lag:,} messages to consume", made)
 
 
 @click.command()
@@ -74,7 +72,7 @@ def commit(target: Target, queue: str, group: str, partition: int, offset: int, 
 def _moved(target: Target, queue: str, group: str, partition: int, offset: int) -> tuple[int, int]:
     """The first offset of the partition that is not settled, now and after a commit of `offset`."""
 
-    async def act(client: AsyncClient) -> GroupInfo:
+    async def act(client: AsyncClient) -> GroupDescription:
         return await client.group(queue, group)
 
     found = next((each for each in on_server(target, act).partitions if each.partition == partition), None)
@@ -96,11 +94,7 @@ def pause(target: Target, queue: str, group: str, output: str) -> None:
       penstock group pause orders billing
     """
 
-    async def act(client: AsyncClient) -> None:
-        await client.pause(queue, group)
-
-    on_server(target, act)
-    print_done(output, f"group {group} of queue {queue}: paused", queue=queue, group=group, is_paused=True)
+    set_paused(target, output, queue, group, is_paused=True)
 
 
 @click.command()
@@ -116,11 +110,7 @@ def resume(target: Target, queue: str, group: str, output: str) -> None:
       penstock group resume orders billing
     """
 
-    async def act(client: AsyncClient) -> None:
-        await client.resume(queue, group)
-
-    on_server(target, act)
-    print_done(output, f"group {group} of queue {queue}: resumed", queue=queue, group=group, is_paused=False)
+    set_paused(target, output, queue, group, is_paused=False)
 
 
 @click.command()

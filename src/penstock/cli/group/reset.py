@@ -8,9 +8,9 @@ from penstock.cli.connections import destructive, group_argument, on_server, que
 from penstock.cli.group.change import PLACES
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import GroupInfo
 from penstock.client.http.async_client import AsyncClient
 from penstock.codecs.http.administration import ResetReport
+from penstock.core.descriptions import GroupDescription
 
 _partition_option = click.option(
     "--partition",
@@ -54,10 +54,10 @@ def reset(
 @click.command("reset-offsets")
 @queue_argument
 @group_argument
-@click.option("--to-earliest", is_flag=True, help="To the oldest message.")
-@click.option("--to-latest", is_flag=True, help="To the end: only new messages.")
-@click.option("--to-time", metavar="TIME", help="A time (ISO 8601), or a duration back from now (1h).")
-@click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="To this offset.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the oldest message.")
+@click.option("--to-latest", is_flag=True, help="Reset to the end: only new messages are delivered.")
+@click.option("--to-time", metavar="TIME", help="Reset to a time (ISO 8601), or a duration back from now (1h).")
+@click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="Reset to this offset.")
 @_partition_option
 @destructive
 @target_options
@@ -107,7 +107,7 @@ def _reset(
     if not dry_run:
         refuse_unless_confirmed(target, yes, f"Reset group {group!r} of queue {queue!r} to {place}?")
 
-    async def act(client: AsyncClient) -> tuple[ResetReport, GroupInfo]:
+    async def act(client: AsyncClient) -> tuple[ResetReport, GroupDescription]:
         report = await client.reset_group(queue, group, place, partitions or None, dry_run)
         return report, await client.group(queue, group)
 

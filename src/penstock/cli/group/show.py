@@ -8,8 +8,8 @@ from penstock.cli.connections import group_argument, on_server, queue_argument
 from penstock.cli.group.table import print_groups
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import GroupInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.core.descriptions import GroupDescription
 
 _COLUMNS = ["partition", "floor", "next", "end", "lag", "in flight", "waiting"]
 
@@ -30,7 +30,7 @@ def list_groups(target: Target, queue: str | None, output: str) -> None:
       penstock group list orders -o json
     """
 
-    async def act(client: AsyncClient) -> list[GroupInfo]:
+    async def act(client: AsyncClient) -> list[GroupDescription]:
         return await client.groups(queue)
 
     groups = on_server(target, act)
@@ -59,7 +59,7 @@ def describe(target: Target, queue: str, group: str, output: str) -> None:
       penstock group describe orders 'billing|eu/#' -o json
     """
 
-    async def act(client: AsyncClient) -> GroupInfo:
+    async def act(client: AsyncClient) -> GroupDescription:
         return await client.group(queue, group)
 
     found = on_server(target, act)

@@ -92,7 +92,7 @@ class AppendRequest:
     type=click.Choice(["publish", "settle"]),
     default="publish",
     show_default=True,
-    help="Settlements are accepted even when the disk is too full for publishes.",
+    help="Kind of messages: settlements are accepted even when the disk is too full for publishes.",
 )
 @size_option("--segment-bytes", "Roll segments of this log at this size.  [new logs: 64MiB]")
 @size_option("--journal-file-bytes", "Size of a journal file.  [default: 32MiB]")

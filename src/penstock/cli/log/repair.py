@@ -27,7 +27,7 @@ METHODS: tuple[RepairMethod, ...] = ("rebuild", "skip", "cut")
 @click.option(
     "--method",
     type=click.Choice(METHODS),
-    help="rebuild: restore damaged data from the journal or from data kept aside. skip: remove damaged batches "
+    help="rebuild: restore damaged data from the journal or from data kept aside. skip: leave damaged batches "
     "out and keep the rest. cut: end the log before the damage.",
 )
 @click.option("--journal", is_flag=True, help="Repair the journal: drop the frames that cannot be read.")

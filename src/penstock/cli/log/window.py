@@ -48,7 +48,7 @@ class Window:
 def window_options(command: Command) -> Command:
     """--from, --to, --since, --until, as parameters first, stop, since_ms, until_ms."""
     for option in (
-        time_option("--until", "until_ms", "Up to, not including, this time."),
+        time_option("--until", "until_ms", "Only messages before this time."),
         time_option(
             "--since", "since_ms", "From this time on: ISO 8601, ms since 1970, or a duration back from now (2h)."
         ),

@@ -15,6 +15,7 @@ import click
 from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.failures import INTERRUPTED, NotThere
 from penstock.cli.message.lines import LineReader, stop_on_signal
+from penstock.cli.message.options import value_of, value_options
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
@@ -24,7 +25,6 @@ from penstock.codecs.http.messages import PublishedMessage
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
-_FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 _TAKE_LINES, _TAKE_BYTES = 500, 4 << 20
 
 
@@ -85,13 +85,7 @@ def message_options(command: Command) -> Command:
 @click.argument("value", metavar="[VALUE]", required=False)
 @click.option("-m", "--message", metavar="VALUE", help="The message, like VALUE.")
 @click.option("-k", "--key", metavar="KEY", help="Key of the message; messages with the same key stay in order.")
-@click.option(
-    "--file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="Publish the content of this file as one message.",
-)
-@click.option("--stdin", "is_stdin", is_flag=True, help="Publish each line of standard input as a message.")
+@value_options
 @message_options
 @target_options
 @output_option()
@@ -123,7 +117,8 @@ def produce(
       seq 100 | penstock produce orders --stdin
       echo 'user-7:signed in' | penstock produce events --stdin --key-separator : --header source=web
     """
-    data = _value(value if message is None else message, file, is_stdin, value is not None and message is not None)
+    is_twice = value is not None and message is not None
+    data = value_of("VALUE", value if message is None else message, file, is_stdin, is_twice=is_twice)
     if key is not None and data is None:
         raise click.UsageError("--key is for one message: with --stdin use --key-separator")
     request = _request(queue, key_separator, headers, content_type, partition, key)
@@ -159,15 +154,6 @@ def put(
     request = _request(queue, key_separator, headers, content_type, partition, None)
     request.may_create = not no_create
     return _run(target, request, None, output)
-
-
-def _value(value: str | None, file: Path | None, is_stdin: bool, is_twice: bool) -> bytes | None:
-    """None: from standard input."""
-    if is_twice or [value is not None, file is not None, is_stdin].count(True) != 1:
-        raise click.UsageError("give one of VALUE, --file and --stdin; an empty message is ''")
-    if file is not None:
-        return file.read_bytes()
-    return None if value is None else value.encode(errors="surrogateescape")
 
 
 def _request(

@@ -15,6 +15,7 @@ import click
 
 from penstock.cli.failures import INTERRUPTED
 from penstock.cli.message.lines import LineReader, stop_on_signal
+from penstock.cli.message.options import qos_option, value_of, value_options
 from penstock.cli.output import DATA_FORMATS, output_option, print_data
 from penstock.cli.server_arguments import (
     ServerArguments,
@@ -65,21 +66,8 @@ class PublishRequest:
 @click.command()
 @click.argument("topic", metavar="TOPIC")
 @click.argument("message", metavar="[MESSAGE]", required=False)
-@click.option(
-    "--file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="Publish the content of this file as one message.",
-)
-@click.option("--stdin", "is_stdin", is_flag=True, help="Publish each line of standard input as a message.")
-@click.option(
-    "-q",
-    "--qos",
-    type=click.IntRange(0, 2),
-    default=1,
-    show_default=True,
-    help="QoS: 0 at most once, 1 at least once, 2 exactly once.",
-)
+@value_options
+@qos_option
 @click.option("--retain", is_flag=True, help="Retain the message for later subscribers; an empty message removes it.")
 @click.option(
     "--property", "properties", metavar="NAME=VALUE", multiple=True, help="MQTT 5 user property. Can be repeated."
@@ -143,7 +131,7 @@ def publish(
         interval_s=_interval_s(rate),
         count=count if is_stdin else count or 1,
     )
-    payload = _payload(message, file, is_stdin)
+    payload = value_of("MESSAGE", message, file, is_stdin)
     options = naming_queues(replace(server.options(), reconnect=None), no_create)
     report = Report()
     try:
@@ -154,15 +142,6 @@ def publish(
         raise
     _print(request, report, output)
     return code
-
-
-def _payload(message: str | None, file: Path | None, is_stdin: bool) -> bytes | None:
-    """None: from standard input."""
-    if [message is not None, file is not None, is_stdin].count(True) != 1:
-        raise click.UsageError("give one of MESSAGE, --file and --stdin; an empty message is ''")
-    if file is not None:
-        return file.read_bytes()
-    return None if message is None else message.encode(errors="surrogateescape")
 
 
 def _expiry_s(text: str | None) -> int | None:

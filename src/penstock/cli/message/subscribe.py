@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import click
 
+from penstock.cli.message.options import qos_option
 from penstock.cli.message.text import text_or_base64
 from penstock.cli.output import DATA_FORMATS, line_of, output_option
 from penstock.cli.server_arguments import (
@@ -40,14 +41,7 @@ class SubscribeRequest:
 
 @click.command()
 @click.argument("filters", metavar="FILTER...", nargs=-1, required=True)
-@click.option(
-    "-q",
-    "--qos",
-    type=click.IntRange(0, 2),
-    default=1,
-    show_default=True,
-    help="QoS: 0 at most once, 1 at least once, 2 exactly once.",
-)
+@qos_option
 @click.option(
     "--group",
     metavar="GROUP",

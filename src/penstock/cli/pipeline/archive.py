@@ -11,13 +11,13 @@ from penstock.cli.arguments import DIRECTORY, time_option
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, progress_bar, size_text
 from penstock.cli.pipeline.options import (
     Running,
+    compression_option,
     data_option,
     dry_run_option,
     namespace_option,
     queues_of,
     running_options,
 )
-from penstock.jobs.files import COMPRESSIONS
 
 if TYPE_CHECKING:
     from penstock.jobs.archive import ArchivePlan, ArchiveReport
@@ -34,13 +34,7 @@ if TYPE_CHECKING:
     "--since", "since_ms", "Only messages from this time on: ISO 8601, ms since 1970, or a duration back (2h)."
 )
 @time_option("--until", "until_ms", "Only messages before this time.")
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default="zstd",
-    show_default=True,
-    help="Compression of files.",
-)
+@compression_option
 @dry_run_option
 @running_options
 @output_option("table", "json")

@@ -13,6 +13,7 @@ import click
 from penstock.cli.arguments import EXISTING_DIRECTORY
 from penstock.cli.failures import NotThere
 from penstock.core.errors import UnsupportedPlatform
+from penstock.jobs.files import COMPRESSIONS
 from penstock.jobs.job import Runner
 from penstock.jobs.local import runner_for
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
@@ -29,6 +30,9 @@ data_option = click.option(
 
 namespace_option = click.option(
     "--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, show_default=True, help="Namespace of the queues."
+)
+compression_option = click.option(
+    "--compression", type=click.Choice(COMPRESSIONS), default="zstd", show_default=True, help="Compression of files."
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 

@@ -11,13 +11,13 @@ from penstock.cli.arguments import DIRECTORY
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table, progress_bar, size_text
 from penstock.cli.pipeline.options import (
     Running,
+    compression_option,
     data_option,
     dry_run_option,
     namespace_option,
     queues_of,
     running_options,
 )
-from penstock.jobs.files import COMPRESSIONS
 
 if TYPE_CHECKING:
     from penstock.jobs.snapshot import SnapshotPlan, SnapshotReport
@@ -35,13 +35,7 @@ if TYPE_CHECKING:
     required=True,
     help="Directory of the table; an existing table is replaced.",
 )
-@click.option(
-    "--compression",
-    type=click.Choice(COMPRESSIONS),
-    default="zstd",
-    show_default=True,
-    help="Compression of files.",
-)
+@compression_option
 @dry_run_option
 @running_options
 @output_option("table", "json")

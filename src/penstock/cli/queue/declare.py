@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from penstock.cli.connections import on_server, queue_argument
-from penstock.cli.output import DATA_FORMATS, output_option, print_data
+from penstock.cli.output import output_option, print_told
 from penstock.cli.queue.setting_arguments import settings_options, written_settings
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import QueueInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.core.descriptions import QueueDescription
 
 
 @click.command()
@@ -49,14 +49,11 @@ def create(
     if not isinstance(named, str):
         raise click.UsageError("a queue needs a name: give NAME, or a file with one")
 
-    async def act(client: AsyncClient) -> QueueInfo:
+    async def act(client: AsyncClient) -> QueueDescription:
         return await client.create_queue(named, written, if_absent=if_absent)
 
     made = on_server(target, act, may_create=True)
-    if output in DATA_FORMATS:
-        print_data(made, output)
-    else:
-        click.echo(f"queue {made.name}: declared, partitions: {made.settings['partitions']}")
+    print_told(output, f"queue {made.name}: declared, partitions: {made.settings['partitions']}", made)
 
 
 @click.command()
@@ -79,12 +76,9 @@ def update(target: Target, queue: str, file: Path | None, changes: tuple[str, ..
     if not written:
         raise click.UsageError("nothing to change: give --set or --file")
 
-    async def act(client: AsyncClient) -> QueueInfo:
+    async def act(client: AsyncClient) -> QueueDescription:
         await client.update_queue(queue, written)
         return await client.queue(queue)
 
     changed = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data(changed, output)
-    else:
-        click.echo(f"queue {changed.name}: changed")
+    print_told(output, f"queue {changed.name}: changed", changed)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from penstock.cli.connections import destructive, on_server, queue_argument, refuse_unless_confirmed
+from penstock.cli.delivery import set_paused
 from penstock.cli.output import output_option, print_done
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import QueueInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.core.descriptions import QueueDescription
 
 
 @click.command()
@@ -22,12 +23,7 @@ def pause(target: Target, queue: str, output: str) -> None:
     Examples:
       penstock queue pause orders
     """
-
-    async def act(client: AsyncClient) -> None:
-        await client.pause(queue)
-
-    on_server(target, act)
-    print_done(output, f"queue {queue}: paused", queue=queue, is_paused=True)
+    set_paused(target, output, queue, is_paused=True)
 
 
 @click.command()
@@ -41,12 +37,7 @@ def resume(target: Target, queue: str, output: str) -> None:
     Examples:
       penstock queue resume orders
     """
-
-    async def act(client: AsyncClient) -> None:
-        await client.resume(queue)
-
-    on_server(target, act)
-    print_done(output, f"queue {queue}: resumed", queue=queue, is_paused=False)
+    set_paused(target, output, queue, is_paused=False)
 
 
 @click.command()
@@ -89,7 +80,7 @@ def delete(target: Target, queue: str, yes: bool, dry_run: bool, output: str) ->
     if not dry_run:
         refuse_unless_confirmed(target, yes, f"Delete queue {queue!r} with its messages and groups?")
 
-    async def act(client: AsyncClient) -> QueueInfo:
+    async def act(client: AsyncClient) -> QueueDescription:
         found = await client.queue(queue)
         await client.delete_queue(queue, dry_run)
         return found

@@ -8,11 +8,11 @@ import click
 
 from penstock.cli.connections import on_server, queue_argument
 from penstock.cli.group.table import print_groups
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_listed, print_table
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import QueueInfo
 from penstock.client.http.async_client import AsyncClient
 from penstock.codecs.http.administration import QueueSummary
+from penstock.core.descriptions import QueueDescription
 
 _COLUMNS = ["queue", "namespace", "partitions", "messages", "depth", "groups", "consumers", "state"]
 _NUMBERS = ["partitions", "messages", "depth", "groups", "consumers"]
@@ -35,12 +35,8 @@ def list_queues(target: Target, output: str) -> None:
         return await client.queues()
 
     queues = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data({"queues": queues}, output)
-    elif queues:
-        print_table(_COLUMNS, [_row(queue) for queue in queues], numbers=_NUMBERS)
-    else:
-        click.echo("no queues yet")
+    rows = [_row(queue) for queue in queues]
+    print_listed(output, {"queues": queues}, _COLUMNS, rows, "no queues yet", numbers=_NUMBERS)
 
 
 @click.command()
@@ -56,7 +52,7 @@ def describe(target: Target, queue: str, output: str) -> None:
       penstock queue describe orders -o yaml
     """
 
-    async def act(client: AsyncClient) -> QueueInfo:
+    async def act(client: AsyncClient) -> QueueDescription:
         return await client.queue(queue)
 
     found = on_server(target, act)
@@ -71,7 +67,7 @@ def _row(queue: QueueSummary) -> list[object]:
     return [queue.name, queue.namespace, *sizes, "paused" if queue.is_paused else "-"]
 
 
-def _print(queue: QueueInfo) -> None:
+def _print(queue: QueueDescription) -> None:
     letters = queue.dead_letter_queue or "nowhere"
     state = ", paused" if queue.is_paused else ""
     click.echo(
@@ -88,7 +84,7 @@ def _print(queue: QueueInfo) -> None:
         print_table(["setting", "value"], changed)
 
 
-def _changed(queue: QueueInfo) -> Iterator[tuple[str, object]]:
+def _changed(queue: QueueDescription) -> Iterator[tuple[str, object]]:
     """Settings that a queue of that name would not have by itself."""
     from penstock.queues.settings import parse_queue, queue_json
 

@@ -10,7 +10,7 @@ import msgspec
 from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
+from penstock.cli.output import output_option, print_done, print_listed
 from penstock.cli.queue.setting_arguments import settings_options, written_settings
 from penstock.cli.target import Target, target_options
 from penstock.client.http.async_client import AsyncClient
@@ -75,13 +75,8 @@ def list_templates(target: Target, output: str) -> None:
         return await client.templates()
 
     found = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data({"templates": found}, output)
-    elif found:
-        rows = [(each.match, msgspec.json.encode(each.settings).decode()) for each in found]
-        print_table(["pattern", "settings"], rows)
-    else:
-        click.echo("no templates yet")
+    rows = [(each.match, msgspec.json.encode(each.settings).decode()) for each in found]
+    print_listed(output, {"templates": found}, ["pattern", "settings"], rows, "no templates yet")
 
 
 @click.command()

@@ -6,7 +6,7 @@ import click
 
 from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_listed, print_table
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import Facts
 from penstock.client.http.async_client import AsyncClient
@@ -50,13 +50,8 @@ def list_clients(target: Target, connected: bool | None, output: str) -> None:
         return await server.clients(connected)
 
     found = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data({"clients": found}, output)
-    elif found:
-        columns = ["client", "state", *(name.replace("_", " ") for name in _FIELDS)]
-        print_table(columns, [_row(each) for each in found], numbers=_NUMBERS)
-    else:
-        click.echo("no clients")
+    columns = ["client", "state", *(name.replace("_", " ") for name in _FIELDS)]
+    print_listed(output, {"clients": found}, columns, [_row(each) for each in found], "no clients", numbers=_NUMBERS)
 
 
 @click.command()

@@ -6,7 +6,7 @@ import click
 
 from penstock.cli.connections import on_server
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
+from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_listed, print_table
 from penstock.cli.target import Target, target_options
 from penstock.client.http.answers import Facts
 from penstock.client.http.async_client import AsyncClient
@@ -96,13 +96,10 @@ def reload(target: Target, dry_run: bool, output: str) -> None:
         return await client.reload()
 
     report = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data(report, output)
-        return
     applied, waiting = report["applied"], report["waiting"]
     assert isinstance(applied, list)
     assert isinstance(waiting, list)
-    _print_changes([*applied, *waiting], "nothing changed")
+    _print_changes(output, report, [*applied, *waiting], "nothing changed")
 
 
 @click.command("log-level")
@@ -131,21 +128,15 @@ def _show_diff(target: Target, output: str) -> None:
 
     changes = on_server(target, act)["changes"]
     assert isinstance(changes, list)
-    if output in DATA_FORMATS:
-        print_data({"changes": changes}, output)
-    else:
-        _print_changes(changes, "nothing would change")
+    _print_changes(output, {"changes": changes}, changes, "nothing would change")
 
 
-def _print_changes(changes: list[Facts], nothing: str) -> None:
-    if not changes:
-        click.echo(nothing)
-        return
+def _print_changes(output: str, facts: Facts, changes: list[Facts], nothing: str) -> None:
     rows = [
         (change["path"], change["before"], change["after"], "a restart" if change["needs_restart"] else "-")
         for change in changes
     ]
-    print_table(["setting", "is", "becomes", "needs"], rows)
+    print_listed(output, facts, ["setting", "is", "becomes", "needs"], rows, nothing)
 
 
 def _shown(value: object) -> str:

@@ -12,7 +12,15 @@ import msgspec
 from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.failures import FAILED
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table
+from penstock.cli.output import (
+    DATA_FORMATS,
+    output_option,
+    print_data,
+    print_done,
+    print_listed,
+    print_table,
+    print_told,
+)
 from penstock.cli.target import Target, target_options, target_options_beside_user
 from penstock.client.http.answers import Facts
 from penstock.client.http.async_client import AsyncClient
@@ -137,13 +145,9 @@ def list_rules(target: Target, output: str) -> None:
         return await client.rules()
 
     rules = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data({"rules": rules}, output)
-    elif rules:
-        rows = [(rule["effect"], rule["action"], rule["pattern"], _whom(rule), rule["namespace"]) for rule in rules]
-        print_table(["effect", "action", "pattern", "whom", "namespace"], rows)
-    else:
-        click.echo("no rules yet")
+    rows = [(rule["effect"], rule["action"], rule["pattern"], _whom(rule), rule["namespace"]) for rule in rules]
+    columns = ["effect", "action", "pattern", "whom", "namespace"]
+    print_listed(output, {"rules": rules}, columns, rows, "no rules yet")
 
 
 @click.command("roles")
@@ -190,10 +194,7 @@ def check(target: Target, asked: tuple[str, ...], user: str | None, client_id: s
         return await client.check_rule(name, action, topic, client_id)
 
     verdict = on_server(target, act)
-    if output in DATA_FORMATS:
-        print_data(verdict, output)
-    else:
-        click.echo(f"{'allowed' if verdict['allowed'] else 'denied'}: {verdict['because']}")
+    print_told(output, f"{'allowed' if verdict['allowed'] else 'denied'}: {verdict['because']}", verdict)
     if not verdict["allowed"]:
         raise click.exceptions.Exit(FAILED)
 

@@ -10,11 +10,12 @@ import msgspec
 from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
+from penstock.cli.output import output_option, print_done, print_listed, time_text
 from penstock.cli.target import Target, target_options
 from penstock.cli.user.user import rules_about
-from penstock.client.http.answers import CreatedKey, KeyInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.codecs.http.administration import CreatedKey
+from penstock.core.descriptions import KeyDescription
 from penstock.core.errors import InvalidArgument
 from penstock.core.units import parse_duration
 
@@ -67,11 +68,8 @@ def create(target: Target, roles: tuple[str, ...], description: str, expires: st
         return await client.create_key(roles, description, expires_in=expires_in)
 
     made = on_server(target, act, may_create=True)
-    if output in DATA_FORMATS:
-        print_data({**_told(made.description), "secret": made.key}, output)
-        return
-    click.echo(f"key {made.description.id}: created; the secret is shown only now")
-    click.echo(f"secret: {made.key}")
+    text = f"key {made.description.id}: created; the secret is shown only now\nsecret: {made.key}"
+    print_done(output, text, **_told(made.description), secret=made.key)
 
 
 @click.command("list")
@@ -86,20 +84,16 @@ def list_keys(target: Target, output: str) -> None:
       penstock key list -o json
     """
 
-    async def act(client: AsyncClient) -> list[KeyInfo]:
+    async def act(client: AsyncClient) -> list[KeyDescription]:
         return await client.keys()
 
     keys = sorted(on_server(target, act), key=lambda key: (key.created_ms, key.id))
-    if output in DATA_FORMATS:
-        print_data({"keys": [_told(key) for key in keys]}, output)
-    elif keys:
-        rows = [
-            (key.id, key.namespace, " ".join(key.roles), time_text(key.created_ms), _end(key), key.description)
-            for key in keys
-        ]
-        print_table(["key", "namespace", "roles", "created", "expires", "description"], rows)
-    else:
-        click.echo("no API keys yet")
+    rows = [
+        (key.id, key.namespace, " ".join(key.roles), time_text(key.created_ms), _end(key), key.description)
+        for key in keys
+    ]
+    columns = ["key", "namespace", "roles", "created", "expires", "description"]
+    print_listed(output, {"keys": [_told(key) for key in keys]}, columns, rows, "no API keys yet")
 
 
 @click.command()
@@ -132,7 +126,7 @@ def revoke(target: Target, key_id: str, yes: bool, dry_run: bool, output: str) -
     print_done(output, text, id=key_id, rules=rules, dry_run=dry_run)
 
 
-def _told(key: KeyInfo) -> dict[str, object]:
+def _told(key: KeyDescription) -> dict[str, object]:
     """With its name in rules."""
     told: dict[str, object] = msgspec.to_builtins(key)
     return {"id": key.id, "user": KEY_USER_PREFIX + key.id, **told}
@@ -145,7 +139,7 @@ def _seconds(text: str) -> float:
         raise click.BadParameter(str(error), param_hint="--expires") from error
 
 
-def _end(key: KeyInfo) -> str:
+def _end(key: KeyDescription) -> str:
     if key.expires_ms is None:
         return "never"
     return time_text(key.expires_ms) + (" (expired)" if key.expires_ms <= time.time() * 1000 else "")

@@ -11,10 +11,10 @@ import click
 
 from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.lazy import LazyCommand, LazyGroup
-from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_table, time_text
+from penstock.cli.output import output_option, print_done, print_listed, time_text
 from penstock.cli.target import Target, target_options
-from penstock.client.http.answers import UserInfo
 from penstock.client.http.async_client import AsyncClient
+from penstock.core.descriptions import UserDescription
 from penstock.core.errors import InvalidArgument
 
 COMMANDS = {
@@ -132,7 +132,7 @@ def list_users(target: Target, output: str) -> None:
       penstock user list -o json
     """
 
-    async def act(client: AsyncClient) -> list[UserInfo]:
+    async def act(client: AsyncClient) -> list[UserDescription]:
         return await client.users()
 
     show_users(on_server(target, act), output)
@@ -259,14 +259,10 @@ def _print_with_password(output: str, text: str, generated: str | None, **facts:
         print_done(output, f"{text}\npassword: {generated}", **facts, password=generated)
 
 
-def show_users(users: list[UserInfo], output: str) -> None:
-    if output in DATA_FORMATS:
-        print_data({"users": users}, output)
-    elif users:
-        rows = [
-            (user.name, user.namespace, " ".join(user.roles), " ".join(user.login), time_text(user.changed_ms))
-            for user in users
-        ]
-        print_table(["user", "namespace", "roles", "login", "changed"], rows)
-    else:
-        click.echo("no users yet")
+def show_users(users: list[UserDescription], output: str) -> None:
+    rows = [
+        (user.name, user.namespace, " ".join(user.roles), " ".join(user.login), time_text(user.changed_ms))
+        for user in users
+    ]
+    columns = ["user", "namespace", "roles", "login", "changed"]
+    print_listed(output, {"users": users}, columns, rows, "no users yet")

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from penstock.client.flight.problems import translated
 from penstock.client.flight.put_stream import Open, Stager, append, stream_of
 from penstock.client.flight.rows import Rows
 from penstock.client.flight.values import Committed, CommittedPlace, Partition, PartitionRange, Placed, StagedRange
+from penstock.core.closing import Closing
 from penstock.core.errors import InvalidArgument
 
 logger = logging.getLogger("penstock.client.flight")
@@ -27,7 +27,7 @@ _RECONNECT = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_b
 _SCHEMES = ("grpc://", "grpc+tls://", "grpc+tcp://")
 
 
-class FlightClient:
+class FlightClient(Closing):
     """Talks to `listeners.flight` of a server: `grpc://host:port`, or `grpc+tls://`, with `ca` a file with certificates
     in PEM, or their bytes, if not the machine's own count. Log in with a token or API key, or with user and password.
     Any thread; not across a fork. Connects with the first call. What fails raises FlightRefused with the server's code,
@@ -48,12 +48,6 @@ class FlightClient:
         with translated():
             certificates = Path(ca).read_bytes() if isinstance(ca, str | Path) else ca
             self._client = flight.FlightClient(url, tls_root_certs=certificates, generic_options=_RECONNECT)
-
-    def __enter__(self) -> FlightClient:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         self._client.close()

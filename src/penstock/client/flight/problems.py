@@ -13,9 +13,7 @@ from penstock.client.errors import ConnectionLost, Refused
 from penstock.core.errors import ErrorCode
 
 # Those for which waiting helps, and nothing else has to be done.
-_PASSING = frozenset(
-    {ErrorCode.QUEUE_FULL, ErrorCode.DISK_LOW, ErrorCode.PAUSED, ErrorCode.CLOSED, ErrorCode.TOO_MANY_ATTEMPTS}
-)
+_PASSING = frozenset({ErrorCode.QUEUE_FULL, ErrorCode.DISK_LOW, ErrorCode.CLOSED, ErrorCode.TOO_MANY_ATTEMPTS})
 _CODES = {code.value: code for code in ErrorCode}
 # Around the server's text Arrow writes its own name for the kind of error, and gRPC where in its source it arose.
 _BEFORE = re.compile(r"^Flight returned [a-z ]+ error, with message: ")

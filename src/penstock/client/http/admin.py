@@ -6,20 +6,18 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import TypeVar
 
-from penstock.client.http.answers import (
-    CreatedKey,
-    DeadLetters,
-    Facts,
-    GroupInfo,
-    KeyInfo,
-    MessagePage,
-    Page,
-    QueueInfo,
-    UserInfo,
-)
+from penstock.client.http.answers import DeadLetters, Facts, MessagePage, Page
 from penstock.client.http.requests import Ask, ask, segment
-from penstock.codecs.http.administration import Committed, Purged, QueueSummary, ResetReport, TemplateDescription
+from penstock.codecs.http.administration import (
+    Committed,
+    CreatedKey,
+    Purged,
+    QueueSummary,
+    ResetReport,
+    TemplateDescription,
+)
 from penstock.codecs.http.dead_letters import DeadLetterQueue, DropReport, RetryReport
+from penstock.core.descriptions import GroupDescription, KeyDescription, QueueDescription, UserDescription
 
 T = TypeVar("T")
 
@@ -43,16 +41,18 @@ def queues() -> Ask[Page[QueueSummary]]:
     return _listed("/queues", Page[QueueSummary])
 
 
-def queue(name: str) -> Ask[QueueInfo]:
+def queue(name: str) -> Ask[QueueDescription]:
     """With its partitions, groups and settings."""
-    return ask("GET", f"/queues/{segment(name)}", QueueInfo)
+    return ask("GET", f"/queues/{segment(name)}", QueueDescription)
 
 
-def create_queue(name: str, settings: Mapping[str, object] | None = None, if_absent: bool = False) -> Ask[QueueInfo]:
+def create_queue(
+    name: str, settings: Mapping[str, object] | None = None, if_absent: bool = False
+) -> Ask[QueueDescription]:
     """With settings as in a configuration file. One that is there is an error, unless `if_absent`."""
     body = {**(settings or {}), "name": name}
     query = {"if_absent": True} if if_absent else {}
-    return ask("POST", "/queues", QueueInfo, body, query=query, is_repeatable=if_absent)
+    return ask("POST", "/queues", QueueDescription, body, query=query, is_repeatable=if_absent)
 
 
 def update_queue(name: str, settings: Mapping[str, object]) -> Ask[Facts]:
@@ -121,18 +121,18 @@ def drop_template(match: str) -> Ask[None]:
 # Groups
 
 
-def groups(queue: str | None = None) -> Ask[Page[GroupInfo]]:
+def groups(queue: str | None = None) -> Ask[Page[GroupDescription]]:
     """Of one queue, or of all."""
-    return _listed("/groups" if queue is None else f"/queues/{segment(queue)}/groups", Page[GroupInfo])
+    return _listed("/groups" if queue is None else f"/queues/{segment(queue)}/groups", Page[GroupDescription])
 
 
-def group(queue: str, name: str) -> Ask[GroupInfo]:
-    return ask("GET", _queue_or_group(queue, name), GroupInfo)
+def group(queue: str, name: str) -> Ask[GroupDescription]:
+    return ask("GET", _queue_or_group(queue, name), GroupDescription)
 
 
-def create_group(queue: str, name: str, start: str = "earliest") -> Ask[GroupInfo]:
+def create_group(queue: str, name: str, start: str = "earliest") -> Ask[GroupDescription]:
     """`start`: earliest, latest, an offset, a time, or a duration: so long ago."""
-    return ask("POST", f"/queues/{segment(queue)}/groups", GroupInfo, {"name": name, "start": start})
+    return ask("POST", f"/queues/{segment(queue)}/groups", GroupDescription, {"name": name, "start": start})
 
 
 def delete_group(queue: str, name: str, dry_run: bool = False) -> Ask[None]:
@@ -254,12 +254,12 @@ def delete_retained(topic: str) -> Ask[None]:
 # Users
 
 
-def users() -> Ask[Page[UserInfo]]:
-    return _listed("/users", Page[UserInfo])
+def users() -> Ask[Page[UserDescription]]:
+    return _listed("/users", Page[UserDescription])
 
 
-def user(name: str) -> Ask[UserInfo]:
-    return ask("GET", f"/users/{segment(name)}", UserInfo)
+def user(name: str) -> Ask[UserDescription]:
+    return ask("GET", f"/users/{segment(name)}", UserDescription)
 
 
 def create_user(
@@ -268,26 +268,26 @@ def create_user(
     roles: Sequence[str] = (),
     namespace: str | None = None,
     scram: bool | None = None,
-) -> Ask[UserInfo]:
+) -> Ask[UserDescription]:
     """Without a namespace: the caller's. `scram`: whether keys for SCRAM-SHA-256 are kept, as they are if nothing is
     said."""
     body = _given(name=name, password=password, roles=list(roles), namespace=namespace, scram=scram)
-    return ask("POST", "/users", UserInfo, body)
+    return ask("POST", "/users", UserDescription, body)
 
 
 def update_user(
     name: str, password: str | None = None, roles: Sequence[str] | None = None, scram: bool | None = None
-) -> Ask[UserInfo]:
+) -> Ask[UserDescription]:
     """What is not given stays as it is."""
-    return ask("PATCH", f"/users/{segment(name)}", UserInfo, _given(password=password, roles=roles, scram=scram))
+    return ask("PATCH", f"/users/{segment(name)}", UserDescription, _given(password=password, roles=roles, scram=scram))
 
 
 def delete_user(name: str) -> Ask[None]:
     return ask("DELETE", f"/users/{segment(name)}", NoneType)
 
 
-def keys() -> Ask[Page[KeyInfo]]:
-    return _listed("/keys", Page[KeyInfo])
+def keys() -> Ask[Page[KeyDescription]]:
+    return _listed("/keys", Page[KeyDescription])
 
 
 def create_key(

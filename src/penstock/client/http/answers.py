@@ -27,59 +27,6 @@ class MessagePage(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
-class PartitionInfo(msgspec.Struct, frozen=True):
-    """Offsets start to end - 1 are kept."""
-
-    partition: int
-    start: int
-    end: int
-    messages: int
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """A group in a partition: all below `floor` is settled, all from `next` on was never handed out."""
-
-    partition: int
-    floor: int
-    next: int
-    end: int
-    lag: int
-    in_flight: int
-    waiting: int
-
-
-class GroupInfo(msgspec.Struct, frozen=True):
-    """`lag` counts every message that the group has not settled; `lag_s` is the age of the oldest of them."""
-
-    queue: str
-    name: str
-    filter: str | None
-    is_paused: bool
-    depth: int
-    lag: int
-    lag_s: float
-    in_flight: int
-    waiting: int
-    members: list[Facts]
-    partitions: list[Progress]
-
-
-class QueueInfo(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str
-    created_ms: int
-    is_auto: bool
-    is_paused: bool
-    messages: int
-    depth: int
-    published: int
-    refused: int
-    dead_letter_queue: str | None
-    partitions: list[PartitionInfo]
-    groups: list[GroupInfo]
-    settings: Facts
-
-
 class DeadLetter(DeadLetterMessage, frozen=True):
     message: StoredMessage
 
@@ -90,30 +37,3 @@ class DeadLetters(msgspec.Struct, frozen=True):
     queue: str | None
     waiting: int
     items: list[DeadLetter]
-
-
-class UserInfo(msgspec.Struct, frozen=True):
-    """`login`: password, scram; empty where a certificate or a token is the only login."""
-
-    name: str
-    roles: list[str]
-    namespace: str
-    login: tuple[str, ...] = ()
-    created_ms: int = 0
-    changed_ms: int = 0
-
-
-class KeyInfo(msgspec.Struct, frozen=True):
-    id: str
-    roles: list[str]
-    namespace: str
-    description: str
-    created_ms: int
-    expires_ms: int | None = None
-
-
-class CreatedKey(msgspec.Struct, frozen=True):
-    """`key` is shown this once."""
-
-    key: str
-    description: KeyInfo

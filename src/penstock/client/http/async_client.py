@@ -26,11 +26,11 @@ from penstock.client.http.outgoing import (
 )
 from penstock.client.http.requests import Ask, Requests, segment
 from penstock.codecs.http.messages import PublishedMessage, TopicReport
+from penstock.core.closing import AsyncClosing
 
 # A command that asks one thing starts sooner without what it does not use.
 if TYPE_CHECKING:
     import ssl
-    from types import TracebackType
 
     from penstock.client.http.consumers import AsyncConsumer
     from penstock.client.http.events import Event
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncClient(AdminCalls):
+class AsyncClient(AsyncClosing, AdminCalls):
     """Use with `async with`, from one event loop. Every method raises HttpRefused if the server says no, and
     ConnectionLost if it cannot be reached: requests that are safe to send twice were tried again by then."""
 
@@ -87,12 +87,7 @@ class AsyncClient(AdminCalls):
         self._producers: WeakSet[AsyncProducer] = WeakSet()
         self._consumers: WeakSet[AsyncConsumer] = WeakSet()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def _close_after(self, error: BaseException | None) -> None:
         await close_after(self.close, error)
 
     async def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 from weakref import WeakSet
 
 from penstock.client.http import admin
@@ -18,11 +18,11 @@ from penstock.client.http.outgoing import Acks, Carried, Headers, Key, QueueCarr
 from penstock.client.http.requests import Ask, segment
 from penstock.client.loop_thread import LoopThread
 from penstock.codecs.http.messages import PublishedMessage, TopicReport
+from penstock.core.closing import Closing
 from penstock.core.errors import Closed
 
 if TYPE_CHECKING:
     import ssl
-    from types import TracebackType
 
     from penstock.client.http.consumers import Consumer
     from penstock.client.http.events import Event
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(AdminCalls):
+class Client(Closing, AdminCalls):
     """Use with `with`, or close() it; any thread may call it. Each method does what that of AsyncClient does, and waits
     for it."""
 
@@ -69,14 +69,6 @@ class Client(AdminCalls):
         self._thread = LoopThread("penstock-client", "the client was closed: make another one to go on")
         self._thread.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close(error)
-
     @property
     def options(self) -> HttpOptions:
         return self._client.options
@@ -84,7 +76,7 @@ class Client(AdminCalls):
     def close(self) -> None:
         """Producers are flushed, consumers stopped and what they settled is sent; then the connections go. Calling it
         again does nothing."""
-        self._close(None)
+        self._close_after(None)
 
     def ask(self, ask: Ask[T]) -> T:
         return self._thread.run(self._client.ask(ask))
@@ -215,7 +207,7 @@ class Client(AdminCalls):
             with contextlib.suppress(Closed):
                 self._thread.run(stream.aclose())
 
-    def _close(self, error: BaseException | None) -> None:
+    def _close_after(self, error: BaseException | None) -> None:
         self._thread.close(lambda: close_after(self._end, error))
 
     async def _end(self) -> None:

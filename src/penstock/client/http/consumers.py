@@ -6,36 +6,31 @@ import asyncio
 import concurrent.futures
 import contextlib
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from penstock.client.http.close_after import close_after
-from penstock.client.http.handing_out import HandingOut
 from penstock.client.http.incoming import Delivered, Verdict
 from penstock.client.http.intake import ConsumeOptions, Intake
+from penstock.client.http.message_buffer import MessageBuffer
 from penstock.client.http.promises import thread_promise
 from penstock.client.http.requests import Requests
 from penstock.client.loop_thread import LoopThread
+from penstock.core.closing import AsyncClosing, Closing
 from penstock.core.errors import Closed
 
 AsyncMessage = Delivered[asyncio.Future[bool]]
 Message = Delivered[concurrent.futures.Future[bool]]
 
 
-class AsyncConsumer:
+class AsyncConsumer(AsyncClosing):
     """`async for message in consumer`, for one task. Ends after stop(); leaving its `async with` block, or close(),
     sends what is to be settled and gives back what was not handed out."""
 
     def __init__(self, options: ConsumeOptions, requests: Requests) -> None:
         self._intake = Intake(options, requests)
-        self._messages = HandingOut(self._settle, options.auto_commit_s)
+        self._messages = MessageBuffer(self._settle, options.auto_commit_s)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def _close_after(self, error: BaseException | None) -> None:
         await close_after(self.close, error)
 
     def __aiter__(self) -> Self:
@@ -68,21 +63,13 @@ class AsyncConsumer:
         return promise
 
 
-class Consumer:
+class Consumer(Closing):
     """`for message in consumer`, for one thread; messages may be settled by any. Ends after stop(); leaving its `with`
     block, or close(), sends what is to be settled and gives back what was not handed out."""
 
     def __init__(self, options: ConsumeOptions, requests: Requests, thread: LoopThread) -> None:
         self._intake, self._thread = Intake(options, requests), thread
-        self._messages = HandingOut(self._settle, options.auto_commit_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close(error)
+        self._messages = MessageBuffer(self._settle, options.auto_commit_s)
 
     def __iter__(self) -> Self:
         return self
@@ -105,13 +92,13 @@ class Consumer:
         self._thread.run(self._intake.settlements.flush())
 
     def close(self) -> None:
-        self._close(None)
+        self._close_after(None)
 
     async def end(self) -> None:
         """On the loop, with its client: what was not handed out comes again when its visibility ends."""
         await self._intake.close([])
 
-    def _close(self, error: BaseException | None) -> None:
+    def _close_after(self, error: BaseException | None) -> None:
         # Closed with its client, it has sent what was settled by then; the other messages come again.
         with contextlib.suppress(Closed):
             self._messages.commit()

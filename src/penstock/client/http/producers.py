@@ -7,8 +7,7 @@ import concurrent.futures
 import contextlib
 import threading
 from functools import partial
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
 from penstock.client.http.accumulator import Accumulator, Entry, ProducerOptions, Send, check_size
 from penstock.client.http.close_after import close_after
@@ -16,12 +15,13 @@ from penstock.client.http.outgoing import Headers, Key, QueueCarried, encoded, o
 from penstock.client.http.promises import thread_promise
 from penstock.client.loop_thread import LoopThread
 from penstock.codecs.http.messages import PublishedMessage
+from penstock.core.closing import AsyncClosing, Closing
 from penstock.core.errors import Closed
 
 _CLOSED = "the producer was closed: make another one"
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncClosing):
     """Of one queue, for the tasks of one loop. Use with `async with`, or close() it."""
 
     def __init__(self, queue: str, options: ProducerOptions, send: Send) -> None:
@@ -32,12 +32,7 @@ class AsyncProducer:
         # Whoever has the turn waits for room, the others for their turn: a large message is not overtaken for ever.
         self._turn, self._changed = asyncio.Lock(), asyncio.Event()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def _close_after(self, error: BaseException | None) -> None:
         await close_after(self.close, error)
 
     async def send(
@@ -82,7 +77,7 @@ class AsyncProducer:
         self._changed.set()
 
 
-class Producer:
+class Producer(Closing):
     """Of one queue, for any threads. Use with `with`, or close() it."""
 
     def __init__(self, queue: str, options: ProducerOptions, send: Send, thread: LoopThread) -> None:
@@ -92,14 +87,6 @@ class Producer:
         self._room = threading.Condition()
         self._unsent_bytes = 0
         self._is_closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close(error)
 
     def send(
         self,
@@ -131,14 +118,14 @@ class Producer:
 
     def close(self) -> None:
         """flush(), then nothing more is taken."""
-        self._close(None)
+        self._close_after(None)
 
     async def end(self) -> None:
         """close(), on the loop: with its client."""
         self._refuse_more()
         await self._accumulator.close()
 
-    def _close(self, error: BaseException | None) -> None:
+    def _close_after(self, error: BaseException | None) -> None:
         self._refuse_more()
         # Closed with its client, it was flushed then.
         with contextlib.suppress(Closed):

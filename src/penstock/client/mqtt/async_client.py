@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from penstock.client.backoff import backoff_s
@@ -34,6 +33,7 @@ from penstock.codecs.mqtt.packets import (
 )
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import DISCONNECT_OF, ReasonCode
+from penstock.core.closing import AsyncClosing
 from penstock.core.errors import Closed, InvalidArgument, PenstockError
 
 logger = logging.getLogger("penstock.client")
@@ -43,7 +43,7 @@ _CLOSED = "the client was closed: make another one to go on"
 _NOT_CONNECTED = "the client is not connected: use `async with`, or await connect() first"
 
 
-class AsyncMqttClient:
+class AsyncMqttClient(AsyncClosing):
     """Use with `async with`, from one event loop. Messages come by `messages()`, in the order in which the server sent
     them; while as many are waiting as may, nothing is read, also no answers: take them in a task of their own if the
     same client publishes much. A lost connection is made anew (`MqttOptions.reconnect`): calls wait for it, filters
@@ -64,11 +64,6 @@ class AsyncMqttClient:
     async def __aenter__(self) -> Self:
         await self.connect()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def client_id(self) -> str:

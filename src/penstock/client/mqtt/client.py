@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.client.loop_thread import LoopThread
@@ -15,12 +14,13 @@ from penstock.client.mqtt.settling import Verdict
 from penstock.codecs.mqtt.packets import ConnAck
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.core.closing import Closing
 from penstock.core.errors import Closed
 
 T = TypeVar("T")
 
 
-class MqttClient:
+class MqttClient(Closing):
     """Use with `with`; any thread may call it. Each method does what that of AsyncMqttClient does, and waits for it."""
 
     def __init__(self, options: MqttOptions = MqttOptions()) -> None:  # noqa: B008  # a frozen value
@@ -30,11 +30,6 @@ class MqttClient:
     def __enter__(self) -> Self:
         self.connect()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def client_id(self) -> str:

@@ -1,4 +1,4 @@
-"""Queues, templates and groups as they are listed and changed."""
+"""Queues, templates, groups and keys as they are listed and changed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from penstock.codecs.http.shapes import GroupName, Partition, Place
+from penstock.core.descriptions import KeyDescription
 
 
 class QueueSummary(msgspec.Struct, frozen=True):
@@ -73,3 +74,10 @@ class Commit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Committed(msgspec.Struct, frozen=True):
     settled: int
+
+
+class CreatedKey(msgspec.Struct, frozen=True):
+    """`key` is shown this once."""
+
+    key: str
+    description: KeyDescription

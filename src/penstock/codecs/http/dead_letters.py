@@ -8,7 +8,7 @@ from penstock.codecs.http.messages import Message
 
 
 class DeadLetterMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`source` is the id of the message that it was; nothing is known of one that somebody published here."""
+    """`source` is the id of the original message. A message that was published here directly has no origin."""
 
     message: Message
     source: str | None = None

@@ -58,8 +58,8 @@ class Message(
     kw_only=True,
     rename={"sent_text": "text", "sent_base64": "base64"},
 ):
-    """A message as it is given out. `text` where the value is UTF-8, else `base64`; so for the key. One that is null
-    has neither."""
+    """A stored message. The value is `text` if it is UTF-8, else `base64`; the key likewise. A null value or key has
+    neither."""
 
     id: str
     queue: str
@@ -108,7 +108,7 @@ class Message(
 
 
 class PublishedMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An offset of -1 is that of a message taken before and no longer remembered."""
+    """The offset is -1 for a duplicate whose original offset is no longer known."""
 
     id: str
     partition: int
@@ -117,7 +117,7 @@ class PublishedMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Producer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who numbers its messages, so that sending some twice stores them once."""
+    """A publisher that numbers its messages, so that one sent twice is stored once."""
 
     id: Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]
     sequence: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]
@@ -164,15 +164,15 @@ class TopicReport(msgspec.Struct, frozen=True):
 
 
 class RetainedMessages(msgspec.Struct, frozen=True):
-    """In no order; `total` is how many there are, whatever the filter."""
+    """In no order. `total` counts all retained messages, whatever the filter."""
 
     total: int
     items: list[Message]
 
 
 class BrowsedMessages(msgspec.Struct, frozen=True):
-    """`next` is the cursor for more, null at the end. An answer may be short, or empty, and have a `next`: size and
-    work of one are bounded."""
+    """`next` is the cursor for more, null at the end. An answer can be short, or even empty, and still have a `next`:
+    the size of one answer and the work for it are bounded."""
 
     messages: list[Message]
     next: str | None

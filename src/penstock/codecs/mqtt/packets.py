@@ -58,35 +58,30 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class PubAck:
+class _Answer:
+    packet_id: int
+    reason: ReasonCode = ReasonCode.SUCCESS
+    properties: Properties = NO_PROPERTIES
+
+
+class PubAck(_Answer):
+    __slots__ = ()
     type: ClassVar[PacketType] = PacketType.PUBACK
-    packet_id: int
-    reason: ReasonCode = ReasonCode.SUCCESS
-    properties: Properties = NO_PROPERTIES
 
 
-@dataclass(frozen=True, slots=True)
-class PubRec:
+class PubRec(_Answer):
+    __slots__ = ()
     type: ClassVar[PacketType] = PacketType.PUBREC
-    packet_id: int
-    reason: ReasonCode = ReasonCode.SUCCESS
-    properties: Properties = NO_PROPERTIES
 
 
-@dataclass(frozen=True, slots=True)
-class PubRel:
+class PubRel(_Answer):
+    __slots__ = ()
     type: ClassVar[PacketType] = PacketType.PUBREL
-    packet_id: int
-    reason: ReasonCode = ReasonCode.SUCCESS
-    properties: Properties = NO_PROPERTIES
 
 
-@dataclass(frozen=True, slots=True)
-class PubComp:
+class PubComp(_Answer):
+    __slots__ = ()
     type: ClassVar[PacketType] = PacketType.PUBCOMP
-    packet_id: int
-    reason: ReasonCode = ReasonCode.SUCCESS
-    properties: Properties = NO_PROPERTIES
 
 
 class RetainHandling(enum.IntEnum):

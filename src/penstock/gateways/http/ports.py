@@ -32,7 +32,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class ReloadReport(msgspec.Struct, frozen=True):
-    """What was written anew and counts now, and what waits for a restart."""
+    """Settings that were changed, and those that wait for a restart."""
 
     reloaded_ms: int
     applied: list[Change]

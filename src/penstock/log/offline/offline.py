@@ -4,7 +4,6 @@ it."""
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -43,8 +42,6 @@ from penstock.log.upkeep.recovery import (
     emptied,
     read_catalogue,
 )
-
-logger = logging.getLogger("penstock.log.offline")
 
 # Logs that were created in frames now lost had numbers that must not be given again; one journal cannot hold so many.
 NUMBER_GAP = 1 << 20

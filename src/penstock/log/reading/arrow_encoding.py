@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
@@ -100,7 +99,3 @@ def places_of(column: pa.Array) -> memoryview[int]:
 def _data_bytes(column: pa.Array) -> int:
     places = places_of(column)
     return places[len(column)] - places[0]
-
-
-def joined(pieces: Sequence[Buffer]) -> bytearray:
-    return bytearray().join(pieces)

@@ -46,10 +46,6 @@ class _Memory:
 memory = _Memory()
 
 
-def reason_of(error: OSError) -> str:
-    return error.strerror or (os.strerror(error.errno) if error.errno else str(error))
-
-
 class Telling:
     """Log lines about what goes on failing: each kind once a minute, with how often it happened. Any thread."""
 

@@ -12,7 +12,7 @@ from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settled
-from penstock.queues.cursor import Tally
+from penstock.core.descriptions import Tally
 
 LATEST = None
 

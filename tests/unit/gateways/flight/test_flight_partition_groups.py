@@ -9,7 +9,7 @@ from penstock.core.errors import TooLarge
 from penstock.gateways.flight.partition_groups import Group, Partitions, appended_groups, cut, staged_groups
 from penstock.log.columns import Columns
 from penstock.log.encoded import Encoded
-from penstock.log.reading.arrow_encoding import ArrowColumns, joined
+from penstock.log.reading.arrow_encoding import ArrowColumns
 
 KEYS = st.lists(st.binary(max_size=3), min_size=1, max_size=30)
 
@@ -19,7 +19,7 @@ def rows_of(keys: list[bytes]) -> ArrowColumns:
 
 
 def values(group: Group) -> list[bytes]:
-    taken = Encoded.checked(joined(group.pieces))
+    taken = Encoded.checked(bytearray().join(group.pieces))
     assert (taken.count, taken.bytes) == (group.rows, group.size_bytes)
     return [row.value for row in taken.batch]
 

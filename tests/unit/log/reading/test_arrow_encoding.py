@@ -15,7 +15,7 @@ from penstock.log.batch import Batch, build, encode, seal
 from penstock.log.columns import Columns
 from penstock.log.encoded import Encoded
 from penstock.log.names import log_name
-from penstock.log.reading.arrow_encoding import ArrowColumns, encoded, joined
+from penstock.log.reading.arrow_encoding import ArrowColumns, encoded
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 
@@ -37,7 +37,7 @@ def test_the_batch_is_byte_for_byte_that_of_the_same_records(data: st.DataObject
     columns = ArrowColumns(*map(arrow, (value, key, topic, properties))).part(first, stop)
     key, topic, properties = (None if each is None else each[first:stop] for each in (key, topic, properties))
     wanted = encode(Columns.of(value[first:stop], keys=key, topics=topic, properties=properties))
-    found = joined(encoded(columns))
+    found = bytearray().join(encoded(columns))
     assert found == wanted
     assert columns.bytes >= len(found)
 

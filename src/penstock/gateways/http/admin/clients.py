@@ -31,7 +31,7 @@ class Subscriptions(msgspec.Struct, frozen=True):
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
-    """A filter that somebody subscribes to."""
+    """A topic filter that has subscribers."""
 
     name: str
     subscribers: int
@@ -85,7 +85,7 @@ async def describe_topic(exchange: Exchange) -> Reply:
     name = exchange.parameters["topic"]
     found = _topics(exchange).get(name)
     if found is None:
-        raise Refusal(404, "not-found", f"nobody subscribes to {name!r}: GET {API}/topics lists what is subscribed to")
+        raise Refusal(404, "not-found", f"no subscribers of {name!r}: GET {API}/topics lists subscribed filters")
     return json_reply(found)
 
 
@@ -104,7 +104,7 @@ def _topics(exchange: Exchange) -> dict[str, TopicDescription]:
 
 
 def _unknown(exchange: Exchange) -> Refusal:
-    return Refusal(404, "not-found", f"no client {exchange.parameters['id']!r} is there: GET {API}/clients lists them")
+    return Refusal(404, "not-found", f"no client {exchange.parameters['id']!r}: GET {API}/clients lists them")
 
 
 def _client(client: ClientDescription) -> str:
@@ -146,7 +146,7 @@ ROUTES = (
         Right.ADMIN,
         _TAG,
         "Disconnect a client",
-        "Its session stays; it may come back.",
+        "The session is kept, and the client can connect again.",
         answers={204: None},
     ),
     Route(

@@ -52,7 +52,7 @@ class DeadLetterQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which ones, all that is said must hold; nothing said: all of them."""
+    """Selects dead letters for which all given conditions hold; without conditions, all of them."""
 
     ids: list[str] = []
     group: GroupName | None = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.broker.descriptions import GroupDescription, describe_group
+from penstock.broker.descriptions import describe_group
 from penstock.broker.queues.group import Group
 from penstock.broker.queues.start import Start
 from penstock.codecs.http.administration import Commit, Committed, Moved, NewGroup, Reset, ResetReport
+from penstock.core.descriptions import GroupDescription
 from penstock.core.errors import GroupExists, InvalidArgument
 from penstock.gateways.http.admin.queues import DryRunQuery, require_look
 from penstock.gateways.http.server.exchange import Exchange

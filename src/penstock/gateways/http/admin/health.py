@@ -18,7 +18,7 @@ _BROKEN = "degraded: some logs are damaged or stopped, and a restart does not he
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`reason` and `problems` are for who has logged in; a probe needs the status only."""
+    """`reason` and `problems` are shown after a login only; a probe needs the status alone."""
 
     status: str
     reason: str | None = None
@@ -26,8 +26,8 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """`problems` and `warnings` are for who has logged in; a probe needs the status only. Warnings, like a low disk for
-    which publishes are refused, leave it ready: what is there can be consumed."""
+    """`problems` and `warnings` are shown after a login only; a probe needs the status alone. A server with warnings is
+    ready: while a low disk refuses publishes, for example, messages can still be consumed."""
 
     status: str
     problems: list[str] | None = None

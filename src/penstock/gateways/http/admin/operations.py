@@ -198,7 +198,7 @@ ROUTES = (
         Right.SERVER,
         _TAG,
         "Reload the configuration",
-        "All of it is checked first; what needs a restart is named.",
+        "The whole configuration is checked first. The answer lists the settings that need a restart.",
         answers={200: ReloadReport},
     ),
     Route("GET", f"{API}/log/level", log_level, Right.SERVER, _TAG, "Get the log level", answers={200: Level}),

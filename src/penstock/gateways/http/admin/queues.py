@@ -6,16 +6,10 @@ import hashlib
 
 import msgspec
 
-from penstock.broker.descriptions import (
-    MemberDescription,
-    PartitionDescription,
-    QueueDescription,
-    describe_group,
-    describe_queue,
-    shown_settings,
-)
+from penstock.broker.descriptions import describe_group, describe_queue, shown_settings
 from penstock.broker.queues.queue import Queue
 from penstock.codecs.http.administration import Purged, Queues, QueueSummary
+from penstock.core.descriptions import MemberDescription, PartitionDescription, QueueDescription
 from penstock.core.errors import NotAuthorised
 from penstock.gateways.http.describe.settings_schema import settings_schema
 from penstock.gateways.http.server.exchange import Exchange, Query
@@ -248,8 +242,8 @@ ROUTES = (
         Right.ADMIN,
         _TAG,
         "Create a queue",
-        "Takes the settings as people write them, of which only the name is needed. What no schema can compare must go "
-        "together: initial_backoff is at most max_backoff, and the dead letters of a queue go to another one.",
+        "The body has the settings of the queue; only `name` is required. Not in the schema: initial_backoff is at "
+        "most max_backoff, and the dead letters of a queue go to another queue.",
         body=Settings,
         body_schema=settings_schema(is_new=True),
         query=DeclareQuery,
@@ -267,9 +261,9 @@ ROUTES = (
         Right.ADMIN,
         _TAG,
         "Change the settings of a queue",
-        "What is not named stays as it is, and must go together with what changes; partitions are only added, and "
-        "ordering does not become strict or cease to be. If-Match with the ETag of a GET refuses to change "
-        "what has changed since.",
+        "Settings that are not given stay as they are. The number of partitions can only be increased, and strict "
+        "ordering cannot be turned on or off. With If-Match and the ETag of a GET, the request is refused if the "
+        "settings have changed since.",
         body=Settings,
         body_schema=settings_schema(is_new=False),
         answers={200: Settings},

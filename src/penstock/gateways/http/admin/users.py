@@ -6,13 +6,15 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.broker.auth.descriptions import KeyDescription, UserDescription, describe_key, describe_user
+from penstock.broker.auth.descriptions import describe_key, describe_user
 from penstock.broker.auth.keys import KEY_USER_PREFIX, NoSuchKey
 from penstock.broker.auth.rules import Action, Effect, Rule, rule_of
 from penstock.broker.auth.store import User
 from penstock.broker.auth.verdicts import AskedAction, Verdict
+from penstock.codecs.http.administration import CreatedKey
 from penstock.codecs.http.shapes import RULE_PATTERN, KeyText, Namespace, PersonName, TopicName, UserName
 from penstock.codecs.http.spans import LONGEST_KEY_S, KeyAge
+from penstock.core.descriptions import KeyDescription, UserDescription
 from penstock.gateways.http.admin.queues import DryRunQuery
 from penstock.gateways.http.server.durations import seconds_of
 from penstock.gateways.http.server.exchange import Exchange
@@ -53,13 +55,6 @@ class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: Namespace | None = None
     description: KeyText = ""
     expires_in: KeyAge | None = None
-
-
-class CreatedKey(msgspec.Struct, frozen=True):
-    """`key` is shown this once."""
-
-    key: str
-    description: KeyDescription
 
 
 class Keys(msgspec.Struct, frozen=True):

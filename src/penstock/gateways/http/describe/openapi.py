@@ -23,7 +23,7 @@ _PARAMETERS = {
     "queue": "The queue's name, percent-encoded (`shop%2Forders`), or as `$queue$shop$orders`; `$dlq$orders` are the "
     "dead letters of orders.",
     "group": "The consumer group's name.",
-    "id": "The id, as lists have it.",
+    "id": "The id, as shown in lists.",
     "topic": "The topic, percent-encoded.",
     "name": "The name, percent-encoded.",
 }
@@ -33,7 +33,7 @@ _SECURITY: Json = {
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
 _LINES = "application/x-ndjson"
-_LINES_SAID = "Lines of JSON, each as `x-line-schema` has it"
+_LINES_SAID = "Lines of JSON; `x-line-schema` describes a line"
 _SAID = {
     Right.PUBLIC: "Needs no login.",
     Right.LOGIN: "Needs a right on the queue or topic.",

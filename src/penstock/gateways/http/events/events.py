@@ -34,7 +34,7 @@ _IN_A_TURN = 100
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """Of an event `end`: there will be no more."""
+    """Event `end`: no more messages will come."""
 
     reason: str
 

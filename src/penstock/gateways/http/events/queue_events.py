@@ -73,9 +73,9 @@ ROUTES = (
         Right.LOGIN,
         "Events",
         "Follow a queue by server-sent events",
-        "Messages from `from` on and then as they come, in the order of each partition; nothing is consumed. The id of "
-        "an event is the next offset of each partition: Last-Event-ID goes on behind it, after a restart too. `gap` "
-        "tells of messages that are gone, `end` that there will be no more.",
+        "Messages from `from` on, then new ones as they are committed, in the order of each partition. Nothing is "
+        "consumed. The id of an event has the next offset of each partition: as Last-Event-ID it continues the stream "
+        "there, also after a restart. An event `gap` reports messages that are gone, `end` that no more will come.",
         query=EventsQuery,
         answers={200: None},
         answer_types=(EVENT_STREAM,),

@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Of an event `gap`: what lay there is gone, by retention, a purge, or because the queue is another one."""
+    """Event `gap`: these offsets are gone, removed by retention or a purge, or because the queue was created anew."""
 
     partition: int
     start: int = msgspec.field(name="from")

@@ -148,9 +148,10 @@ ROUTES = (
         Right.LOGIN,
         "Messages",
         "Consume a queue over a WebSocket",
-        "The server sends messages as `receive` gives them, up to `prefetch` that are not settled. The client sends "
+        "The server sends messages like those of `receive`, at most `prefetch` unsettled ones. The client sends "
         '{"ack": [receipts]}, {"nack": [receipts], "delay": "5s"}, {"reject": [receipts], "reason": "…"} or {"extend": '
-        '[receipts], "visibility": "1m"}, and is told what came of it. What is not settled comes back when it closes.',
+        '[receipts], "visibility": "1m"}, and gets a report for each. Messages that are not settled when the '
+        "connection closes are delivered again.",
         query=StreamQuery,
         answers={101: Message},
     ),

@@ -46,8 +46,8 @@ ROUTES = (
         Right.LOGIN,
         "Events",
         "Follow topics by server-sent events",
-        "Messages that are published from now on to topics that the filter matches. A client that does not read in "
-        "time loses messages, and is told how many by an event `lost`.",
+        "Messages published from now on to topics that match the filter. A client that reads too slowly loses "
+        "messages; an event `lost` says how many.",
         query=TopicEventsQuery,
         answers={200: None},
         answer_types=(EVENT_STREAM,),

@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class TopicEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """`text` where the value is UTF-8, else `base64`."""
+    """The value is `text` if it is UTF-8, else `base64`."""
 
     topic: str
     timestamp_ms: int
@@ -37,7 +37,7 @@ class TopicEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """Of an event `lost`: so many messages did not reach this stream."""
+    """Event `lost`: so many messages did not reach this stream."""
 
     count: int
 

@@ -10,6 +10,7 @@ import secrets
 from penstock.core.errors import NotAuthorised, PenstockError
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
+from penstock.gateways.http.server.cross_origin import CrossOrigin
 from penstock.gateways.http.server.exchange import CONNECTION, Disconnected, Exchange, Query, Receive, Scope, Send
 from penstock.gateways.http.server.login import Caller, Logins
 from penstock.gateways.http.server.problems import Refusal, problem_reply
@@ -17,7 +18,6 @@ from penstock.gateways.http.server.reply import Reply
 from penstock.gateways.http.server.rights import Right
 from penstock.gateways.http.server.routes import RouteTable
 from penstock.gateways.http.server.sockets import WebSocketExchange
-from penstock.gateways.http.server.strangers import Strangers
 from penstock.gateways.http.state import GatewayState
 
 logger = logging.getLogger("penstock.http")
@@ -32,11 +32,11 @@ class App:
     def __init__(self, ports: Ports, options: HttpOptions, table: RouteTable) -> None:
         self._ports, self._options, self._table = ports, options, table
         self._logins = Logins(ports.access, ports.broker.clock)
-        self._strangers = Strangers(options)
+        self._cross_origin = CrossOrigin(options)
         self.state = GatewayState(ports.broker, ports.clients, options)
 
     def apply(self, options: HttpOptions) -> None:
-        self._options, self._strangers = options, Strangers(options)
+        self._options, self._cross_origin = options, CrossOrigin(options)
         self.state.memory.apply(options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +58,7 @@ class App:
             exchange.let_go()
 
     async def _answer(self, exchange: Exchange) -> None:
-        exchange.extra_headers = self._strangers.check(exchange)
+        exchange.extra_headers = self._cross_origin.check(exchange)
         if exchange.method == "OPTIONS" and await self._is_told(exchange):
             return
         scope = exchange.scope
@@ -78,7 +78,7 @@ class App:
         """What may be asked for at a path, and by a page of another origin."""
         allowed = self._table.allowed(exchange.scope["raw_path"])
         if allowed:
-            headers = self._strangers.preflight(exchange, allowed) or [(b"allow", allowed.encode())]
+            headers = self._cross_origin.preflight(exchange, allowed) or [(b"allow", allowed.encode())]
             await exchange.reply(Reply(204, headers=headers))
         return bool(allowed)
 

@@ -218,7 +218,7 @@ class Exchange:
             return found
         except (ValueError, UnicodeDecodeError) as error:
             detail, field = _explained(error)
-            raise Refusal(400, "invalid-argument", f"the query cannot be taken: {detail}", field) from None
+            raise Refusal(400, "invalid-argument", f"invalid query: {detail}", field) from None
 
     # Whom and what it is about
 
@@ -359,7 +359,7 @@ def decoded(body: bytes, kind: type[Struct], what: str = "body") -> Struct:
             with suppress(msgspec.DecodeError, RecursionError):
                 return msgspec.json.decode(msgspec.json.encode(_whole_fields(body)), type=kind)
         detail, field = _explained(error)
-        raise Refusal(400, "malformed-body", f"the {what} cannot be taken: {detail}", field) from None
+        raise Refusal(400, "malformed-body", f"invalid {what}: {detail}", field) from None
 
 
 def _whole_fields(data: bytes | msgspec.Raw) -> dict[str, object]:

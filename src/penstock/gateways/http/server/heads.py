@@ -45,7 +45,11 @@ def _check_codings(version: str, values: list[bytes]) -> None:
     if codings[-1] != b"chunked" or b"chunked" in codings[:-1]:
         raise _malformed("the last Transfer-Encoding, and no other, is chunked")
     if len(codings) > 1:
-        raise Refusal(501, "not-implemented", "of the transfer codings only chunked is served: send the body as it is")
+        raise Refusal(
+            501,
+            "not-implemented",
+            "the only transfer coding that is supported is chunked: send the body without others",
+        )
 
 
 def _absolute(target: bytes, fields: Fields) -> bytes:

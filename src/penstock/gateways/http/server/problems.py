@@ -32,7 +32,6 @@ STATUS = {
     ErrorCode.QUEUE_EXISTS: 409,
     ErrorCode.GROUP_EXISTS: 409,
     ErrorCode.USER_EXISTS: 409,
-    ErrorCode.PAUSED: 409,
     ErrorCode.STALE_SETTLEMENT: 409,
     ErrorCode.OUT_OF_ORDER: 409,
     ErrorCode.FENCED_PRODUCER: 409,

@@ -9,7 +9,6 @@ import msgspec
 
 JSON = b"application/json"
 PROBLEM = b"application/problem+json"
-TEXT = b"text/plain; charset=utf-8"
 HTML = b"text/html; charset=utf-8"
 
 Headers = Sequence[tuple[bytes, bytes]]

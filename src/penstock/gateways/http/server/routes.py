@@ -142,4 +142,4 @@ def _decoded(raw_path: bytes) -> list[str]:
     try:
         return [unquote_to_bytes(part).decode() for part in raw_path.split(b"/")[1:]]
     except UnicodeDecodeError:
-        raise Refusal(400, "invalid-argument", "the path is not UTF-8 behind its percent signs") from None
+        raise Refusal(400, "invalid-argument", "the percent-decoded path is not UTF-8") from None

@@ -34,7 +34,7 @@ class WebSocketExchange(Exchange):
             raise Disconnected
         text = message.get("text")
         if text is None:
-            raise Refusal(400, "malformed-body", "messages are text with JSON in it")
+            raise Refusal(400, "malformed-body", "messages must be JSON in text frames")
         return str(text)
 
     async def send_text(self, text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +19,6 @@ from penstock.gateways.mqtt.inbound.arrival import Arrived
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
 
-logger = logging.getLogger("penstock.mqtt")
 
 _CREATE = "$admin/queue/create"
 _NAME_WILL_NOT_DO = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
     from penstock.gateways.mqtt.gateway import MqttGateway
 
-logger = logging.getLogger("penstock.mqtt")
 
 _NEVER_S = 0xFFFFFFFF
 _Key = tuple[str, str]

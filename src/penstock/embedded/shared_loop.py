@@ -20,7 +20,7 @@ Args = TypeVarTuple("Args")
 Events = list[tuple[selectors.SelectorKey, int]]
 
 
-class LendingLoop(asyncio.SelectorEventLoop):
+class SharedLoop(asyncio.SelectorEventLoop):
     """Whoever has the turn runs what belongs to the loop: its own thread, except while it waits for events, or one that
     borrowed it. What a borrower has the loop do is done when the turn is given back."""
 

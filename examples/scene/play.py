@@ -1,4 +1,4 @@
-"""`penstock demo` and `penstock scene`: a server at work, seen live."""
+"""A server at work, seen live."""
 
 from __future__ import annotations
 
@@ -10,27 +10,22 @@ import shlex
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
 
-from penstock.cli.arguments import DIRECTORY
-from penstock.cli.demo.scene_board import Board
-from penstock.cli.demo.scene_devices import POISON_AFTER_S, Device, Readings, past_minutes
-from penstock.cli.demo.scene_http import trade
-from penstock.cli.demo.scene_pipeline import QUEUES, PipelineFailed, ScenePipeline
-from penstock.cli.demo.scene_server import FLIGHT_PORT, HOST, SceneServer, serving
-from penstock.cli.demo.scene_workers import QUEUE, SETTINGS, Letters, Worker
-from penstock.cli.demo.tour_stage import Stage
-from penstock.cli.failures import FAILED
-from penstock.cli.pipeline.file import has_spark
+from examples.scene.board import Board
+from examples.scene.devices import POISON_AFTER_S, Device, Readings, past_minutes
+from examples.scene.orders import trade
+from examples.scene.pipeline import QUEUES, PipelineFailed, ScenePipeline
+from examples.scene.server import FLIGHT_PORT, HOST, SceneServer, serving
+from examples.scene.workers import QUEUE, SETTINGS, Letters, Worker
+from examples.stage import Stage
 from penstock.client.mqtt.options import MqttOptions
 
 WORKERS = 3
-_SECONDS_WITHOUT_TERMINAL = 20.0
 _LINE_EVERY_S = 2.0
 _PATIENCE_S = 30.0
 _SPARK_PATIENCE_S = 180.0
@@ -40,77 +35,11 @@ _PAST_MINUTES, _HOT_MINUTE = 3, 1
 Work = Coroutine[object, object, None]
 
 
-_seconds_option = click.option(
-    "--seconds",
-    type=click.FloatRange(min=0),
-    help="Stop after this many seconds.  [default: at Ctrl-C; without a terminal after 20]",
-)
-_devices_option = click.option(
-    "--devices", type=click.IntRange(1, 100), default=10, show_default=True, help="Number of devices that publish."
-)
-
-
-@click.command()
-@click.option("--data", type=DIRECTORY, help="Keep the data in this directory.  [default: temporary]")
-@_seconds_option
-@_devices_option
-def demo(data: Path | None, seconds: float | None, devices: int) -> int:
-    """Start a server on free ports with a temporary data directory and show it at work: orders over HTTP, devices that
-    publish over MQTT, three workers that share a durable queue, and a message that nobody can process and that becomes
-    a dead letter. Ctrl-C ends the demo and removes its data.
-
-    \b
-    Examples:
-      penstock demo
-      penstock demo --seconds 30
-    """
-    if data is not None:
-        return _play(data, seconds, devices, is_kept=True)
-    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as place:
-        return _play(Path(place, "data"), seconds, devices, is_kept=False)
-
-
-@click.command()
-@click.option("--data", type=DIRECTORY, default=Path("penstock-data"), show_default=True, help="Data directory.")
-@_seconds_option
-@_devices_option
-@click.option(
-    "--pipeline",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Pipeline file to run beside the server.",
-)
-def scene(data: Path, seconds: float | None, devices: int, pipeline: Path | None) -> int:
-    """The same as `penstock demo`, but the data is kept, and a Spark pipeline runs: it reads the queue of readings,
-    writes readings that are too hot to the queue `alerts`, which a client consumes over MQTT, and writes a table of
-    averages per minute and device.
-
-    \b
-    Examples:
-      penstock scene
-      penstock scene --data ./scene-data --seconds 30
-      penstock scene --pipeline examples/pipeline/devices.yaml
-    """
-    return _play(data, seconds, devices, is_kept=True, pipeline=pipeline)
-
-
-def _play(data: Path, seconds: float | None, devices: int, *, is_kept: bool, pipeline: Path | None = None) -> int:
-    if seconds is None and not sys.stdout.isatty():
-        seconds = _SECONDS_WITHOUT_TERMINAL
-    stage = Stage()
-    if pipeline is not None and not has_spark():
-        stage.say("the pipeline is left out: it needs Java 17 and pip install 'penstock[spark,sql]'")
-        pipeline = None
-    return 0 if asyncio.run(Scene(data, seconds, devices, stage, pipeline, is_kept=is_kept).run()) else FAILED
-
-
 class Scene:
     """Talks to its server as any client does."""
 
-    def __init__(
-        self, data: Path, seconds: float | None, devices: int, stage: Stage, pipeline: Path | None, *, is_kept: bool
-    ) -> None:
-        """`is_kept`: the data stays, and it is told what can be done with it."""
-        self._data, self._seconds, self._stage, self._is_kept = data, seconds, stage, is_kept
+    def __init__(self, data: Path, seconds: float | None, devices: int, stage: Stage, pipeline: Path | None) -> None:
+        self._data, self._seconds, self._stage = data, seconds, stage
         self._devices = devices
         self._readings = Readings(secrets.token_hex(4))
         self._pipeline = None if pipeline is None else ScenePipeline(pipeline, data, stage.say)
@@ -227,10 +156,9 @@ class Scene:
                 f"{readings.acknowledged:,} readings acknowledged: {readings.handled:,} handled, "
                 f"{readings.given_up:,} in the dead letters, none lost"
             )
-        if self._is_kept:
-            stage.say(f"The data is in {self._data}. Look at it, or go on with it:")
-            for line in farewells(self._data):
-                click.echo(f"     {line}")
+        stage.say(f"The data is in {self._data}. Look at it, or go on with it:")
+        for line in farewells(self._data):
+            click.echo(f"     {line}")
         return not readings.left
 
 

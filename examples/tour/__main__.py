@@ -1,4 +1,4 @@
-"""`penstock tour`: what a log and a queue promise, shown on this machine."""
+"""`python -m examples.tour`: what a log and a queue promise, shown on this machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import click
 
+from examples.stage import Stage, run
+from examples.tour.load import MESSAGE_BYTES, append_and_kill, append_messages
+from examples.tour.queue import QueueTour
+from examples.tour.table import INSTALL, summarise
 from penstock.cli.arguments import DIRECTORY
-from penstock.cli.demo.tour_load import MESSAGE_BYTES, append_and_kill, append_messages
-from penstock.cli.demo.tour_queue import QueueTour
-from penstock.cli.demo.tour_stage import Stage
-from penstock.cli.demo.tour_table import INSTALL, summarise
 from penstock.cli.failures import FAILED
 from penstock.cli.log.verify import check
 from penstock.cli.log.view import DirectoryView
@@ -52,8 +52,8 @@ def tour(messages: int, directory: Path | None, keep: bool) -> int:
 
     \b
     Examples:
-      penstock tour
-      penstock tour --messages 20000 --directory ./tour-data --keep
+      python -m examples.tour
+      python -m examples.tour --messages 20000 --directory ./tour-data --keep
     """
     with _place(directory, keep) as place:
         stage, begun = Stage(), time.monotonic()
@@ -171,3 +171,7 @@ def _place(directory: Path | None, keep: bool) -> Iterator[Path]:
             click.echo(f"   The data is in {place}")
         else:
             shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    run(tour)

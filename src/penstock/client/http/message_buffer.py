@@ -10,7 +10,7 @@ from typing import Generic
 from penstock.client.http.incoming import Delivered, F, Settle, StoredMessage
 
 
-class HandingOut(Generic[F]):
+class MessageBuffer(Generic[F]):
     """For one thread or task that handles one message after the other. With `auto_commit_s`, what was handed out is
     done with when the next one is asked for, and acknowledged so often at most: a crash brings back that much work."""
 

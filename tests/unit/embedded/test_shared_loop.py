@@ -14,7 +14,7 @@ from tests.unit.embedded.conftest import SMALL
 import penstock
 from penstock.core.errors import Closed, InvalidArgument, NoSuchQueue
 from penstock.embedded.bridge import Bridge, Stage
-from penstock.embedded.lending_loop import CAN_HOLD_SIGNALS, LendingLoop
+from penstock.embedded.shared_loop import CAN_HOLD_SIGNALS, SharedLoop
 
 pytestmark = pytest.mark.skipif(not CAN_HOLD_SIGNALS, reason="kernels are not compiled: all is left to the loop")
 
@@ -27,8 +27,8 @@ def bridge(db: penstock.Database) -> Bridge:
 
 
 @pytest.fixture
-def loop() -> Iterator[LendingLoop]:
-    loop = LendingLoop()
+def loop() -> Iterator[SharedLoop]:
+    loop = SharedLoop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     yield loop
@@ -37,7 +37,7 @@ def loop() -> Iterator[LendingLoop]:
     loop.close()
 
 
-def asleep(loop: LendingLoop) -> None:
+def asleep(loop: SharedLoop) -> None:
     """Returns when its thread waits for events, with the turn taken."""
     while not loop.borrow(wait=False):
         pass
@@ -47,7 +47,7 @@ async def thread_name() -> str:
     return threading.current_thread().name
 
 
-def test_a_sleeping_loop_lends_its_turn_to_one_at_a_time(loop: LendingLoop) -> None:
+def test_a_sleeping_loop_lends_its_turn_to_one_at_a_time(loop: SharedLoop) -> None:
     asleep(loop)
     assert loop.borrower == threading.get_ident()
     assert not loop.borrow(wait=False)
@@ -55,7 +55,7 @@ def test_a_sleeping_loop_lends_its_turn_to_one_at_a_time(loop: LendingLoop) -> N
     assert loop.borrower == 0
 
 
-def test_a_loop_at_work_lends_nothing(loop: LendingLoop) -> None:
+def test_a_loop_at_work_lends_nothing(loop: SharedLoop) -> None:
     started, go_on = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -70,7 +70,7 @@ def test_a_loop_at_work_lends_nothing(loop: LendingLoop) -> None:
     loop.give_back()
 
 
-def test_what_a_borrower_has_the_loop_do_is_done_when_the_turn_is_given_back(loop: LendingLoop) -> None:
+def test_what_a_borrower_has_the_loop_do_is_done_when_the_turn_is_given_back(loop: SharedLoop) -> None:
     soon, later = threading.Event(), threading.Event()
     asleep(loop)
     assert asyncio.get_running_loop() is loop

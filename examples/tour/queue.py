@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import penstock
+from examples.stage import Stage
 from penstock.broker.broker import BrokerOptions
-from penstock.cli.demo.tour_stage import Stage
 from penstock.embedded.database import Database
 from penstock.log.options import ShardOptions
 

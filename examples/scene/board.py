@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.cli.demo.scene_workers import GROUP, LETTERS, QUEUE
+from examples.scene.workers import GROUP, LETTERS, QUEUE
 from penstock.client.mqtt.async_client import AsyncMqttClient
 from penstock.client.mqtt.message import Message
 from penstock.client.mqtt.options import MqttOptions

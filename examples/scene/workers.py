@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 
-from penstock.cli.demo.scene_devices import Reading, Readings
+from examples.scene.devices import Reading, Readings
 from penstock.client.mqtt.async_client import AsyncMqttClient
 from penstock.client.mqtt.errors import MqttRefused
 from penstock.client.mqtt.message import Message

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
+from examples.scene.board import Board, Rate
+from examples.scene.devices import Reading, Readings
+from examples.scene.play import farewells, invitations
+from examples.scene.workers import parse_reading
 
-from penstock.cli.demo.scene import farewells, invitations
-from penstock.cli.demo.scene_board import Board, Rate
-from penstock.cli.demo.scene_devices import Reading, Readings
-from penstock.cli.demo.scene_workers import parse_reading
 from penstock.client.mqtt.message import Message
 from penstock.client.mqtt.options import MqttOptions
 

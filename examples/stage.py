@@ -1,4 +1,4 @@
-"""How tour and scene speak: colours and bars on a terminal, plain lines elsewhere."""
+"""How the tour and the scene are started and speak: colours and bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from penstock.cli.failures import exit_code_of
+from penstock.core.logs import configure_logs
 from penstock.core.types import Offset
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _LINES_PER_SCENE = 4
+
+
+def run(command: click.Command) -> NoReturn:
+    """Ends the program as the `penstock` command would: a known error is a line on standard error."""
+    configure_logs("warning", "text")
+    sys.exit(exit_code_of(lambda: int(command.main(standalone_mode=False) or 0)))
 
 
 class Stage:

@@ -17,7 +17,7 @@ _HEADERS_SHOWN = b"Penstock-Request-Id, ETag, Retry-After"
 Headers = list[tuple[bytes, bytes]]
 
 
-class Strangers:
+class CrossOrigin:
     """A browser sends a page's requests to any server and tells the page's origin. One that is neither that of this
     server nor configured is refused: it could write without ever reading an answer. In development mode, where there
     is no login, a name that is not this machine's is refused too, as a page can make its own name point here."""
@@ -43,7 +43,11 @@ class Strangers:
             ]
         if is_same(page, host):
             return []
-        raise Refusal(403, "not-authorised", "pages of other origins may not call: allow theirs in http.cors_origins")
+        raise Refusal(
+            403,
+            "not-authorised",
+            "requests from pages of other origins are refused: allow the origin in http.cors_origins",
+        )
 
     def preflight(self, exchange: Exchange, allowed: str) -> Headers:
         """Of a page that may call; nothing for everybody else."""

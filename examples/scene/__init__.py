@@ -1,0 +1,1 @@
+"""A server at work: `python -m examples.scene`."""

@@ -1,0 +1,1 @@
+"""What a log and a queue promise: `python -m examples.tour`."""

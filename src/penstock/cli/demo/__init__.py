@@ -1,1 +1,0 @@
-"""`penstock demo`, `scene` and `tour`."""
