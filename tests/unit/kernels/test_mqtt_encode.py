@@ -131,7 +131,7 @@ def test_stored_messages_go_out_as_the_reference_encodes_them(
     mqtt_publish: ModuleType, rows: list[Message], version: int, with_template: bool
 ) -> None:
     text, fields = template() if with_template else (b"", None)
-    encoder = mqtt_publish.PublishEncoder(version, 1 << 20, b"$queue/orders", text, fields)
+    encoder = mqtt_publish.PublishEncoder(version, 1 << 20, mqtt_publish.Template(b"$queue/orders", text, fields))
     ids = array("i", [65535 - number for number in range(sum(row.head & 6 != 0 for row in rows))])
     left = iter(ids)
     expected = [
@@ -147,7 +147,7 @@ def test_stored_messages_go_out_as_the_reference_encodes_them(
 @pytest.mark.parametrize("step", [1, 3, 9, 10, -1, 0])
 def test_numbers_that_rise_row_by_row_carry_over_into_the_next_digit(mqtt_publish: ModuleType, step: int) -> None:
     rows = [Message(b"t", b"", numbers=(995 + step * number, 1 + number // 4)) for number in range(60)]
-    out = encoded(mqtt_publish.PublishEncoder(5, 1 << 20, b"", *template()), rows, None)
+    out = encoded(mqtt_publish.PublishEncoder(5, 1 << 20, mqtt_publish.Template(b"", *template())), rows, None)
     assert bytes(out) == b"".join(naive_publish(row, 5, 0, b"", True) for row in rows)
 
 
@@ -157,7 +157,7 @@ def test_numbers_that_rise_row_by_row_carry_over_into_the_next_digit(mqtt_publis
 def test_packets_longer_than_the_receiver_takes_are_left_out_and_the_others_are_whole(
     mqtt_publish: ModuleType, rows: list[Message], version: int, limit: int
 ) -> None:
-    encoder = mqtt_publish.PublishEncoder(version, limit, b"d")
+    encoder = mqtt_publish.PublishEncoder(version, limit, mqtt_publish.Template(b"d"))
     whole = [naive_publish(row, version, 0, b"d", False) for row in rows]
     kept = [one if len(one) <= limit else b"" for one in whole]
     out = encoded(encoder, rows, None)
@@ -347,8 +347,8 @@ def test_what_cannot_be_sent_is_refused(mqtt_publish: ModuleType) -> None:
 def test_a_template_and_its_numbers_are_checked(mqtt_publish: ModuleType) -> None:
     for fields in ([0, 9, 0], [2, 1, 0], [-1, 1, 0], [0, 1, -1], [0, 2, 0, 1, 3, 0]):
         with pytest.raises(InvalidArgument):
-            mqtt_publish.PublishEncoder(5, 1000, b"", b"12345", array("i", fields))
-    encoder = mqtt_publish.PublishEncoder(5, 1000, b"", b"12345", array("i", [1, 2, 0]))
+            mqtt_publish.Template(b"", b"12345", array("i", fields))
+    encoder = mqtt_publish.PublishEncoder(5, 1000, mqtt_publish.Template(b"", b"12345", array("i", [1, 2, 0])))
     with pytest.raises(InvalidArgument):
         encoder.encode(b"a", one_span(topic_end=1), b"\x30", NOW, numbers=array("q", [-1]))
     with pytest.raises(IndexError):
