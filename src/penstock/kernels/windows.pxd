@@ -52,7 +52,7 @@ cdef bint is_at_end(Place place, Partition unit) except -1
 cdef int note_given(Share share, int64_t count, int64_t now, int64_t timeout_ms, Handed found) except -1
 
 
-@cython.locals(window=Window, given=int64_t, free=int64_t, count=int64_t)
+@cython.locals(window=Window, given=int64_t, free=int64_t, count=int64_t, batches=list, at=Py_ssize_t)
 cdef int64_t hand_out_of(
     Place place,
     Partition unit,
@@ -67,8 +67,11 @@ cdef int64_t hand_out_of(
 ) except -1
 
 
-@cython.locals(tail=list, last=FrameEntry)
-cdef list next_batches(StagedLog data, int64_t first, unit)
+@cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
+cdef Py_ssize_t place_of(list tail, int64_t offset) except -2
+
+cdef int64_t first_of(FrameEntry batch) except? -1
+cdef list batches_from(unit, int64_t offset)
 
 cdef int64_t taken(
     Window window,

@@ -146,30 +146,45 @@ def hand_out_of(
 ) -> int:
     """Of one partition; how many messages."""
     window, given = place.window, 0
-    if window.next_due <= now:
+    if window.next_due <= now or window.next >= unit.data.high_watermark:
         return 0
-    for batch in next_batches(unit.data, window.next, unit):
+    batches = unit.data.tail
+    at = place_of(batches, window.next)
+    if at < 0 or window.next < unit.data.bounds.start:
+        batches, at = batches_from(unit, window.next), 0
+    while at < len(batches):
+        batch = batches[at]
         free = min(room - given, limit - window.live, most)
         count = taken(window, batch, unit.data, by_key, consumer, now, free, too_old) if free > 0 else 0
         if count < 1:
             break
         given += count
         found.note(unit, batch, count)
+        at += 1
     if given:
         place.tally.delivered += given
     return given
 
 
-def next_batches(data: StagedLog, first: int, unit: Any) -> list[Any]:
-    """Those in memory that come next; some of them may not be readable yet."""
-    if first >= data.high_watermark:
-        return []
-    tail = data.tail
-    if len(tail):
-        last = tail[len(tail) - 1]
-        if last.first == first:  # what is nearly always so
-            return [last]
-    found: list[Any] = unit.batches_from(first)
+def place_of(tail: list[Any], offset: int) -> int:
+    """Of the last batch that begins at an offset or before; -1 if none does. Mostly it is the last of all."""
+    low, high = -1, len(tail) - 1
+    while low < high:
+        middle = high if low < 0 and high == len(tail) - 1 else (low + high + 1) >> 1
+        if first_of(tail[middle]) <= offset:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def first_of(batch: frame.FrameEntry) -> int:
+    return batch.first
+
+
+def batches_from(unit: Any, offset: int) -> list[Any]:
+    """What was in the tail, and is in memory still."""
+    found: list[Any] = unit.batches_from(offset)
     return found
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from types import ModuleType
 from typing import Any
@@ -382,3 +382,91 @@ def test_every_packet_is_a_websocket_message_of_its_own(mqtt_encode: Any, sizes:
     packets = [packet(0x30, bytes(size)) for size in sizes]
     framed = mqtt_encode.frame_packets(b"".join([*packets, rest]))
     assert framed == b"".join(map(naive_frame, [*packets, rest] if rest else packets))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one source, and what they have in common."""
+
+    rows: list[Message]
+    kind: int
+
+
+pieces = st.lists(
+    st.builds(
+        Piece, st.lists(messages.map(lambda row: replace(row, alias=0, prefix=0)), max_size=4), st.integers(0, 1)
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@PUBLISHES
+@given(some=pieces, version=st.sampled_from([4, 5]), limit=st.sampled_from([60, 300, 1 << 20]))
+@settings(max_examples=150, deadline=None)
+def test_rows_of_many_sources_go_out_as_those_of_each(
+    mqtt_publish: ModuleType, some: list[Piece], version: int, limit: int
+) -> None:
+    templates = [mqtt_publish.Template(b"$queue/orders", *template()), mqtt_publish.Template(b"d")]
+    some = [piece for piece in some if piece.rows] or [Piece([Message(b"t", b"v")], 0)]
+    every = [row for piece in some for row in piece.rows]
+    batches = [stored(piece.rows) for piece in some]
+    spans, ids = array("q"), array("i", range(1, sum(row.head & 6 != 0 for row in every) + 1))
+    for piece, batch in zip(some, batches, strict=True):
+        spans += spans_of(compiled_encode, batch, list(range(len(piece.rows))))
+    encoder = mqtt_publish.PublishEncoder(version, limit)
+    out = encoder.encode_each(
+        [batch.body for batch in batches],
+        [templates[piece.kind] for piece in some],
+        array("i", accumulate([len(piece.rows) for piece in some])),
+        spans,
+        bytes(row.head for row in every),
+        NOW,
+        ids,
+        array("q", [row.numbers[0] for row in every] + [row.numbers[1] for row in every]),
+    )
+    left, expected = iter(ids), []
+    for piece in some:
+        for row in piece.rows:
+            default = b"d" if piece.kind else b"$queue/orders"
+            one = naive_publish(row, version, next(left) if row.head & 6 else 0, default, not piece.kind)
+            expected.append(one if len(one) <= limit else b"")
+    assert bytes(out) == b"".join(expected)
+    assert list(encoder.ends()) == list(accumulate(map(len, expected)))
+
+
+@PUBLISHES
+@pytest.mark.parametrize("stops", [[], [1], [3, 2], [-1, 2], [2, 3]])
+def test_every_row_is_of_a_source(mqtt_publish: ModuleType, stops: list[int]) -> None:
+    spans = one_span(topic_end=1) * 2
+    kinds = [mqtt_publish.Template()] * len(stops)
+    with pytest.raises((InvalidArgument, IndexError)):
+        mqtt_publish.PublishEncoder(5, 1000).encode_each(
+            [b"a"] * len(stops), kinds, array("i", stops), spans, b"\x30\x30", NOW
+        )
+
+
+@ENCODES
+@given(some=st.lists(st.lists(messages.map(lambda row: replace(row, expires=0)), min_size=1, max_size=4), max_size=4))
+@settings(max_examples=80, deadline=None)
+def test_whole_batches_are_found_as_their_rows_are(mqtt_encode: ModuleType, some: list[list[Message]]) -> None:
+    batches, starts, count = [], array("i"), 1
+    expected = array("q", [0]) * compiled_encode.SPAN_WORDS
+    offsets, times = array("q", [0]), array("q", [0])
+    for i, rows in enumerate(some):
+        data = bytearray(stored(rows).body)
+        seal(data, 100 * i, 0, NOW + i)
+        batches.append(data)
+        starts.append(count)
+        count += len(rows)
+        expected += spans_of(compiled_encode, Batch.parse(data), list(range(len(rows))))
+        offsets.extend(range(100 * i, 100 * i + len(rows)))
+        times.extend([NOW + i] * len(rows))
+    spans, numbers = array("q", bytes(8 * len(expected))), array("q", bytes(24 * count))
+    mqtt_encode.whole_spans(batches, starts, spans, numbers)
+    assert spans == expected
+    ones = array("q", [0]) + array("q", [1]) * (count - 1)
+    assert numbers == offsets + ones + times
+    if batches:
+        with pytest.raises(InvalidArgument):
+            mqtt_encode.whole_spans(batches, array("i", [count] * len(batches)), spans, numbers)

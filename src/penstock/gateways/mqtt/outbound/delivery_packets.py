@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence
 
 from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queues.group import Group
 from penstock.core.ports import Buffer
 from penstock.core.timeline import Timeline
@@ -13,6 +14,7 @@ from penstock.gateways.mqtt.outbound.packets import oversized_places
 from penstock.kernels import rows
 from penstock.kernels.mqtt_encode import SPAN_WORDS, batch_spans, whole_spans
 from penstock.kernels.mqtt_publish import PublishEncoder, Template
+from penstock.log.header import MAX_BODY_BYTES
 
 _USER_PROPERTY = b"\x26"
 _OFFSET, _DELIVERIES, _TIMESTAMP = range(3)
@@ -30,7 +32,8 @@ class DeliveryPackets:
 
     def fit(self, deliveries: Sequence[Delivery]) -> bool:
         """Whether none of them can be too large for the client."""
-        return max([len(each.stored.data) for each in deliveries]) + _BESIDE_BYTES <= self._max_packet_bytes
+        room = self._max_packet_bytes - _BESIDE_BYTES
+        return room >= MAX_BODY_BYTES or max([_body_bytes(each.stored) for each in deliveries]) <= room
 
     def oversized(self, delivery: Delivery, template: Template, qos: int, timeline: Timeline) -> list[int]:
         """The places of those that are too large for the client."""
@@ -72,6 +75,10 @@ class DeliveryPackets:
     def ends(self) -> array[int]:
         """Of the last encoding: where each packet ends."""
         return self._encoder.ends()
+
+
+def _body_bytes(stored: StoredBatch) -> int:
+    return len(stored.data) if stored.is_dense else len(stored.batch.body)
 
 
 def _put(delivery: Delivery, start: int, stop: int, later_ms: int, spans: array[int], numbers: array[int]) -> None:
