@@ -67,14 +67,15 @@ class QueueConsumer:
         return room
 
     def send(self, deliveries: list[Delivery]) -> int:
-        taken, count, left = 0, 0, self._connection.outbox.limit_bytes
+        taken = count = size = 0
+        limit_bytes = self._connection.outbox.limit_bytes
         for delivery in deliveries:
-            if left <= 0:
+            if size > limit_bytes:
                 break
-            left -= len(delivery.stored.data)
+            size += len(delivery.stored.data)
             count += len(delivery.rows)
             taken += 1
-        self._line.add(self, deliveries if taken == len(deliveries) else deliveries[:taken], count)
+        self._line.add(self, deliveries if taken == len(deliveries) else deliveries[:taken], count, size)
         return taken
 
     def template(self, unit: Unit) -> Template:

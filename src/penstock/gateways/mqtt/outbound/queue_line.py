@@ -28,23 +28,29 @@ class QueueLine:
         self.flights = QueueFlights()
         self.waiting = 0
         """messages with QoS that go out with the next flush()"""
+        self._waiting_bytes = 0
         self._added: list[tuple[QueueConsumer, list[Delivery]]] = []
 
     def let_go(self) -> None:
         """Of the connection, which has ended."""
         del self._connection
 
-    def add(self, consumer: QueueConsumer, deliveries: list[Delivery], count: int) -> None:
-        """So many messages for which there is room."""
+    def add(self, consumer: QueueConsumer, deliveries: list[Delivery], count: int, size: int) -> None:
+        """So many messages, in batches of so many bytes, for which there is room."""
         self._added.append((consumer, deliveries))
+        self._waiting_bytes += size
         if consumer.qos:
             self.waiting += count
-        if len(self._added) == 1:
+        if self._waiting_bytes > self._connection.outbox.limit_bytes:
+            # Else nobody knows before all are fed that the client does not take it.
+            self.flush()
+        elif len(self._added) == 1:
             self._broker.after_feeding(self.flush)
 
     def flush(self) -> None:
         """Out with what was added."""
-        added, self._added, self.waiting = self._added, [], 0
+        added, self._added = self._added, []
+        self.waiting = self._waiting_bytes = 0
         if not added:
             return
         try:
