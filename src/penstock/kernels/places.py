@@ -96,7 +96,7 @@ def say_one(unit: Partition, said: Said) -> bool:
         words.append(_DELIVERED | place.group << _GROUP_BITS)
         words.append(following)
         if place.window.live:
-            words.extend(place.window.ranges(place.logged_next, following))
+            place.window.add_ranges(place.logged_next, following, words)
         said.end_record(before)
     if len(place.settled_ranges):
         at = len(words)
