@@ -9,7 +9,7 @@ from bench.kernels.pure import compared_with_pure
 from bench.measure import Benchmark, Comparison, Run, cpu_seconds, peak_bytes
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_encode, mqtt_rows
-from penstock.kernels.mqtt_publish import PublishEncoder
+from penstock.kernels.mqtt_publish import PublishEncoder, Template
 from penstock.kernels.mqtt_scan import Scanner
 from penstock.log.batch import Batch, encode, seal
 from penstock.log.columns import Columns
@@ -72,7 +72,7 @@ def _outgoing() -> dict[str, Callable[[], object]]:
     mqtt_encode.batch_spans(batch.body, batch.layout, rows, spans)
     numbers = batch.offsets() + array("q", [1]) * _MESSAGES + batch.timestamps()
     old, new = PublishEncoder(4, 1 << 20), PublishEncoder(5, 1 << 20)
-    queued = PublishEncoder(5, 1 << 20, b"$queue/orders", *_template())
+    queued = PublishEncoder(5, 1 << 20, Template(b"$queue/orders", *_template()))
     shared = new.encode(batch.body, spans, heads, _NOW)
     positions = new.id_positions()
     return {

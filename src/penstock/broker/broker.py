@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -204,6 +204,10 @@ class Broker(AsyncClosing):
     def feed(self, source: Source, outlet: Outlet) -> Feed:
         """What the source is handed is sent to the outlet, from now on."""
         return Feed(source, outlet, self._feeder)
+
+    def after_feeding(self, call: Callable[[], None]) -> None:
+        """For outlets: see Feeder.after()."""
+        self._feeder.after(call)
 
     def inbox(self, source: Source) -> Inbox:
         """What the source is handed, for one who comes for it."""

@@ -108,10 +108,12 @@ class Replies:
     def room(self) -> int:
         return _BATCH
 
-    def send(self, delivery: Delivery) -> None:
-        for row in delivery.rows:
-            self._answer(StoredMessage(delivery.group.queue, delivery.unit.partition, delivery.stored, row))
-        self._runtime.broker.settling.ack(Held(delivery))
+    def send(self, deliveries: list[Delivery]) -> int:
+        for delivery in deliveries:
+            for row in delivery.rows:
+                self._answer(StoredMessage(delivery.group.queue, delivery.unit.partition, delivery.stored, row))
+        self._runtime.broker.settling.several([Held(delivery) for delivery in deliveries])
+        return len(deliveries)
 
     def dismissed(self) -> None:
         self.broke(Closed("the queue of replies was deleted"))

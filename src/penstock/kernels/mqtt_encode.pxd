@@ -1,9 +1,9 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from penstock.kernels cimport memory
+from penstock.kernels cimport batch, memory
 
-cdef int _TOPIC, _TOPIC_END, _PROPERTIES, _PROPERTIES_END, _VALUE, _VALUE_END, _EXPIRES, _SPAN_WORDS, _LAST_ID
+cdef int _TOPIC, _TOPIC_END, _PROPERTIES, _PROPERTIES_END, _VALUE, _VALUE_END, _EXPIRES, _SPAN_WORDS, _LAST_ID, _HEAD_BYTES
 
 
 @cython.locals(i=Py_ssize_t, size=int64_t, at=int64_t, head=int, out="unsigned char[::1]")
@@ -31,20 +31,22 @@ cpdef int batch_spans(
 ) except -1
 
 
-@cython.locals(i=Py_ssize_t, start=int64_t, end=int64_t)
-cdef int _put_spans(
-    const unsigned char[::1] body,
-    int64_t offsets_at,
-    int64_t bytes_at,
-    const int[::1] rows,
-    long long[::1] spans,
-    int64_t word,
+@cython.locals(
+    i=Py_ssize_t, room=int64_t, layout="long long[::1]", data="const unsigned char[::1]", first=int64_t, count=int64_t,
+    offset=int64_t, time=int64_t, row=int64_t,
+)
+cpdef int whole_spans(list batches, const int[::1] firsts, long long[::1] spans, long long[::1] numbers) except -1
+
+cdef int _put_row(
+    const unsigned char[::1] body, const long long[::1] layout, int64_t row, long long[::1] spans, int64_t at
 ) except -1
 
+cdef int _put_span(
+    const unsigned char[::1] body, int64_t offsets_at, int64_t bytes_at, int64_t row, long long[::1] spans, int64_t at
+) except -1
 
-@cython.locals(i=Py_ssize_t, start=int64_t, end=int64_t, offsets_at=int64_t, bytes_at=int64_t, topic=int64_t)
-cdef int _put_topics(
-    const unsigned char[::1] body, const long long[::1] layout, const int[::1] rows, long long[::1] spans
+cdef int _put_topic(
+    const unsigned char[::1] body, const long long[::1] layout, int64_t row, long long[::1] spans, int64_t at
 ) except -1
 
 

@@ -9,13 +9,14 @@ from typing import TypeAlias
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
-from penstock.kernels import memory
+from penstock.kernels import batch, memory
 
 Ints: TypeAlias = "array[int] | None"
+Column: TypeAlias = "array[int] | memoryview[int]"
 
 SPAN_WORDS = 7
 _TOPIC, _TOPIC_END, _PROPERTIES, _PROPERTIES_END, _VALUE, _VALUE_END, _EXPIRES, _SPAN_WORDS = range(8)
-_LAST_ID = 65535
+_LAST_ID, _HEAD_BYTES = 65535, 64
 
 
 def encode_acks(kind: int, packet_ids: array[int], reasons: Ints, version: int) -> bytearray:
@@ -107,40 +108,58 @@ def patch_packet_ids(packets: bytearray, positions: array[int], packet_ids: arra
     return 0
 
 
-def batch_spans(body: Buffer, layout: array[int], rows: array[int], spans: array[int]) -> int:
+def batch_spans(body: Buffer, layout: array[int], rows: array[int], spans: Column) -> int:
     """Where topic, properties and value of the given rows of a checked batch are, and when they expire: SPAN_WORDS
     words ('q') a row. `layout` is that of log.batch.Batch."""
-    _put_topics(body, layout, rows, spans)
-    _put_spans(body, layout[9], layout[10], rows, spans, _PROPERTIES)
-    _put_spans(body, layout[13], layout[14], rows, spans, _VALUE)
     for i in range(len(rows)):
-        spans[_SPAN_WORDS * i + _EXPIRES] = memory.load_i64(body, layout[2] + 8 * rows[i]) if layout[2] >= 0 else 0
+        _put_row(body, layout, rows[i], spans, _SPAN_WORDS * i)
     return 0
 
 
-def _put_spans(body: Buffer, offsets_at: int, bytes_at: int, rows: array[int], spans: array[int], word: int) -> int:
-    """Start and end of each row's entry to two words of its spans."""
-    for i in range(len(rows)):
-        start = end = 0
-        if offsets_at >= 0:
-            start = bytes_at + memory.load_i32(body, offsets_at + 4 * rows[i])
-            end = bytes_at + memory.load_i32(body, offsets_at + 4 * rows[i] + 4)
-        spans[_SPAN_WORDS * i + word] = start
-        spans[_SPAN_WORDS * i + word + 1] = end
+def whole_spans(batches: list[Buffer], firsts: array[int], spans: array[int], numbers: array[int]) -> int:
+    """batch_spans() of all rows of plain checked batches (kernels/plain): those of batch i are rows firsts[i] and
+    following of `spans`. Of each of them to `numbers` ('q') the offset, behind those of all rows 1, then the time."""
+    room = len(spans) // _SPAN_WORDS
+    words = array("q", bytes(8 * 16))
+    layout = words
+    for i in range(len(batches)):
+        data = batches[i]
+        first, count = firsts[i], memory.load_u32(data, 20)
+        batch.lay_out(data, _HEAD_BYTES, len(data), count, memory.load_u32(data, 28) & 0xFF, layout)
+        if first < 0 or first + count > room:
+            raise InvalidArgument("a batch has more rows than there is room for")
+        offset, time = memory.load_i64(data, 8), memory.load_i64(data, 32)
+        for row in range(count):
+            _put_row(data, layout, row, spans, _SPAN_WORDS * (first + row))
+            numbers[first + row] = offset + row
+            numbers[room + first + row] = 1
+            numbers[2 * room + first + row] = time
     return 0
 
 
-def _put_topics(body: Buffer, layout: array[int], rows: array[int], spans: array[int]) -> int:
-    offsets_at, bytes_at = layout[5], layout[6]
-    for i in range(len(rows)):
-        start = end = 0
-        if layout[3] >= 0:
-            topic = memory.load_i32(body, layout[3] + 4 * rows[i])
-            start = bytes_at + memory.load_i32(body, offsets_at + 4 * topic)
-            end = bytes_at + memory.load_i32(body, offsets_at + 4 * topic + 4)
-        spans[_SPAN_WORDS * i + _TOPIC] = start
-        spans[_SPAN_WORDS * i + _TOPIC_END] = end
+def _put_row(body: Buffer, layout: array[int], row: int, spans: Column, at: int) -> int:
+    """The words of a row, from spans[at] on."""
+    _put_topic(body, layout, row, spans, at + _TOPIC)
+    _put_span(body, layout[9], layout[10], row, spans, at + _PROPERTIES)
+    _put_span(body, layout[13], layout[14], row, spans, at + _VALUE)
+    spans[at + _EXPIRES] = memory.load_i64(body, layout[2] + 8 * row) if layout[2] >= 0 else 0
     return 0
+
+
+def _put_span(body: Buffer, offsets_at: int, bytes_at: int, row: int, spans: Column, at: int) -> int:
+    """Start and end of a row's entry to two words."""
+    spans[at] = spans[at + 1] = 0
+    if offsets_at >= 0:
+        spans[at] = bytes_at + memory.load_i32(body, offsets_at + 4 * row)
+        spans[at + 1] = bytes_at + memory.load_i32(body, offsets_at + 4 * row + 4)
+    return 0
+
+
+def _put_topic(body: Buffer, layout: array[int], row: int, spans: Column, at: int) -> int:
+    if layout[3] < 0:
+        spans[at] = spans[at + 1] = 0
+        return 0
+    return _put_span(body, layout[5], layout[6], memory.load_i32(body, layout[3] + 4 * row), spans, at)
 
 
 def column_spans(

@@ -10,9 +10,18 @@ cdef int _ZERO, _MAX_DIGITS
 
 
 @cython.final
+cdef class Template:
+    cdef readonly bytes default_topic, properties
+    cdef const int[::1] fields
+    cdef int[::1] digits
+    cdef long long[::1] written
+
+
+@cython.final
 cdef class PublishEncoder:
     cdef object _end_words, _id_words
-    cdef int64_t _max_bytes, _now, _count, _with_id, _block_at, _block_bytes
+    cdef list _own
+    cdef int64_t _max_bytes, _now, _count, _with_id, _used, _block_at, _block_bytes
     cdef int _version
     cdef bint _has_aliases
     cdef const unsigned char[::1] _default_topic, _template, _source, _heads, _prefixes
@@ -24,7 +33,7 @@ cdef class PublishEncoder:
 
     cpdef bytearray encode(
         self,
-        const unsigned char[::1] source,
+        source,
         const long long[::1] spans,
         const unsigned char[::1] heads,
         int64_t now_ms,
@@ -36,20 +45,32 @@ cdef class PublishEncoder:
         const int[::1] prefix_of=*,
     )
 
+    cpdef bytearray encode_each(
+        self,
+        list sources,
+        list templates,
+        const int[::1] stops,
+        const long long[::1] spans,
+        const unsigned char[::1] heads,
+        int64_t now_ms,
+        const int[::1] packet_ids=*,
+        const long long[::1] numbers=*,
+    )
+
     cdef int _release(self) except -1
 
-    cdef bytearray _encode(self)
+    @cython.locals(i=Py_ssize_t, at=int64_t, first=int64_t, whole=bytearray)
+    cdef bytearray _encode(self, list sources, list templates, const int[::1] stops)
+
+    cdef int _use(self, const unsigned char[::1] source, Template template) except -1
 
     cdef int _reserve(self) except -1
 
-    @cython.locals(at=int64_t, i=Py_ssize_t, start=int64_t, end=int64_t)
-    cdef int _check_fields(self) except -1
+    @cython.locals(row=int64_t, head=int, size=int64_t, properties=int64_t, whole=int64_t)
+    cdef int64_t _measure(self, int64_t first, int64_t stop, int64_t at) except -1
 
-    @cython.locals(at=int64_t, row=int64_t, head=int, size=int64_t, properties=int64_t, whole=int64_t)
-    cdef int _measure(self) except -1
-
-    @cython.locals(row=int64_t, field=int64_t, first=int64_t, number=int64_t)
-    cdef int _measure_numbers(self) except -1
+    @cython.locals(row=int64_t, field=int64_t, numbers_at=int64_t, number=int64_t)
+    cdef int _measure_numbers(self, int64_t first, int64_t stop) except -1
 
     @cython.locals(start=int64_t, end=int64_t)
     cdef int64_t _span_bytes(self, int64_t word) except -1
@@ -68,8 +89,8 @@ cdef class PublishEncoder:
     @cython.locals(digits=int)
     cdef int _count_digits(self, int64_t field, int64_t number) except -1
 
-    @cython.locals(at=int64_t, used=int64_t, row=int64_t, head=int, packet_id=int)
-    cdef int _fill(self) except -1
+    @cython.locals(row=int64_t, head=int, packet_id=int)
+    cdef int64_t _fill(self, int64_t first, int64_t stop, int64_t at) except -1
 
     cdef int _id(self, int64_t place) except -1
 

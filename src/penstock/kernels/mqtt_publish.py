@@ -25,36 +25,44 @@ _ZERO_INT = array("i", [0])
 _POWERS = array("q", [10**power for power in range(_MAX_DIGITS)])
 
 
+class Template:
+    """What the packets of one kind have in common. For one thread: an encoder writes down here what it wrote last."""
+
+    def __init__(self, default_topic: bytes = b"", properties: bytes = b"", fields: Ints = None) -> None:
+        """A message without a topic goes out under `default_topic`. With MQTT 5 each gets the properties. A field of
+        them is three words a, b, c: the bytes a to b and then number c of the row, in decimal, are a string, whose
+        length is not in `properties`. Fields rise; what is outside them goes out as it is."""
+        self.default_topic, self.properties = default_topic, properties
+        self.fields = array("i") if fields is None else fields
+        self.digits = array("i", [1]) * len(self.fields)
+        self.written = array("q", [0]) * (2 * len(self.fields))
+        at = 0
+        for i in range(len(self.fields) // 3):
+            start, end = self.fields[3 * i], self.fields[3 * i + 1]
+            if start < at or end < start or end > len(properties) or self.fields[3 * i + 2] < 0:
+                raise InvalidArgument("the fields of a template rise and stay inside it")
+            at = end
+
+
 class PublishEncoder:
     """One serves all receivers of a kind, in one thread; it keeps some words for as many rows as it ever encoded."""
 
-    def __init__(
-        self,
-        version: int,
-        max_packet_bytes: int,
-        default_topic: bytes = b"",
-        template: bytes = b"",
-        fields: Ints = None,
-    ) -> None:
-        """A message without a topic goes out under `default_topic`. With MQTT 5 each gets the properties in `template`.
-        A field of it is three words a, b, c: the bytes a to b and then number c of the row, in decimal, are a string,
-        whose length is not in the template. Fields rise; what is outside them goes out as it is."""
+    def __init__(self, version: int, max_packet_bytes: int, template: Template | None = None) -> None:
+        """`template`: of what encode() is given."""
         if version != 4 and version != 5:
             raise InvalidArgument("packets are encoded as MQTT 4 (3.1.1) or 5")
         self._version, self._max_bytes = version, min(max_packet_bytes, _INT32_MAX)
-        self._default_topic, self._template = default_topic, template
+        self._own = [Template() if template is None else template]
         self._no_ints, self._no_words, self._no_bytes = array("i"), array("q"), bytearray()
-        self._fields = array("i") if fields is None else fields
-        self._digits = array("i", [1]) * len(self._fields)
-        self._written = array("q", [0]) * (2 * len(self._fields))
         self._sizes, self._powers = array("q"), _POWERS
-        self._check_fields()
         self._end_words, self._id_words = array("i"), array("i")
         self._end_of, self._id_at = self._end_words, self._id_words
-        self._with_id = 0
+        self._with_id = self._used = 0
         self._count, self._now, self._has_aliases = 0, 0, False
         self._block_at = self._block_bytes = 0
         self._source: Buffer = b""
+        self._default_topic: Buffer = b""
+        self._template: Buffer = b""
         self._heads: Buffer = b""
         self._prefixes: Buffer = b""
         self._release()
@@ -80,19 +88,38 @@ class PublishEncoder:
         `aliases`: of each row; 0 for none, below 0 if it is to be told with the topic, above if it goes alone.
         `prefixes`: properties that come first, the same in each packet; or, with `prefix_ends` and `prefix_of`, those
         up to prefix_ends[prefix_of[row]] from where the prefix before it ends."""
-        self._count, self._now = len(heads), now_ms
-        self._source, self._spans, self._heads, self._prefixes = source, spans, heads, prefixes
-        if packet_ids is not None:
-            self._ids = packet_ids
-        if numbers is not None:
-            self._numbers = numbers
+        self._prefixes = prefixes
         self._has_aliases = aliases is not None and self._version == 5
         if aliases is not None:
             self._aliases = aliases
         if prefix_ends is not None and prefix_of is not None:
             self._prefix_ends, self._prefix_of = prefix_ends, prefix_of
+        stops = array("i", [len(heads)])
+        return self.encode_each([source], self._own, stops, spans, heads, now_ms, packet_ids, numbers)
+
+    def encode_each(
+        self,
+        sources: list[Buffer],
+        templates: list[Template],
+        stops: array[int],
+        spans: array[int],
+        heads: Buffer,
+        now_ms: int,
+        packet_ids: Ints = None,
+        numbers: Ints = None,
+    ) -> bytearray:
+        """encode() of rows of many sources, one behind the other: those of source i end before row stops[i], and their
+        template is templates[i]."""
+        self._count, self._now = len(heads), now_ms
+        self._spans, self._heads = spans, heads
+        if packet_ids is not None:
+            self._ids = packet_ids
+        if numbers is not None:
+            self._numbers = numbers
         try:
-            return self._encode()
+            if len(sources) == 0 or stops[len(sources) - 1] != self._count:
+                raise InvalidArgument("every row is of a source")
+            return self._encode(sources, templates, stops)
         finally:
             self._release()
 
@@ -102,6 +129,10 @@ class PublishEncoder:
         self._out = self._no_bytes
         self._ids = self._aliases = self._prefix_ends = self._prefix_of = self._no_ints
         self._spans = self._numbers = self._no_words
+        self._default_topic = self._template = self._no_bytes
+        self._fields = self._digits = self._no_ints
+        self._written = self._no_words
+        self._has_aliases = False
         return 0
 
     def ends(self) -> array[int]:
@@ -114,13 +145,30 @@ class PublishEncoder:
         them; 0 for a packet that was left out."""
         return self._id_words[: self._with_id]
 
-    def _encode(self) -> bytearray:
+    def _encode(self, sources: list[Buffer], templates: list[Template], stops: array[int]) -> bytearray:
         self._reserve()
-        self._measure()
-        whole = bytearray(self._end_of[self._count - 1] if self._count else 0)
+        self._with_id = self._used = self._block_at = self._block_bytes = 0
+        at = first = 0
+        for i in range(len(sources)):
+            self._use(sources[i], templates[i])
+            at = self._measure(first, stops[i], at)
+            first = stops[i]
+        whole = bytearray(at)
         self._out = whole
-        self._fill()
+        at = first = 0
+        for i in range(len(sources)):
+            if i == 0 or templates[i] is not templates[i - 1]:
+                self._block_bytes = 0
+            self._use(sources[i], templates[i])
+            at = self._fill(first, stops[i], at)
+            first = stops[i]
         return whole
+
+    def _use(self, source: Buffer, template: Template) -> int:
+        self._source = source
+        self._default_topic, self._template = template.default_topic, template.properties
+        self._fields, self._digits, self._written = template.fields, template.digits, template.written
+        return 0
 
     def _reserve(self) -> int:
         """Words for every row; kept from call to call, because to take them anew costs more than a small encoding."""
@@ -130,21 +178,14 @@ class PublishEncoder:
             self._sizes = array("q", [0]) * (4 * self._count)
         return 0
 
-    def _check_fields(self) -> int:
-        at = 0
-        for i in range(len(self._fields) // 3):
-            start, end = self._fields[3 * i], self._fields[3 * i + 1]
-            if start < at or end < start or end > len(self._template) or self._fields[3 * i + 2] < 0:
-                raise InvalidArgument("the fields of a template rise and stay inside it")
-            at = end
-        return 0
-
-    def _measure(self) -> int:
-        """Ends of the packets; of each its properties and all behind the length to _sizes. Counts those with an id."""
-        at = self._with_id = 0
+    def _measure(self, first: int, stop: int, at: int) -> int:
+        """Ends of the packets of some rows, of which the first begins at `at`; of each its properties and all behind
+        the length to _sizes. Counts those with an id. Where the last one ends."""
+        if first < 0 or stop < first or stop > self._count:
+            raise InvalidArgument("the rows of a source follow those of the one before it")
         if self._version == 5:
-            self._measure_numbers()
-        for row in range(self._count):
+            self._measure_numbers(first, stop)
+        for row in range(first, stop):
             head = self._heads[row]
             if head >> 4 != 3 or head & 6 == 6:
                 raise InvalidArgument("a PUBLISH begins with 0x30 and a QoS of 0 to 2")
@@ -164,16 +205,16 @@ class PublishEncoder:
             if at > _INT32_MAX:
                 raise TooLarge("packets", at, _INT32_MAX)
             self._end_of[row] = at
-        return 0
+        return at
 
-    def _measure_numbers(self) -> int:
+    def _measure_numbers(self, first: int, stop: int) -> int:
         """Bytes of all numbers of each row, with the lengths of the strings they are in, to _sizes."""
-        for row in range(self._count):
+        for row in range(first, stop):
             self._sizes[2 * row] = 0
         for field in range(len(self._fields) // 3):
-            first = self._fields[3 * field + 2] * self._count
-            for row in range(self._count):
-                number = self._numbers[first + row]
+            numbers_at = self._fields[3 * field + 2] * self._count
+            for row in range(first, stop):
+                number = self._numbers[numbers_at + row]
                 if number < 0:
                     raise InvalidArgument("a number in a property is not negative")
                 self._sizes[2 * row] += 2 + self._count_digits(field, number)
@@ -232,27 +273,26 @@ class PublishEncoder:
         self._digits[field] = digits
         return digits
 
-    def _fill(self) -> int:
-        at = used = 0
-        self._block_at = self._block_bytes = 0
-        for row in range(self._count):
+    def _fill(self, first: int, stop: int, at: int) -> int:
+        """The packets of some rows, of which the first begins at `at`; where the last one ends."""
+        for row in range(first, stop):
             head = self._heads[row]
             packet_id = 0
             if head & 6:
-                packet_id = self._id(used)
-                used += 1
+                packet_id = self._id(self._used)
+                self._used += 1
             if self._end_of[row] == at:
                 continue
             self._out[at] = head
             at = self._put_length(at + 1, self._sizes[2 * row + 1])
             at = self._put_topic(row, at)
             if head & 6:
-                self._id_at[used - 1] = at
+                self._id_at[self._used - 1] = at
                 at = self._put_short(at, packet_id)
             if self._version == 5:
                 at = self._put_properties(row, self._put_length(at, self._sizes[2 * row]))
             at = self._put_span(_SPAN_WORDS * row + _VALUE, at)
-        return 0
+        return at
 
     def _id(self, place: int) -> int:
         if len(self._ids) == 0:

@@ -8,6 +8,8 @@ cdef int _DEAD, _INFLIGHT, _LEASED, _BACKOFF, _READY, _PARKED
 
 cdef class Pending(Entries):
     cpdef int state_of(self, int64_t offset) except -1
+
+    @cython.locals(held=int64_t)
     cpdef int64_t held_by(self, int consumer) except -1
 
     @cython.locals(i=Py_ssize_t)
@@ -25,8 +27,10 @@ cdef class Pending(Entries):
     @cython.locals(i=Py_ssize_t)
     cpdef in_flight_since(self, int64_t time, int spared=*, int64_t limit=*)
 
-    @cython.locals(i=Py_ssize_t, run_first=int64_t, run_stop=int64_t)
     cpdef ranges(self, int64_t first, int64_t stop)
+
+    @cython.locals(i=Py_ssize_t, run_first=int64_t, run_stop=int64_t)
+    cpdef int add_ranges(self, int64_t first, int64_t stop, found) except -1
 
     @cython.locals(offset=int64_t)
     cpdef int restore_range(self, int64_t first, int64_t stop) except -1

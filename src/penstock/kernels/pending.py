@@ -102,8 +102,8 @@ class Pending(Entries):
         return PendingEntry(offset, key, self.state[i], self.consumer[i], self.time[i], *counts, self.first[i])
 
     def held_by(self, consumer: int) -> int:
-        self.end_run()
-        return self.holders.get(consumer, 0)
+        held = self.holders.get(consumer, 0)
+        return held + self.run_change if consumer == self.run_consumer else held
 
     def oldest_held(self, consumer: int) -> int:
         """The lowest offset in flight at a consumer, leases left out; -1 if there is none."""
@@ -162,6 +162,11 @@ class Pending(Entries):
     def ranges(self, first: int, stop: int) -> array[int]:
         """First and end of each run of consecutive offsets in first..stop - 1 that are not settled."""
         found = array("q")
+        self.add_ranges(first, stop, found)
+        return found
+
+    def add_ranges(self, first: int, stop: int, found: array[int]) -> int:
+        """ranges() to the end of `found`."""
         run_first = run_stop = -1
         for i in range(self.seek(first, self.head), self.seek(stop, self.head)):
             if self.state[i] == _DEAD:
@@ -172,8 +177,9 @@ class Pending(Entries):
                 run_first = self.offset[i]
             run_stop = self.offset[i] + 1
         if run_stop >= 0:
-            found.extend((run_first, run_stop))
-        return found
+            found.append(run_first)
+            found.append(run_stop)
+        return 0
 
     def dump(self) -> tuple[array[int], ...]:
         """Columns of all entries: offset, state, time, deliveries, failures, returns, first."""

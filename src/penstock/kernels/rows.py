@@ -18,7 +18,7 @@ def take_int32(values: array[int], rows: array[int], out: array[int]) -> int:
     return 0
 
 
-def take_int64(values: array[int], rows: array[int], out: array[int]) -> int:
+def take_int64(values: array[int], rows: array[int], out: Ints) -> int:
     for i in range(len(rows)):
         if rows[i] < 0:
             raise IndexError("a row number is negative")

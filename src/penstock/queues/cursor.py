@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from penstock.core.descriptions import Tally
 from penstock.kernels import rows
+from penstock.kernels.places import Place
 from penstock.kernels.window import NEVER_MS, EntryState, Window
 from penstock.queues import records
 from penstock.queues.records import Entry, Kind, State, StateRecord, entries_of, ranges_of
@@ -47,23 +48,27 @@ class Unsaid(NamedTuple):
     """words"""
 
 
-class Cursor:
+class Cursor(Place):
     """Every change is applied at once and noted; unsaid() gives the records that the state log needs to know it too."""
+
+    tally: Tally
+    logged_next: int
+    """what was handed out below it, the state log knows of"""
+    settled_ranges: array[int]
+    settled: array[int]
+    """what was settled of that, and it does not know of: ranges, and offsets that rise in runs"""
+    touched: set[int]
+    """messages of which it does not know how they wait"""
+    is_placed: bool
+    """it does not know either where the cursor was placed"""
+    leaving: set[int]
+    """on their way to the dead letters: they stay held, and nothing that is said of them counts"""
 
     def __init__(self, group: int, start: int, history_end: int) -> None:
         """`history_end`: messages below it were there before the group was, and do not count as its depth."""
-        self.group, self.history_end = group, history_end
-        self.window = Window(start)
-        self.tally = Tally()
-        self._logged_next = start
-        self._settled = array("q")
-        """offsets settled below _logged_next of which the state log does not know, rising in runs"""
-        self._settled_ranges = array("q")
-        self._touched: set[int] = set()
-        self._is_placed = False
+        super().__init__(group, Window(start), Tally())
+        self.history_end = history_end
         self._rested_next = -1
-        self.leaving: set[int] = set()
-        """on their way to the dead letters: they stay held, and nothing that is said of them counts"""
         self._shift = 0
         """what is added to times where they are stored: wall clock minus the time that runs here"""
 
@@ -90,9 +95,9 @@ class Cursor:
         if window.parked > parked:
             # Never handed out: the ranges in the state log would say otherwise.
             passed = offsets[row : window.stopped_row]
-            self._touched.update(offset for offset in passed if window.state_of(offset) == EntryState.PARKED)
+            self.touched.update(offset for offset in passed if window.state_of(offset) == EntryState.PARKED)
         if deadline != NO_DEADLINE:
-            self._touched.update(offsets[out_rows[i]] for i in range(given))
+            self.touched.update(offsets[out_rows[i]] for i in range(given))
         return given
 
     def hand_out_again(
@@ -108,7 +113,7 @@ class Cursor:
         """Messages below an offset that came back, in order."""
         given = self.window.take(consumer, room, now, deadline, below, out_offsets, out_deliveries)
         self.tally.redelivered += given
-        self._touched.update(out_offsets[:given])
+        self.touched.update(out_offsets[:given])
         return given
 
     # Settling
@@ -125,12 +130,6 @@ class Cursor:
         if not is_said:
             self._note_settled(out if count == len(out) else out[:count])
         return count
-
-    def note_acked(self, first: int, stop: int) -> None:
-        """first..stop - 1 were settled in the window, by kernels/windows."""
-        self.tally.acked += stop - first
-        if first < self._logged_next:
-            self._settled_ranges.extend((first, min(stop, self._logged_next)))
 
     def held(self, offsets: array[int], deliveries: array[int] | None, consumer: int) -> array[int]:
         """Those of which that delivery is current; the others are counted as stale."""
@@ -166,8 +165,8 @@ class Cursor:
         elif self.leaving:
             self.leaving = {offset for offset in self.leaving if not first <= offset < stop}
         self.window.settle_range(first, stop)
-        if first < self._logged_next and not is_said:
-            self._settled_ranges.extend((first, min(stop, self._logged_next)))
+        if first < self.logged_next and not is_said:
+            self.settled_ranges.extend((first, min(stop, self.logged_next)))
         return before - self.window.pending
 
     def settle_below(self, offset: int) -> int:
@@ -197,10 +196,10 @@ class Cursor:
         spent = window.exhausted_last
         if held - window.held > count:
             # Taken back, which counts as nothing: neither as a lease that ran out nor as a return by a restart.
-            self._touched.update(window.offsets(EntryState.PARKED))
+            self.touched.update(window.offsets(EntryState.PARKED))
         self.tally.failed += count + spent
         self.tally.stale += len(offsets) - count - spent
-        self._touched.update(failed[:count])
+        self.touched.update(failed[:count])
         if spent:
             self.set_aside(exhausted[:spent])
         return exhausted[:spent]
@@ -215,7 +214,7 @@ class Cursor:
         else:
             count = window.give_back(consumer, counted, of.max_returns, now, returned, exhausted)
         self.tally.returned += count
-        self._touched.update(returned[:count])
+        self.touched.update(returned[:count])
         spent = exhausted[: window.exhausted_last]
         if spent:
             self.set_aside(spent)
@@ -258,14 +257,14 @@ class Cursor:
         window, held = self.window, self.window.held
         count = window.give_back_some(offsets, consumer, False, 0, now, returned, exhausted)
         # The state log may know of their leases.
-        self._touched.update(returned[:count])
+        self.touched.update(returned[:count])
         if held - window.held > count:
-            self._touched.update(window.offsets(EntryState.PARKED))
+            self.touched.update(window.offsets(EntryState.PARKED))
 
     def extend(self, offsets: array[int], deliveries: array[int] | None, consumer: int, deadline: int) -> int:
         offsets, deliveries = self._staying(offsets, deliveries)
         count = self.window.extend(offsets, deliveries, consumer, deadline)
-        self._touched.update(offsets)
+        self.touched.update(offsets)
         return count
 
     def claim(self, offsets: array[int], consumer: int, now: int, deadline: int) -> tuple[array[int], array[int]]:
@@ -276,7 +275,7 @@ class Cursor:
         out = array("q", bytes(8 * len(offsets)))
         claimed = out[: self.window.claim(offsets, ANY_CONSUMER, consumer, now, deadline, out)]
         self.tally.redelivered += len(claimed)
-        self._touched.update(claimed)
+        self.touched.update(claimed)
         return claimed, array("i", [entry.deliveries for entry in filter(None, map(self.window.entry, claimed))])
 
     def due(self, now: int) -> array[int]:
@@ -305,34 +304,22 @@ class Cursor:
 
     @property
     def is_dirty(self) -> bool:
-        if self._settled or self._settled_ranges or self._touched or self._is_placed:
+        if self.settled or self.settled_ranges or self.touched or self.is_placed:
             return True
-        return self.window.next != self._logged_next
+        return self.window.next != self.logged_next
 
     @property
     def unsaid_span(self) -> int:
         """How many offsets were passed of which the state log does not know."""
-        return self.window.next - self._logged_next
+        return self.window.next - self.logged_next
 
     def place(self, start: int, history_end: int) -> None:
         """Begin anew at an offset, forgetting everything."""
-        self.window, self.history_end, self._logged_next = Window(start), history_end, start
-        self._settled, self._settled_ranges = array("q"), array("q")
-        self._touched.clear()
+        self.window, self.history_end, self.logged_next = Window(start), history_end, start
+        self.settled, self.settled_ranges = array("q"), array("q")
+        self.touched.clear()
         self.leaving.clear()
-        self._is_placed = True
-
-    def unsaid_settled(self) -> bytes | None:
-        """What is nearly always so, known at a look: all that was handed out is settled. None where there is something
-        else to say, or nothing. said_settled() strikes it off."""
-        window = self.window
-        following = window.next
-        if following == self._logged_next or window.live or self._touched or self._settled or self._settled_ranges:
-            return None
-        return None if self._is_placed else records.encoded_settled_below(self.group, following)
-
-    def said_settled(self) -> None:
-        self._logged_next = self.window.next
+        self.is_placed = True
 
     def unsaid(self, room: int) -> Unsaid:
         """What the state log does not know yet, as much of it as so many bytes hold. Changes nothing."""
@@ -340,18 +327,18 @@ class Cursor:
         room = self._place(found, room)
         following, room = self._hand_outs(found, self.window.next, room)
         touched, room = self._notes(found, following, room)
-        ranges = min(len(self._settled_ranges), 2 * max((room - _RECORD_BYTES) // _RANGE_BYTES, 0))
+        ranges = min(len(self.settled_ranges), 2 * max((room - _RECORD_BYTES) // _RANGE_BYTES, 0))
         room -= 8 * ranges
-        offsets = min(len(self._settled), max((room - _RECORD_BYTES) // _RANGE_BYTES, 0))
+        offsets = min(len(self.settled), max((room - _RECORD_BYTES) // _RANGE_BYTES, 0))
         if offsets or ranges:
-            settled = self._settled_ranges[:ranges] + _runs(self._settled[:offsets])
+            settled = self.settled_ranges[:ranges] + _runs(self.settled[:offsets])
             found.append(records.encode(records.settled(self.group, settled)))
         return Unsaid(found, following, touched, offsets, ranges)
 
     def is_all(self, unsaid: Unsaid) -> bool:
         """Whether nothing is left to say behind it."""
         noted = len(unsaid.touched), unsaid.offsets, unsaid.ranges
-        is_noted = noted == (len(self._touched), len(self._settled), len(self._settled_ranges))
+        is_noted = noted == (len(self.touched), len(self.settled), len(self.settled_ranges))
         return is_noted and unsaid.next == self.window.next
 
     def settlement(self, offsets: array[int]) -> Unsaid:
@@ -359,7 +346,7 @@ class Cursor:
         and without what else was noted. Changes nothing."""
         found: list[bytes] = []
         self._place(found, 0)
-        mine, before = sorted(set(offsets)), self._logged_next
+        mine, before = sorted(set(offsets)), self.logged_next
         following = max(before, mine[-1] + 1)
         if following > before:
             ranges = self.window.ranges(before, following)
@@ -373,24 +360,24 @@ class Cursor:
 
     def said(self, unsaid: Unsaid) -> None:
         """The state log knows it now. Nothing was noted in between."""
-        self._logged_next = unsaid.next
-        self._is_placed = False
-        self._touched.difference_update(unsaid.touched)
+        self.logged_next = unsaid.next
+        self.is_placed = False
+        self.touched.difference_update(unsaid.touched)
         if unsaid.offsets:
-            self._settled = self._settled[unsaid.offsets :]
+            self.settled = self.settled[unsaid.offsets :]
         if unsaid.ranges:
-            self._settled_ranges = self._settled_ranges[unsaid.ranges :]
+            self.settled_ranges = self.settled_ranges[unsaid.ranges :]
 
     def _place(self, found: list[bytes], room: int) -> int:
         """Always said first, whatever the room: a few bytes."""
-        if not self._is_placed:
+        if not self.is_placed:
             return room
-        found.append(records.encode(records.placed(self.group, self._logged_next, self.history_end)))
+        found.append(records.encode(records.placed(self.group, self.logged_next, self.history_end)))
         return room - _RECORD_BYTES - _RANGE_BYTES
 
     def _hand_outs(self, found: list[bytes], following: int, room: int) -> tuple[int, int]:
         """Up to which offset they are said, and the room that is left."""
-        before = self._logged_next
+        before = self.logged_next
         if following == before:
             return following, room
         ranges = self.window.ranges(before, following)
@@ -404,12 +391,12 @@ class Cursor:
 
     def _notes(self, found: list[bytes], below: int, room: int) -> tuple[list[int], int]:
         """Of single messages below an offset: which, and the room that is left."""
-        if not self._touched:
+        if not self.touched:
             return [], room
         most = max((room - _RECORD_BYTES) // _ENTRY_BYTES, 0)
         told: list[int] = []
         noted: list[Entry] = []
-        for offset in sorted(self._touched):
+        for offset in sorted(self.touched):
             if offset >= below or len(noted) == most:
                 break
             told.append(offset)
@@ -424,7 +411,7 @@ class Cursor:
         """The wall clock is so far from the time that runs here: whether stored times have to be stored anew."""
         waiting = self.window.offsets() if shift != self._shift else ()
         self._shift = shift
-        self._touched.update(waiting)
+        self.touched.update(waiting)
         return bool(waiting)
 
     def dump(self) -> list[StateRecord]:
@@ -449,7 +436,7 @@ class Cursor:
         elif record.kind is Kind.ENTRIES:
             for entry in entries_of(record):
                 window.restore(*_free(entry))
-                self._touched.add(entry.offset)
+                self.touched.add(entry.offset)
         elif record.kind is Kind.SETTLED:
             for first, stop in ranges_of(words):
                 window.settle_range(first, stop)
@@ -461,7 +448,7 @@ class Cursor:
         if window.floor < start:
             window.settle_range(window.floor, start)
         for offset in window.offsets():
-            if offset not in self._touched and (found := window.entry(offset)) is not None:
+            if offset not in self.touched and (found := window.entry(offset)) is not None:
                 window.restore(offset, State.READY, 0, found.deliveries, found.failures, found.returns + 1, found.first)
         spent = array("q")
         for entry in filter(None, map(window.entry, window.offsets())):
@@ -470,8 +457,8 @@ class Cursor:
                 window.restore(entry.offset, State.LEASED, NEVER_MS, *counts, entry.first)
                 spent.append(entry.offset)
         window.rebuild()
-        self._touched = set(window.offsets())
-        self._logged_next, self._is_placed, self.leaving = window.next, False, set(spent)
+        self.touched = set(window.offsets())
+        self.logged_next, self.is_placed, self.leaving = window.next, False, set(spent)
         return spent
 
     def _entry(self, offset: int) -> Entry | None:
@@ -487,10 +474,10 @@ class Cursor:
         return Entry(offset, state, time, found.deliveries, found.failures, found.returns, first)
 
     def _note_settled(self, offsets: array[int]) -> None:
-        if not offsets or offsets[0] >= self._logged_next:
+        if not offsets or offsets[0] >= self.logged_next:
             return
-        known = bisect_left(offsets, self._logged_next) if offsets[-1] >= self._logged_next else len(offsets)
-        self._settled.extend(offsets[:known])
+        known = bisect_left(offsets, self.logged_next) if offsets[-1] >= self.logged_next else len(offsets)
+        self.settled.extend(offsets[:known])
 
 
 _STATES = {

@@ -15,7 +15,6 @@ from penstock.core.ports import Buffer
 
 _HEAD = struct.Struct("<BBHI")
 """kind, 0, 0, group"""
-_ALL_SETTLED = struct.Struct("<BBHIq")
 _WORD = 8
 ENTRY_WORDS = 7
 
@@ -99,11 +98,6 @@ def _check_words(kind: Kind, count: int) -> None:
 
 def delivered(group: int, following: int, ranges: array[int]) -> StateRecord:
     return StateRecord(Kind.DELIVERED, group, array("q", [following]) + ranges)
-
-
-def encoded_settled_below(group: int, following: int) -> bytes:
-    """encode() of delivered() without ranges."""
-    return _ALL_SETTLED.pack(Kind.DELIVERED, 0, 0, group, following)
 
 
 def settled(group: int, ranges: array[int]) -> StateRecord:

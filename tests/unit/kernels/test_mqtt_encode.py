@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from types import ModuleType
 from typing import Any
@@ -131,7 +131,7 @@ def test_stored_messages_go_out_as_the_reference_encodes_them(
     mqtt_publish: ModuleType, rows: list[Message], version: int, with_template: bool
 ) -> None:
     text, fields = template() if with_template else (b"", None)
-    encoder = mqtt_publish.PublishEncoder(version, 1 << 20, b"$queue/orders", text, fields)
+    encoder = mqtt_publish.PublishEncoder(version, 1 << 20, mqtt_publish.Template(b"$queue/orders", text, fields))
     ids = array("i", [65535 - number for number in range(sum(row.head & 6 != 0 for row in rows))])
     left = iter(ids)
     expected = [
@@ -147,7 +147,7 @@ def test_stored_messages_go_out_as_the_reference_encodes_them(
 @pytest.mark.parametrize("step", [1, 3, 9, 10, -1, 0])
 def test_numbers_that_rise_row_by_row_carry_over_into_the_next_digit(mqtt_publish: ModuleType, step: int) -> None:
     rows = [Message(b"t", b"", numbers=(995 + step * number, 1 + number // 4)) for number in range(60)]
-    out = encoded(mqtt_publish.PublishEncoder(5, 1 << 20, b"", *template()), rows, None)
+    out = encoded(mqtt_publish.PublishEncoder(5, 1 << 20, mqtt_publish.Template(b"", *template())), rows, None)
     assert bytes(out) == b"".join(naive_publish(row, 5, 0, b"", True) for row in rows)
 
 
@@ -157,7 +157,7 @@ def test_numbers_that_rise_row_by_row_carry_over_into_the_next_digit(mqtt_publis
 def test_packets_longer_than_the_receiver_takes_are_left_out_and_the_others_are_whole(
     mqtt_publish: ModuleType, rows: list[Message], version: int, limit: int
 ) -> None:
-    encoder = mqtt_publish.PublishEncoder(version, limit, b"d")
+    encoder = mqtt_publish.PublishEncoder(version, limit, mqtt_publish.Template(b"d"))
     whole = [naive_publish(row, version, 0, b"d", False) for row in rows]
     kept = [one if len(one) <= limit else b"" for one in whole]
     out = encoded(encoder, rows, None)
@@ -323,8 +323,8 @@ def test_what_cannot_be_sent_is_refused(mqtt_publish: ModuleType) -> None:
 def test_a_template_and_its_numbers_are_checked(mqtt_publish: ModuleType) -> None:
     for fields in ([0, 9, 0], [2, 1, 0], [-1, 1, 0], [0, 1, -1], [0, 2, 0, 1, 3, 0]):
         with pytest.raises(InvalidArgument):
-            mqtt_publish.PublishEncoder(5, 1000, b"", b"12345", array("i", fields))
-    encoder = mqtt_publish.PublishEncoder(5, 1000, b"", b"12345", array("i", [1, 2, 0]))
+            mqtt_publish.Template(b"", b"12345", array("i", fields))
+    encoder = mqtt_publish.PublishEncoder(5, 1000, mqtt_publish.Template(b"", b"12345", array("i", [1, 2, 0])))
     with pytest.raises(InvalidArgument):
         encoder.encode(b"a", one_span(topic_end=1), b"\x30", NOW, numbers=array("q", [-1]))
     with pytest.raises(IndexError):
@@ -358,3 +358,91 @@ def test_every_packet_is_a_websocket_message_of_its_own(mqtt_encode: Any, sizes:
     packets = [packet(0x30, bytes(size)) for size in sizes]
     framed = mqtt_encode.frame_packets(b"".join([*packets, rest]))
     assert framed == b"".join(map(naive_frame, [*packets, rest] if rest else packets))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one source, and what they have in common."""
+
+    rows: list[Message]
+    kind: int
+
+
+pieces = st.lists(
+    st.builds(
+        Piece, st.lists(messages.map(lambda row: replace(row, alias=0, prefix=0)), max_size=4), st.integers(0, 1)
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@PUBLISHES
+@given(some=pieces, version=st.sampled_from([4, 5]), limit=st.sampled_from([60, 300, 1 << 20]))
+@settings(max_examples=150, deadline=None)
+def test_rows_of_many_sources_go_out_as_those_of_each(
+    mqtt_publish: ModuleType, some: list[Piece], version: int, limit: int
+) -> None:
+    templates = [mqtt_publish.Template(b"$queue/orders", *template()), mqtt_publish.Template(b"d")]
+    some = [piece for piece in some if piece.rows] or [Piece([Message(b"t", b"v")], 0)]
+    every = [row for piece in some for row in piece.rows]
+    batches = [stored(piece.rows) for piece in some]
+    spans, ids = array("q"), array("i", range(1, sum(row.head & 6 != 0 for row in every) + 1))
+    for piece, batch in zip(some, batches, strict=True):
+        spans += spans_of(compiled_encode, batch, list(range(len(piece.rows))))
+    encoder = mqtt_publish.PublishEncoder(version, limit)
+    out = encoder.encode_each(
+        [batch.body for batch in batches],
+        [templates[piece.kind] for piece in some],
+        array("i", accumulate([len(piece.rows) for piece in some])),
+        spans,
+        bytes(row.head for row in every),
+        NOW,
+        ids,
+        array("q", [row.numbers[0] for row in every] + [row.numbers[1] for row in every]),
+    )
+    left, expected = iter(ids), []
+    for piece in some:
+        for row in piece.rows:
+            default = b"d" if piece.kind else b"$queue/orders"
+            one = naive_publish(row, version, next(left) if row.head & 6 else 0, default, not piece.kind)
+            expected.append(one if len(one) <= limit else b"")
+    assert bytes(out) == b"".join(expected)
+    assert list(encoder.ends()) == list(accumulate(map(len, expected)))
+
+
+@PUBLISHES
+@pytest.mark.parametrize("stops", [[], [1], [3, 2], [-1, 2], [2, 3]])
+def test_every_row_is_of_a_source(mqtt_publish: ModuleType, stops: list[int]) -> None:
+    spans = one_span(topic_end=1) * 2
+    kinds = [mqtt_publish.Template()] * len(stops)
+    with pytest.raises((InvalidArgument, IndexError)):
+        mqtt_publish.PublishEncoder(5, 1000).encode_each(
+            [b"a"] * len(stops), kinds, array("i", stops), spans, b"\x30\x30", NOW
+        )
+
+
+@ENCODES
+@given(some=st.lists(st.lists(messages.map(lambda row: replace(row, expires=0)), min_size=1, max_size=4), max_size=4))
+@settings(max_examples=80, deadline=None)
+def test_whole_batches_are_found_as_their_rows_are(mqtt_encode: ModuleType, some: list[list[Message]]) -> None:
+    batches, starts, count = [], array("i"), 1
+    expected = array("q", [0]) * compiled_encode.SPAN_WORDS
+    offsets, times = array("q", [0]), array("q", [0])
+    for i, rows in enumerate(some):
+        data = bytearray(stored(rows).body)
+        seal(data, 100 * i, 0, NOW + i)
+        batches.append(data)
+        starts.append(count)
+        count += len(rows)
+        expected += spans_of(compiled_encode, Batch.parse(data), list(range(len(rows))))
+        offsets.extend(range(100 * i, 100 * i + len(rows)))
+        times.extend([NOW + i] * len(rows))
+    spans, numbers = array("q", bytes(8 * len(expected))), array("q", bytes(24 * count))
+    mqtt_encode.whole_spans(batches, starts, spans, numbers)
+    assert spans == expected
+    ones = array("q", [0]) + array("q", [1]) * (count - 1)
+    assert numbers == offsets + ones + times
+    if batches:
+        with pytest.raises(InvalidArgument):
+            mqtt_encode.whole_spans(batches, array("i", [count] * len(batches)), spans, numbers)

@@ -3,69 +3,226 @@
 from __future__ import annotations
 
 import random
+from array import array
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+from tests.support.kernels import builds
 
-from penstock.core.ports import Buffer
+from penstock.kernels.entry import FrameEntry
+from penstock.kernels.places import Partition, Place
+from penstock.kernels.staged import Span, StagedLog
 from penstock.kernels.window import Window
-from penstock.kernels.windows import ack_each, deliver_each
 from penstock.log.batch import encode, seal
 from penstock.log.columns import Columns
+from penstock.log.journal.frames import Entry
+from penstock.queues.cursor import Tally
 
-NOW, NO_LIMIT = 1_000_000, 1 << 31
+KERNELS = pytest.mark.parametrize("kernel", builds("windows"))
+NOW, NO_LIMIT, GROUP, TIMEOUT_MS = 1_000_000, 1 << 31, 7, 30_000
 
 
-def stored(first: int, count: int, keys: list[bytes] | None = None) -> bytearray:
+def stored(first: int, count: int, keys: list[bytes] | None = None, time: int = NOW) -> Entry:
     batch = encode(Columns.of([b"value"] * count, keys=keys))
-    seal(batch, first, 0, NOW)
-    return batch
+    seal(batch, first, 0, time)
+    return Entry(1, batch, None, first, first + count, count, time, time)
 
 
-def seen(windows: list[Window]) -> list[tuple[object, ...]]:
-    return [(w.next, w.floor, w.pending, w.held, w.held_by(1), w.held_by(2), w.next_due) for w in windows]
+class Lot(Partition):
+    """A partition whose batches are all in memory."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, StagedLog(number, Span(0, 0, 0)), StagedLog(100 + number, Span(0, 0, 0)))
+        self.cursors[GROUP] = Place(GROUP, Window(0), Tally())
+
+    def add(self, count: int, keys: list[bytes] | None = None, time: int = NOW) -> None:
+        batch = stored(self.data.bounds.end, count, keys, time)
+        self.data.tail.append(batch)
+        self.data.bounds.end = self.data.high_watermark = batch.end
+
+    def batches_from(self, offset: int) -> list[FrameEntry]:
+        return [batch for batch in self.data.tail if batch.end > offset]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_many_windows_in_one_call_are_left_as_one_by_one(seed: int) -> None:
+def member_of(kernel: ModuleType, lots: list[Lot], number: int = 1) -> Any:
+    member = kernel.Member(number)
+    for lot in lots:
+        member.holds[lot.partition] = kernel.Share(lot.partition)
+        member.ready[lot.partition] = None
+    return member
+
+
+def handed_out(kernel: ModuleType, member: Any, lots: list[Lot], room: int, **bounds: int) -> Any:
+    found = kernel.Handed()
+    units = {lot.partition: lot for lot in lots}
+    limits = bounds.get("limit", NO_LIMIT), bounds.get("most", 99), bounds.get("too_old", -1)
+    given = kernel.hand_out(member, units, GROUP, True, NOW, room, *limits, TIMEOUT_MS, found)
+    assert given == found.messages == sum(found.counts) == sum(found.amounts)
+    return found
+
+
+def counts_of(found: Any, lots: list[Lot]) -> list[int]:
+    return [sum(c for unit, c in zip(found.units, found.counts, strict=True) if unit is lot) for lot in lots]
+
+
+def seen(lots: list[Lot]) -> list[tuple[object, ...]]:
+    places = [lot.cursors[GROUP] for lot in lots]
+    windows = [
+        (w.next, w.floor, w.pending, w.held, w.held_by(1), w.held_by(2), w.next_due, w.ready, w.parked)
+        for w in (place.window for place in places)
+    ]
+    return [(*window, place.tally) for window, place in zip(windows, places, strict=True)]
+
+
+@KERNELS
+@pytest.mark.parametrize("seed", range(25))
+def test_many_windows_in_one_call_are_left_as_one_by_one(kernel: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
-    quick, slow = [Window(0) for _ in range(6)], [Window(0) for _ in range(6)]
+    quick, slow = [Lot(i) for i in range(5)], [Lot(i) for i in range(5)]
+    group = SimpleNamespace(number=GROUP, silent=0, switches=[], consumers={})
+    sent: list[tuple[int, int, int, int]] = []
     for _ in range(40):
-        picked, consumer = [rng.randrange(6) for _ in range(rng.randrange(1, 9))], rng.choice([1, 1, 2])
-        if rng.random() < 0.6:
-            ends = {i: quick[i].next for i in range(6)}
-            batches: list[Buffer] = []
-            for i in picked:
+        for i in range(5):
+            if rng.random() < 0.6:
                 keys = [rng.choice([b"", b"a", b"b", b"c"]) for _ in range(2)] if rng.random() < 0.8 else None
-                batches.append(stored(ends[i], 2, keys))
-                ends[i] += 2
-            given = deliver_each([quick[i] for i in picked], batches, True, consumer, NOW, 99, NO_LIMIT, 9, -1)
-            one_by_one = zip(picked, batches, strict=True)
-            assert given == [slow[i].deliver_whole(batch, True, consumer, NOW, 9) for i, batch in one_by_one]
-        else:
-            firsts = [rng.choice([*quick[i].offsets(), 0]) for i in picked]
-            stops = [first + rng.randrange(3) for first in firsts]
-            held = ack_each([quick[i] for i in picked], firsts, stops, consumer)
-            for i, first, stop, left in zip(picked, firsts, stops, held, strict=True):
-                is_settled = slow[i].ack_whole(first, stop, consumer)
-                assert left == (slow[i].held_by(consumer) if is_settled else -1)
+                for lot in (quick[i], slow[i]):
+                    lot.add(2, keys)
+        number, room = rng.choice([1, 1, 2]), rng.randrange(12)
+        handed = handed_out(kernel, member_of(kernel, quick, number), quick, room)
+        expected = []
+        for lot in slow:
+            window = lot.cursors[GROUP].window
+            for batch in lot.batches_from(window.next):
+                given = window.deliver_whole(batch.data, True, number, NOW, room)
+                if not given:
+                    break
+                room -= given
+                lot.cursors[GROUP].tally.delivered += given
+                expected.append((lot.partition, batch.first, given))
+                sent.append((lot.partition, batch.first, given, number))
+        assert [
+            (u.partition, b.first, c) for u, b, c in zip(handed.units, handed.batches, handed.counts, strict=True)
+        ] == expected
+        settle(kernel, rng, group, quick, slow, sent)
         assert seen(quick) == seen(slow)
 
 
-def test_room_is_for_all_and_what_does_not_fit_is_passed_over() -> None:
-    windows = [Window(0) for _ in range(4)]
-    batches: list[Buffer] = [stored(0, count) for count in (2, 3, 1, 1)]
-    assert deliver_each(windows, batches, True, 1, NOW, 4, NO_LIMIT, 9, -1) == [2, 0, 1, 1]
-    assert [window.next for window in windows] == [2, 0, 1, 1]
+def settle(
+    kernel: ModuleType,
+    rng: random.Random,
+    group: SimpleNamespace,
+    quick: list[Lot],
+    slow: list[Lot],
+    sent: list[tuple[int, int, int, int]],
+) -> None:
+    """Runs of some deliveries, of which some came before."""
+    deliveries, firsts, stops = [], array("i"), array("i")
+    for partition, first, count, number in rng.choices(sent, k=rng.randrange(4)) if sent else ():
+        batch = SimpleNamespace(first=first, end=first + count)
+        rows = array("i", range(count))
+        deliveries.append(
+            SimpleNamespace(
+                group=group, unit=quick[partition], consumer=number, stored=batch, rows=rows, deliveries=None
+            )
+        )
+        firsts.append(rng.randrange(count))
+        stops.append(rng.randrange(firsts[-1], count) + 1)
+    units: dict[Any, None] = {}
+    rest: list[int] = []
+    after: list[int] = []
+    done = kernel.ack_runs(deliveries, firsts, stops, NOW, units, {}, after, rest)
+    expected, touched = 0, set()
+    for i, delivery in enumerate(deliveries):
+        first, lot = delivery.stored.first, slow[delivery.unit.partition]
+        if not lot.cursors[GROUP].window.ack_whole(first + firsts[i], first + stops[i], delivery.consumer):
+            assert i in rest
+            continue
+        assert i not in rest
+        expected += stops[i] - firsts[i]
+        lot.cursors[GROUP].note_acked(first + firsts[i], first + stops[i])
+        touched.add(delivery.unit)
+        window = lot.cursors[GROUP].window
+        assert window.ready == 0 or i in after
+    assert (done, set(units)) == (expected, touched)
 
 
-def test_the_limits_of_a_window_and_of_a_batch_hold() -> None:
-    window = Window(0)
-    batches: list[Buffer] = [stored(0, 2), stored(2, 2)]
-    assert deliver_each([window, window], batches, True, 1, NOW, 99, 3, 9, -1) == [2, 0]
-    assert deliver_each([Window(0)], [stored(0, 2)], True, 1, NOW, 99, NO_LIMIT, 1, -1) == [0]
+@KERNELS
+def test_room_is_for_all_and_what_does_not_fit_is_passed_over(kernel: ModuleType) -> None:
+    lots = [Lot(i) for i in range(4)]
+    for lot, count in zip(lots, (2, 3, 1, 1), strict=True):
+        lot.add(count)
+    member = member_of(kernel, lots)
+    assert counts_of(handed_out(kernel, member, lots, 4), lots) == [2, 0, 1, 1]
+    assert list(member.ready) == [1]
+    assert member.held == 4
+    assert counts_of(handed_out(kernel, member, lots, 3), lots) == [0, 3, 0, 0]
+    assert not member.ready
 
 
-def test_a_batch_behind_one_that_was_not_taken_is_not_taken() -> None:
-    window = Window(0)
-    batches: list[Buffer] = [stored(0, 3), stored(3, 1)]
-    assert deliver_each([window, window], batches, True, 1, NOW, 2, NO_LIMIT, 9, -1) == [0, 0]
+@KERNELS
+def test_the_limits_of_a_window_and_of_a_batch_hold(kernel: ModuleType) -> None:
+    for bounds, given in (({"limit": 3}, 2), ({"most": 1}, 0), ({"too_old": NOW}, 0), ({"too_old": NOW - 1}, 4)):
+        lot = Lot(0)
+        lot.add(2)
+        lot.add(2)
+        member = member_of(kernel, [lot])
+        assert handed_out(kernel, member, [lot], 99, **bounds).messages == given
+        assert list(member.ready) == ([] if given == 4 else [0])
+
+
+@KERNELS
+def test_what_is_not_committed_or_is_to_be_given_up_is_not_handed_out(kernel: ModuleType) -> None:
+    lots = [Lot(i) for i in range(3)]
+    for lot in lots:
+        lot.add(1)
+        lot.add(1)
+    lots[0].data.high_watermark = 1
+    del lots[2].cursors[GROUP]
+    member = member_of(kernel, lots)
+    member.holds[1].is_revoked = True
+    assert counts_of(handed_out(kernel, member, lots, 99), lots) == [1, 0, 0]
+    assert list(member.ready) == [1, 2]
+
+
+@KERNELS
+def test_clocks_begin_with_what_comes_first_and_times_are_told_in_runs(kernel: ModuleType) -> None:
+    lots = [Lot(i) for i in range(3)]
+    for lot, time in zip(lots, (5, 5, 6), strict=True):
+        lot.add(2, time=time)
+    member = member_of(kernel, lots)
+    member.holds[1].held, member.holds[1].clock_ms, member.holds[1].alarm_ms = 3, 1, TIMEOUT_MS
+    found = handed_out(kernel, member, lots, 99)
+    assert (found.times, found.amounts) == ([5, 6], [4, 2])
+    assert found.unwatched == [member.holds[0], member.holds[2]]
+    assert [(hold.held, hold.clock_ms) for hold in member.holds.values()] == [(2, NOW), (5, 1), (2, NOW)]
+
+
+@KERNELS
+def test_who_settles_is_told_what_follows(kernel: ModuleType) -> None:
+    lot = Lot(0)
+    lot.add(2)
+    member = member_of(kernel, [lot])
+    [found] = handed_out(kernel, member, [lot], 9).batches
+    group = SimpleNamespace(number=GROUP, silent=0, switches=[], consumers={1: member})
+    rows = array("i", [0, 1])
+    delivery = SimpleNamespace(group=group, unit=lot, consumer=1, stored=found, rows=rows, deliveries=None)
+
+    def acked(first: int, stop: int) -> tuple[int, list[Any], list[int], list[int]]:
+        units: dict[Any, None] = {}
+        woken: dict[Any, None] = {}
+        after: list[int] = []
+        rest: list[int] = []
+        firsts, stops = array("i", [first]), array("i", [stop])
+        done = kernel.ack_runs([delivery], firsts, stops, NOW + 5, units, woken, after, rest)
+        assert list(units) == ([lot] if done else [])
+        return done, list(woken), after, rest
+
+    assert acked(0, 1) == (1, [], [], [])
+    assert (member.held, member.holds[0].clock_ms) == (1, NOW + 5)
+    group.silent = 1
+    assert acked(1, 2) == (0, [], [], [0])
+    group.silent = 0
+    member.ready[3], member.holds[0].is_revoked = None, True
+    assert acked(1, 2) == (1, [member], [0], [])
+    assert acked(1, 2) == (0, [], [], [0])

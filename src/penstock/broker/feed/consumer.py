@@ -10,32 +10,33 @@ from penstock.broker.feed.delivery import Delivery, Taking
 from penstock.broker.feed.hold import Hold
 from penstock.broker.feed.whole_batches import take_whole
 from penstock.core.errors import Closed
+from penstock.kernels.windows import Member
 from penstock.queues.cursor import NO_DEADLINE
 
 if TYPE_CHECKING:
     from penstock.broker.queues.group import Group
 
 
-class Consumer:
+class Consumer(Member):
     """Used from the loop. receive() hands out messages; the group's settle calls take them back."""
 
+    number: int
+    holds: dict[int, Hold]
+    """by partition"""
+    ready: dict[int, None]
+    """partitions that may have something, the next one first"""
+    is_closed: bool
+
     def __init__(self, group: Group, number: int, prefetch: int) -> None:
-        self.group, self.number, self.prefetch = group, number, prefetch
-        self.holds: dict[int, Hold] = {}
-        self.is_closed = False
+        super().__init__(number)
+        self.group, self.prefetch = group, prefetch
         self.name = ""
         """who it is, for log lines"""
         self.timeouts, self.timed_out_ms = 0, 0
         """how often in a row its time ran out, without a word from it, and when that was last"""
-        self._ready: dict[int, None] = {}
-        """partitions that may have something, the next one first"""
         self.told: Callable[[], None] = lambda: None
         """called when receive() may have something, and when closed"""
         self._receiving = asyncio.Lock()
-
-    @property
-    def held(self) -> int:
-        return sum([hold.held for hold in self.holds.values()])
 
     @property
     def partitions(self) -> list[int]:
@@ -50,18 +51,18 @@ class Consumer:
     @property
     def may_have_more(self) -> bool:
         """Whether receive() would look anywhere."""
-        return bool(self._ready) and not self.group.is_paused and self.held < self.prefetch
+        return bool(self.ready) and not self.group.is_paused and self.held < self.prefetch
 
     def receive_now(self, limit: int) -> list[Delivery]:
         """What receive() would find at a look: batches that come next and are in memory, whole."""
         self._refuse_closed()
         found: list[Delivery] = []
-        if not self._ready:
+        if not self.ready:
             return found
         room = min(limit, self.prefetch - self.held)
         if room > 0 and not self._receiving.locked() and not self.group.is_paused:
             try:
-                take_whole(self, self._ready, room, found)
+                take_whole(self, room, found)
             except BaseException:
                 self.group.take_back(found)
                 raise
@@ -77,7 +78,7 @@ class Consumer:
 
     def notify(self, *partitions: int) -> None:
         """There may be something in these partitions, of which some may be others'."""
-        holds, ready, is_mine = self.holds, self._ready, False
+        holds, ready, is_mine = self.holds, self.ready, False
         for partition in partitions:
             hold = holds.get(partition)
             if hold is not None and not hold.is_revoked:
@@ -88,12 +89,12 @@ class Consumer:
 
     def wake(self) -> None:
         """There may be room again."""
-        if self._ready or self.is_closed:
+        if self.ready or self.is_closed:
             self.told()
 
     def drop(self, partition: int) -> None:
         self.holds.pop(partition, None)
-        self._ready.pop(partition, None)
+        self.ready.pop(partition, None)
 
     def shut(self) -> None:
         self.is_closed = True
@@ -108,11 +109,11 @@ class Consumer:
         room = 0 if self.is_closed else min(limit, self.prefetch - self.held)
         try:
             if room > 0 and not self.group.is_paused:
-                room -= take_whole(self, self._ready, room, found)
-            for partition in list(self._ready):
+                room -= take_whole(self, room, found)
+            for partition in list(self.ready):
                 if room <= 0 or self.group.is_paused:
                     break
-                del self._ready[partition]
+                del self.ready[partition]
                 hold = self.holds.get(partition)
                 if hold is not None and not hold.is_revoked:
                     room -= await self._take_from(hold, room, found)
@@ -132,7 +133,7 @@ class Consumer:
             group, unit, cursor, self.number, NO_DEADLINE, lambda: not self.is_closed and not hold.is_revoked
         )
         if await taking.take(room, now, found):
-            self._ready[hold.partition] = None
+            self.ready[hold.partition] = None
         given = sum([len(delivery) for delivery in found[before:]])
         if given:
             group.queue.used_ms = now

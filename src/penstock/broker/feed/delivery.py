@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from penstock.broker.queues.group import Group
 
 
-class Delivery(msgspec.Struct, eq=False):
-    """Messages of one stored batch, handed to one consumer of a group. Nothing of it is ever changed."""
+class Delivery(msgspec.Struct, eq=False, gc=False):
+    """Messages of one stored batch, handed to one consumer of a group. Nothing of it is ever changed. The garbage
+    collector passes it over, as there may be one for each message: whoever keeps it lets go of it when the consumer
+    leaves."""
 
     group: Group
     unit: Unit

@@ -21,8 +21,9 @@ class Outlet(Protocol):
         """How many messages it takes now. Whoever said 0 calls Feed.has_room() when that has changed."""
         ...
 
-    def send(self, delivery: Delivery) -> None:
-        """There is room for it."""
+    def send(self, deliveries: list[Delivery]) -> int:
+        """There is room for their messages. How many of the deliveries it took, the first of them always: the others
+        may be larger than it thought, and wait until it has room again."""
         ...
 
     def dismissed(self) -> None:
@@ -64,7 +65,7 @@ class Feed:
 
     def __init__(self, source: Source, outlet: Outlet, feeder: Feeder) -> None:
         self._source, self._outlet, self._feeder = source, outlet, feeder
-        self._unsent: deque[Delivery] = deque()
+        self._unsent: list[Delivery] = []
         """handed out, and there was no room for it"""
         self._is_over = False
         self._is_starved = False
@@ -151,23 +152,24 @@ class Feed:
         return max(room, 0)
 
     def _send_unsent(self, room: int) -> bool:
-        """Whether all of it went out. `room` is there for the first; the outlet is asked again for each of the others:
-        one of them may be larger than it thought."""
-        unsent, send = self._unsent, self._outlet.send
-        while unsent:
+        """Whether all of it went out. `room` is there for the first; then the outlet is asked again."""
+        while self._unsent:
             if not (room := room or self._room()):
                 return False
-            delivery = unsent.popleft()
-            if room < len(delivery.rows):
-                unsent.appendleft(delivery.part(room, len(delivery)))
-                delivery = delivery.part(0, room)
-            send(delivery)
+            wanted, self._unsent = _cut(self._unsent, room)
+            try:
+                taken = self._outlet.send(wanted)
+            except BaseException:
+                self._unsent = wanted[1:] + self._unsent
+                raise
+            if taken < len(wanted):
+                self._unsent = wanted[taken:] + self._unsent
             room = 0
         return True
 
     def drop_taken_back(self) -> None:
         """Of what was not sent: it is handed out again."""
-        self._unsent = still_held(self._unsent)
+        self._unsent = list(still_held(self._unsent))
 
     def stop(self) -> None:
         """Nothing more is sent."""
@@ -192,6 +194,20 @@ class Feed:
             self._outlet.dismissed()
         else:
             self._outlet.broke(error)
+
+
+def _cut(deliveries: list[Delivery], room: int) -> tuple[list[Delivery], list[Delivery]]:
+    """The first so many messages, and the others."""
+    for i, delivery in enumerate(deliveries):
+        count = len(delivery.rows)
+        if count >= room:
+            first, behind = deliveries[: i + 1], deliveries[i + 1 :]
+            if count > room:
+                first[-1] = delivery.part(0, room)
+                behind.insert(0, delivery.part(room, count))
+            return first, behind
+        room -= count
+    return deliveries, []
 
 
 def still_held(deliveries: Iterable[Delivery]) -> deque[Delivery]:

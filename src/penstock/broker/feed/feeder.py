@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -19,13 +20,29 @@ class Feeder:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._hungry: dict[Fed, None] = {}
+        self._is_feeding = False
+        self._after: list[Callable[[], None]] = []
 
     def add(self, fed: Fed) -> None:
         if not self._hungry:
             self._loop.call_soon(self._feed)
         self._hungry[fed] = None
 
+    def after(self, call: Callable[[], None]) -> None:
+        """`call`, which raises nothing, when all who are fed now were; at once if nobody is."""
+        if self._is_feeding:
+            self._after.append(call)
+        else:
+            call()
+
     def _feed(self) -> None:
         hungry, self._hungry = self._hungry, {}
-        for fed in hungry:
-            fed.feed()
+        self._is_feeding = True
+        try:
+            for fed in hungry:
+                fed.feed()
+        finally:
+            self._is_feeding = False
+            calls, self._after = self._after, []
+            for call in calls:
+                call()

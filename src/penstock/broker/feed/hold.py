@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from penstock.kernels.windows import Share
 from penstock.queues.cursor import Cursor
 
 # Settlements restart the clock of a connection's other messages, but none is held longer than so many timeouts.
 MAX_CLOCK_RESTARTS = 10
 
 
-@dataclass(slots=True)
-class Hold:
+class Hold(Share):
     partition: int
-    held: int = 0
-    clock_ms: int = 0
-    is_revoked: bool = False
-    alarm_ms: int = 0
+    held: int
+    clock_ms: int
+    is_revoked: bool
+    alarm_ms: int
     """when somebody looks at the clock; 0 where nobody was asked to"""
 
     def given(self, count: int, now: int) -> None:

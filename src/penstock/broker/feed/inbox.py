@@ -159,11 +159,12 @@ class Inbox:
     def room(self) -> int:
         return self._wanted
 
-    def send(self, delivery: Delivery) -> None:
-        self._wanted = max(0, self._wanted - len(delivery.rows))
+    def send(self, deliveries: list[Delivery]) -> int:
+        self._wanted = max(0, self._wanted - sum(map(len, deliveries)))
         with self._lock:
-            self._deliveries.append(delivery)
+            self._deliveries.extend(deliveries)
         self._arrive()
+        return len(deliveries)
 
     def dismissed(self) -> None:
         self._is_dismissed = True

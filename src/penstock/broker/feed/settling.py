@@ -6,15 +6,15 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Generator, Sequence
-from itertools import groupby
 from typing import NamedTuple, Protocol
 
+from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.queues.group import NEVER, Group
 from penstock.broker.queues.ledger import Ledger
 from penstock.broker.queues.unit import Unit
-from penstock.kernels.windows import ack_each
+from penstock.kernels.windows import ack_runs
 from penstock.queues.cursor import Cursor
 from penstock.queues.deadletter import Reason
 
@@ -61,59 +61,81 @@ class Settling:
 
     def ack(self, held: Held, is_awaited: bool = True) -> Settlement:
         """Done with. Who does not wait says so: it is synced with others then."""
-        delivery, asked = held.delivery, len(held)
-        done = self._ack_run(delivery.group, delivery.consumer, (held,), {})
-        flushed = (self._ledger.flush_soon(delivery.unit, is_awaited),) if done else ()
-        return Settlement(Settled(done, asked - done), flushed)
+        return self.several((held,), is_awaited)
 
     def several(self, acked: Sequence[Held], is_awaited: bool = True) -> Settlement:
-        """ack() of several, in one frame for each durability. What has to be looked at for a consumer is looked at once
-        for all that is its."""
-        done = asked = 0
+        """ack() of several, in one frame for each durability."""
+        whole: list[Delivery] = []
+        single: list[Held] = []
+        for held in acked:
+            delivery = held.delivery
+            if held.rows is None and isinstance(delivery, Delivery):
+                whole.append(delivery)
+            else:
+                single.append(held)
+        return self._ack(whole, array("i", bytes(4 * len(whole))), array("i", map(len, whole)), single, is_awaited)
+
+    def runs(
+        self, deliveries: list[Delivery], firsts: array[int], stops: array[int], is_awaited: bool = True
+    ) -> Settlement:
+        """ack() of places firsts[i]..stops[i] - 1 of delivery i."""
+        return self._ack(deliveries, firsts, stops, [], is_awaited)
+
+    def _ack(
+        self,
+        deliveries: list[Delivery],
+        firsts: array[int],
+        stops: array[int],
+        single: list[Held],
+        is_awaited: bool,
+    ) -> Settlement:
+        """What is all of a batch, or a run of it, is settled together; what else there is one by one, behind it."""
+        asked = sum(stops) - sum(firsts) + sum(map(len, single))
         units: dict[Unit, None] = {}
+        woken: dict[Consumer, None] = {}
+        done = 0
         try:
-            for (group, number), some in groupby(acked, _holder):
-                run = list(some)
-                asked += sum(map(len, run))
-                done += self._ack_run(group, number, run, units)
+            if deliveries:
+                after: list[int] = []
+                rest: list[int] = []
+                now = deliveries[0].group.now()
+                done = ack_runs(deliveries, firsts, stops, now, units, woken, after, rest)
+                for i in after:
+                    self._look_behind(deliveries[i])
+                single = [Held(deliveries[i], range(firsts[i], stops[i])) for i in rest] + single
+            for held in single:
+                done += self._ack_single(held, units, woken)
         finally:
             waiting = self._ledger.flush_all_soon(units, is_awaited)
+            for consumer in woken:
+                consumer.wake()
         return Settlement(Settled(done, asked - done), waiting)
 
-    def _ack_run(self, group: Group, number: int, acked: Sequence[Held], units: dict[Unit, None]) -> int:
-        """What one consumer holds; how many messages were settled, in units that are added to `units`."""
-        if group.silent:
-            group.heard_from(number)
-        consumer, now, done, group_number = group.consumers.get(number), group.now(), 0, group.number
-        holds, has_single = {} if consumer is None else consumer.holds, False
-        cursors = [held.delivery.unit.cursors.get(group_number) or group.cursor(held.delivery.unit) for held in acked]
-        lefts = _acked_whole(acked, cursors, number) if len(acked) > 1 or acked[0].rows is None else _SINGLE
-        for held, cursor, left in zip(acked, cursors, lefts, strict=True):
-            unit = held.delivery.unit
-            if left < 0:
-                count, has_single = cursor.ack(held.offsets, held.counts, number), True
-            else:
-                count = len(held)
-            if has_single:
-                left = cursor.held_by(number)  # whole ones were settled first, whatever their place
-            if not count:
-                continue
-            done += count
-            units[unit] = None
-            if number < 0:
-                self._look_at_holders(group, unit, cursor)
-            elif (hold := holds.get(unit.partition)) is not None and consumer is not None:
-                hold.clock_ms, hold.held = now, left
-                if hold.is_revoked:
-                    group.released(consumer, hold)
-            window = cursor.window
-            if window.next_due < NEVER or window.ready:
-                self._look_on(group, unit, cursor)
-        if consumer is not None and done:
-            consumer.wake()
-        if group.switches and done:
-            group.look_at_switch(now)
-        return done
+    def _look_behind(self, delivery: Delivery) -> None:
+        """Some of it were settled, and not only clocks have to know."""
+        group, unit, number = delivery.group, delivery.unit, delivery.consumer
+        consumer = group.consumers.get(number)
+        if consumer is not None and (hold := consumer.holds.get(unit.partition)) is not None:
+            group.released(consumer, hold)
+        self._after_any(group, unit, group.cursor(unit))
+
+    def _ack_single(self, held: Held, units: dict[Unit, None], woken: dict[Consumer, None]) -> int:
+        group, unit, number = _place(held)
+        group.heard_from(number)
+        cursor = group.cursor(unit)
+        count = cursor.ack(held.offsets, held.counts, number)
+        if not count:
+            return 0
+        units[unit] = None
+        consumer = group.consumers.get(number)
+        if number < 0:
+            self._look_at_holders(group, unit, cursor)
+        elif consumer is not None and (hold := consumer.holds.get(unit.partition)) is not None:
+            hold.settled(cursor, number, group.now())
+            group.released(consumer, hold)
+            woken[consumer] = None
+        self._after_any(group, unit, cursor)
+        return count
 
     def fail(self, held: Held, delay_ms: int | None = None, detail: str = "") -> Settlement:
         """Not done: come again after the backoff, or after the delay. Who waits does so for those, too, that failed for
@@ -285,22 +307,3 @@ class Settling:
 
 def _place(held: Held) -> tuple[Group, Unit, int]:
     return held.delivery.group, held.delivery.unit, held.delivery.consumer
-
-
-def _holder(held: Held) -> tuple[Group, int]:
-    return held.delivery.group, held.delivery.consumer
-
-
-def _acked_whole(acked: Sequence[Held], cursors: list[Cursor], consumer: int) -> list[int]:
-    """Settle those that are all of a batch: how many messages the consumer holds there then; -1 where nothing changed,
-    because single messages have to be looked at."""
-    firsts, stops = [0] * len(acked), [0] * len(acked)  # of which nothing is settled
-    for i, (held, cursor) in enumerate(zip(acked, cursors, strict=True)):
-        delivery = held.delivery
-        if held.rows is None and isinstance(delivery, Delivery) and delivery.is_whole and not cursor.leaving:
-            firsts[i], stops[i] = delivery.stored.first, delivery.stored.end
-    left = ack_each([cursor.window for cursor in cursors], firsts, stops, consumer)
-    for cursor, held_then, first, stop in zip(cursors, left, firsts, stops, strict=True):
-        if held_then >= 0:
-            cursor.note_acked(first, stop)
-    return left

@@ -27,7 +27,7 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
     """The checksum was looked at when it was read, or it has not left this process yet."""
     first: int
     end: int
-    _is_dense: bool
+    is_dense: bool
     """It is plain (kernels/plain) and has a record for each offset: its columns are looked at when they are asked
     for."""
     _batch: Batch | None = None
@@ -53,7 +53,7 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
 
     def value(self, row: int) -> bytes:
         """Of a dense batch without a look at its columns, which for a few small messages costs most."""
-        if self._is_dense and self._batch is None:
+        if self.is_dense and self._batch is None:
             return plain.value_of(self.data, row)
         return self.batch.value(row)
 
@@ -65,7 +65,7 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
         return found
 
     def offset_of(self, row: int) -> int:
-        return self.first + row if self._is_dense else self.offsets[row]
+        return self.first + row if self.is_dense else self.offsets[row]
 
     @property
     def is_redriven(self) -> bool:

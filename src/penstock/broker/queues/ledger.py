@@ -10,17 +10,17 @@ from contextlib import contextmanager, suppress
 from penstock.broker.queues.unit import Unit
 from penstock.core.errors import PenstockError
 from penstock.core.types import Durability, Purpose
-from penstock.log.columns import Columns
+from penstock.kernels import places
+from penstock.log.columns import Columns, Spans
 from penstock.log.engine import Effect
 from penstock.log.journal.late import Late, Part, values_bytes
 from penstock.log.journal.spread import Spread
+from penstock.log.partition import Log
 from penstock.log.shard import Shard
 from penstock.queues.cursor import Cursor, Unsaid
-from penstock.queues.records import encoded_settled_below
 
 # Frames hold 16 MiB; what is more waits for the next one.
 _ENOUGH_BYTES = 4 << 20
-_SETTLED_BYTES = values_bytes([encoded_settled_below(0, 0)])
 
 
 class _NothingToSay(Exception):
@@ -177,31 +177,32 @@ class Statement:
     """What units say to their state logs in one frame of so many bytes: worked out, and not struck off before
     apply()."""
 
-    __slots__ = ("_finished", "_settled", "_unsaid", "records", "room")
+    __slots__ = ("_finished", "_said", "_unsaid", "records", "room")
 
     def __init__(self, room: int) -> None:
         self.room = room
         self.records: dict[Unit, list[bytes]] = {}
-        self._settled: list[Cursor] = []
-        """those of which all that can be said is how far they have settled everything"""
+        self._said: list[tuple[places.Said, dict[Unit, None]]] = []
+        """what is nearly always all: that of many, in one piece"""
         self._unsaid: list[tuple[Cursor, Unsaid]] = []
         self._finished: list[tuple[dict[Unit, None], Unit]] = []
 
+    def say_all(self, units: dict[Unit, None]) -> None:
+        """What was noted of them, as much as there is room for. Who has said all is struck off as this is staged."""
+        waiting, at = list(units), 0
+        while at < len(waiting):
+            said = places.Said(self.room)
+            at = places.say(waiting, at, said)
+            self.room = said.room
+            self._said.append((said, units))
+            if at < len(waiting):
+                if not self.say(waiting[at]):
+                    return
+                self._finished.append((units, waiting[at]))
+                at += 1
+
     def say(self, unit: Unit) -> bool:
         """What was noted of a unit, as much as there is room for; whether that was all."""
-        if len(unit.cursors) == 1:
-            [cursor] = unit.cursors.values()
-            record = cursor.unsaid_settled()
-            if record is not None:
-                if self.room < _SETTLED_BYTES:
-                    return False
-                self.room -= _SETTLED_BYTES
-                self.records[unit] = [record]
-                self._settled.append(cursor)
-                return True
-        return self._say_all(unit)
-
-    def _say_all(self, unit: Unit) -> bool:
         found: list[bytes] = []
         room, is_all = self.room - values_bytes(()), True
         for cursor in unit.cursors.values():
@@ -223,23 +224,42 @@ class Statement:
         self._unsaid.append((cursor, settlement))
         self.records.setdefault(unit, []).extend(settlement.records)
 
-    def strike_off(self, units: dict[Unit, None], unit: Unit) -> None:
-        """It has said all, once this is staged."""
-        self._finished.append((units, unit))
+    @property
+    def is_empty(self) -> bool:
+        return not self.records and not any(said.starts for said, _ in self._said)
 
     def parts(self) -> list[Part]:
-        return [(unit.state, Columns.of(values)) for unit, values in self.records.items()]
+        spread = self.spread()
+        return spread.parts() if spread.logs else []
 
     def spread(self) -> Spread:
-        """The same for many units."""
-        every = [record for records in self.records.values() for record in records]
-        counts = array("i", list(map(len, self.records.values())))
-        return Spread(Columns.of(every), counts, [unit.state for unit in self.records])
+        """What all of them say."""
+        pieces: list[bytes] = []
+        starts, ends, size = array("i"), array("i"), 0
+        logs: list[Log] = []
+        counts = array("i")
+        for said, _ in self._said:
+            pieces.append(said.words.tobytes())
+            starts += said.starts if not size else array("i", [size + start for start in said.starts])
+            ends += said.ends if not size else array("i", [size + end for end in said.ends])
+            logs += [unit.state for unit, count in zip(said.units, said.counts, strict=True) if count]
+            counts.extend([count for count in said.counts if count])
+            size += len(pieces[-1])
+        for unit, records in self.records.items():
+            logs.append(unit.state)
+            counts.append(len(records))
+            for record in records:
+                pieces.append(record)
+                starts.append(size)
+                size += len(record)
+                ends.append(size)
+        source = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return Spread(Columns(len(starts), source, Spans(starts, ends)), counts, logs)
 
     def apply(self) -> None:
         """The frame is staged."""
-        for cursor in self._settled:
-            cursor.said_settled()
+        for said, units in self._said:
+            places.strike_off(said, units)
         for cursor, unsaid in self._unsaid:
             cursor.said(unsaid)
         for unit, records in self.records.items():
@@ -252,15 +272,11 @@ def _said(units: dict[Unit, None], room: int, future: asyncio.Future[None]) -> S
     """Of as many units as a frame takes well. One whose state log takes nothing keeps what it has to say, and `future`
     is told; the others are not held up by it."""
     statement = Statement(min(room, _ENOUGH_BYTES))
-    for unit in list(units):
-        if (fault := unit.state.fault) is not None:
-            _tell(future, fault)
-            del units[unit]
-        elif statement.say(unit):
-            statement.strike_off(units, unit)
-        else:
-            break
-    if not statement.records:
+    for unit in [unit for unit in units if unit.state.fault is not None]:
+        _tell(future, unit.state.fault)
+        del units[unit]
+    statement.say_all(units)
+    if statement.is_empty:
         statement.apply()
         raise _NothingToSay
     return statement

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from penstock.broker.feed.stored import StoredBatch, StoredCache
 from penstock.core.types import LogName
+from penstock.kernels.places import Partition
 from penstock.log.journal.frames import Entry
 from penstock.log.partition import Log
 from penstock.log.shard import Shard
@@ -20,16 +21,23 @@ _READ_BATCHES = 8
 _BATCHES_AT_ONCE = 64
 
 
-class Unit:
+class Unit(Partition):
     """What belongs to one partition of a queue. Used from the loop."""
 
+    partition: int
+    data: Log
+    state: Log
+    cursors: dict[int, Cursor]
+    """by the number of the group"""
+    records_since_snapshot: int
+    bytes_since_snapshot: int
+
     def __init__(self, shard: Shard, cache: StoredCache, queue: str, partition: int, data: Log, state: Log) -> None:
-        self.queue, self.partition, self.data, self.state = queue, partition, data, state
+        super().__init__(partition, data, state)
+        self.queue = queue
         self.snapshots: Log | None = None
-        self.cursors: dict[int, Cursor] = {}
         self.producers = Producers()
-        self.records_since_snapshot = self.bytes_since_snapshot = self.snapshot_bytes = 0
-        self.last_snapshot_ms = 0
+        self.snapshot_bytes = self.last_snapshot_ms = 0
         self.holes = 0
         """that compaction had made when somebody last looked for messages that are gone"""
         self.snapshot_starts: list[tuple[int, int]] = []

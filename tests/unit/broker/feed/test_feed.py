@@ -35,10 +35,11 @@ class Door:
         self.asked += 1
         return self.left
 
-    def send(self, delivery: Delivery) -> None:
-        assert len(delivery) <= self.left
-        self.left -= len(delivery)
-        self.sent.append(delivery)
+    def send(self, deliveries: list[Delivery]) -> int:
+        assert sum(map(len, deliveries)) <= self.left
+        self.left -= sum(map(len, deliveries))
+        self.sent += deliveries
+        return len(deliveries)
 
     def dismissed(self) -> None:
         self.is_dismissed = True
@@ -80,9 +81,10 @@ def test_what_comes_is_sent_as_far_as_there_is_room(tmp_path: Path) -> None:
 
 def test_what_was_handed_out_and_not_sent_waits_for_room(tmp_path: Path) -> None:
     class Narrowing(Door):
-        def send(self, delivery: Delivery) -> None:
-            super().send(delivery)
+        def send(self, deliveries: list[Delivery]) -> int:
+            super().send(deliveries[:1])
             self.left = 0
+            return 1
 
     async def main() -> None:
         async with stage(tmp_path) as s:

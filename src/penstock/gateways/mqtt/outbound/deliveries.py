@@ -6,9 +6,10 @@ from array import array
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.broker.feed.held import Held
 from penstock.codecs.mqtt.kinds import PacketType, Version
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.gateways.mqtt.outbound.queue_flights import QueueFlights
+from penstock.gateways.mqtt.outbound.queue_line import QueueLine
 from penstock.gateways.mqtt.outbound.stored_feed import StoredFeed
 from penstock.kernels.mqtt_encode import encode_acks
 
@@ -26,7 +27,7 @@ class Deliveries:
         self.feed = None if stored is None else StoredFeed(connection, stored)
         self.consumers: dict[str, QueueConsumer] = {}
         """by filter"""
-        self.queues = QueueFlights()
+        self._line: QueueLine | None = None
         self.starved: dict[QueueConsumer, None] = {}
         """those for whose messages there was no room"""
 
@@ -47,16 +48,23 @@ class Deliveries:
             self._connection.sender.shared.settled([*finished, *refused])
         if self.feed is not None:
             self.feed.settled(kind, [*finished, *refused])
-        if self.queues:
+        if self._line is not None and self._line.flights:
             self._settle(finished, refused)
+
+    @property
+    def line(self) -> QueueLine:
+        """Most clients consume no queue."""
+        if self._line is None:
+            self._line = QueueLine(self._connection)
+        return self._line
 
     def _settle(self, finished: list[int], refused: list[int]) -> None:
         """Messages of queues are done, or have failed."""
-        settling = self._connection.gateway.broker.settling
-        if done := self.queues.take(finished):
-            settling.several(done, is_awaited=False)
-        for held in self.queues.take(refused) if refused else ():
-            settling.fail(held)
+        settling, flights = self._connection.gateway.broker.settling, self.line.flights
+        if finished:
+            settling.runs(*flights.take(finished), is_awaited=False)
+        for delivery, first, stop in zip(*flights.take(refused), strict=True) if refused else ():
+            settling.fail(Held(delivery, range(first, stop)))
 
     def _release(self, packet_ids: list[int], unknown: list[int]) -> Coroutine[None, None, None] | None:
         """PUBREL, after it is known for ever that the client has the message."""
@@ -113,4 +121,6 @@ class Deliveries:
     def let_go(self) -> None:
         """Of the connection, after close()."""
         self.feed = None
+        if self._line is not None:
+            self._line.let_go()
         del self._connection

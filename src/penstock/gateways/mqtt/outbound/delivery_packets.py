@@ -1,102 +1,122 @@
-"""Deliveries of a queue as packets: what queues.md promises that each of them carries, straight from stored batches."""
+"""Deliveries of queues as packets: what queues.md promises that each of them carries, straight from stored batches."""
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queues.group import Group
-from penstock.gateways.mqtt.outbound.packets import Packets, oversized_places, without
+from penstock.core.ports import Buffer
+from penstock.core.timeline import Timeline
+from penstock.gateways.mqtt.outbound.packets import oversized_places
 from penstock.kernels import rows
-from penstock.kernels.mqtt_encode import SPAN_WORDS, batch_spans
-from penstock.kernels.mqtt_publish import PublishEncoder
+from penstock.kernels.mqtt_encode import SPAN_WORDS, batch_spans, whole_spans
+from penstock.kernels.mqtt_publish import PublishEncoder, Template
+from penstock.log.header import MAX_BODY_BYTES
 
 _USER_PROPERTY = b"\x26"
 _OFFSET, _DELIVERIES, _TIMESTAMP = range(3)
-# Of so many a list is made faster than columns are read.
-_A_FEW = 16
 # More than a packet has beside what is stored: its properties name queue, group and message.
 _BESIDE_BYTES = 64 << 10
+_EXPIRES = 6
 
 
 class DeliveryPackets:
-    """For one client that consumes a group."""
+    """For one client."""
 
-    def __init__(self, group: Group, version: int, max_packet_bytes: int) -> None:
-        self._group, self._version, self._max_packet_bytes = group, version, max_packet_bytes
-        self._encoders: dict[int, PublishEncoder] = {}
+    def __init__(self, version: int, max_packet_bytes: int) -> None:
+        self._max_packet_bytes = max_packet_bytes
+        self._encoder = PublishEncoder(version, max_packet_bytes)
 
-    def encode(self, delivery: Delivery, qos: int, now_ms: int) -> tuple[Packets, list[int]]:
-        """Without those that are too large for the client, whose places are given as well."""
-        heads, encoder = _head(qos) * len(delivery.rows), self._encoder(delivery.unit.partition)
-        data = self._encoded(encoder, delivery, heads, now_ms, None)
-        packets = Packets(data, encoder.ends(), heads, encoder.id_positions())
-        oversized = oversized_places(packets.ends)
-        return (without(packets, oversized) if oversized else packets), oversized
-
-    def fit(self, delivery: Delivery) -> bool:
+    def fit(self, deliveries: Sequence[Delivery]) -> bool:
         """Whether none of them can be too large for the client."""
-        return len(delivery.stored.batch.body) + _BESIDE_BYTES <= self._max_packet_bytes
+        room = self._max_packet_bytes - _BESIDE_BYTES
+        return room >= MAX_BODY_BYTES or max([_body_bytes(each.stored) for each in deliveries]) <= room
 
-    def encode_with_ids(self, delivery: Delivery, qos: int, now_ms: int, packet_ids: list[int]) -> bytearray:
-        """What encode() gives, where they fit, with identifiers in it."""
-        heads, encoder = _head(qos) * len(delivery.rows), self._encoder(delivery.unit.partition)
-        return self._encoded(encoder, delivery, heads, now_ms, array("i", packet_ids))
+    def oversized(self, delivery: Delivery, template: Template, qos: int, timeline: Timeline) -> list[int]:
+        """The places of those that are too large for the client."""
+        self.encode([delivery], [template], array("i", [len(delivery)]), qos, timeline, ())
+        return oversized_places(self._encoder.ends())
 
-    def _encoded(
-        self, encoder: PublishEncoder, delivery: Delivery, heads: bytes, now_ms: int, packet_ids: array[int] | None
+    def encode(
+        self,
+        deliveries: Sequence[Delivery],
+        templates: list[Template],
+        stops: array[int],
+        qos: int,
+        timeline: Timeline,
+        packet_ids: Sequence[int],
     ) -> bytearray:
-        batch = delivery.stored.batch
-        spans = array("q", bytes(8 * SPAN_WORDS * len(heads)))
-        batch_spans(batch.body, batch.layout, delivery.rows, spans)
-        numbers = _numbers(delivery) if self._version == 5 else None
-        return encoder.encode(batch.body, spans, heads, now_ms, packet_ids=packet_ids, numbers=numbers)
+        """One packet behind the other; those of delivery i, to which template i belongs, end before row stops[i]. Those
+        that are too large for the client are left out."""
+        count = stops[-1]
+        spans, numbers = array("q", bytes(8 * SPAN_WORDS * count)), array("q", bytes(24 * count))
+        now = timeline.now()
+        sources: list[Buffer] = []
+        plain: list[Buffer] = []
+        firsts = array("i")
+        start = 0
+        for delivery, stop in zip(deliveries, stops, strict=True):
+            stored = delivery.stored
+            if stored.is_dense and delivery.deliveries is None and stop - start == stored.end - stored.first:
+                plain.append(stored.data)
+                sources.append(stored.data)
+                firsts.append(start)
+            else:
+                sources.append(stored.batch.body)
+                _put(delivery, start, stop, now - timeline.now_at(stored.batch.header.base_timestamp), spans, numbers)
+            start = stop
+        whole_spans(plain, firsts, spans, numbers)
+        ids = array("i", packet_ids) if packet_ids else None
+        return self._encoder.encode_each(sources, templates, stops, spans, _head(qos) * count, now, ids, numbers)
 
-    def _encoder(self, partition: int) -> PublishEncoder:
-        found = self._encoders.get(partition)
-        if found is None:
-            queue = self._group.queue
-            prefix = queue.name if queue.name.startswith("$") else f"$queue/{queue.name}"
-            template, fields = self._template(partition)
-            found = self._encoders[partition] = PublishEncoder(
-                self._version, self._max_packet_bytes, prefix.encode(), template, fields
-            )
-        return found
-
-    def _template(self, partition: int) -> tuple[bytes, array[int]]:
-        queue = self._group.queue
-        made, fields = bytearray(), array("i")
-        for name, number, text in (
-            ("message-id", _OFFSET, queue.message_id_prefix(partition)),
-            ("offset", _OFFSET, ""),
-            ("delivery-count", _DELIVERIES, ""),
-            ("timestamp", _TIMESTAMP, ""),
-        ):
-            made += _USER_PROPERTY + _string(name)
-            start = len(made)
-            made += text.encode()
-            fields.extend((start, len(made), number))
-        for name, text in (
-            ("queue", queue.name),
-            ("partition", str(partition)),
-            ("consumer-group", self._group.record.name),
-        ):
-            made += _USER_PROPERTY + _string(name) + _string(text)
-        return bytes(made), fields
+    def ends(self) -> array[int]:
+        """Of the last encoding: where each packet ends."""
+        return self._encoder.ends()
 
 
-def _numbers(delivery: Delivery) -> array[int]:
-    """Offsets, how often each was delivered, timestamps: of all rows one, then of all rows the next."""
-    count, stored = len(delivery.rows), delivery.stored
-    header = stored.batch.header
-    if count <= _A_FEW and delivery.is_whole and header.base_timestamp == header.max_timestamp:
-        return array("q", [*range(stored.first, stored.end), *[1] * count, *[header.base_timestamp] * count])
-    out = delivery.offsets
-    out.extend(array("q", [1]) * count if delivery.deliveries is None else array("q", delivery.deliveries))
-    times = array("q", bytes(8 * count))
-    rows.take_int64(stored.batch.timestamps(), delivery.rows, times)
-    out.extend(times)
-    return out
+def _body_bytes(stored: StoredBatch) -> int:
+    return len(stored.data) if stored.is_dense else len(stored.batch.body)
+
+
+def _put(delivery: Delivery, start: int, stop: int, later_ms: int, spans: array[int], numbers: array[int]) -> None:
+    """What encode() needs to know of some rows of a batch, whose expiries count by a clock of their own."""
+    stored, count = delivery.stored, len(numbers) // 3
+    words = memoryview(spans)[SPAN_WORDS * start : SPAN_WORDS * stop]
+    batch_spans(stored.batch.body, stored.batch.layout, delivery.rows, words)
+    for at in range(_EXPIRES, len(words), SPAN_WORDS):
+        if words[at]:
+            words[at] = max(words[at] + later_ms, 1)
+    columns = memoryview(numbers)
+    columns[start:stop] = delivery.offsets
+    columns[count + start : count + stop] = array("q", delivery.counts)
+    rows.take_int64(stored.batch.timestamps(), delivery.rows, columns[2 * count + start : 2 * count + stop])
+
+
+def template_of(group: Group, partition: int) -> Template:
+    """What the messages of a partition have in common for those who consume the group."""
+    queue = group.queue
+    made, fields = bytearray(), array("i")
+    for name, number, text in (
+        ("message-id", _OFFSET, queue.message_id_prefix(partition)),
+        ("offset", _OFFSET, ""),
+        ("delivery-count", _DELIVERIES, ""),
+        ("timestamp", _TIMESTAMP, ""),
+    ):
+        made += _USER_PROPERTY + _string(name)
+        start = len(made)
+        made += text.encode()
+        fields.extend((start, len(made), number))
+    for name, text in (
+        ("queue", queue.name),
+        ("partition", str(partition)),
+        ("consumer-group", group.record.name),
+    ):
+        made += _USER_PROPERTY + _string(name) + _string(text)
+    prefix = queue.name if queue.name.startswith("$") else f"$queue/{queue.name}"
+    return Template(prefix.encode(), bytes(made), fields)
 
 
 def _head(qos: int) -> bytes:

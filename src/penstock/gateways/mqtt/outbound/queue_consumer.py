@@ -10,8 +10,10 @@ from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.queues.group import Group
 from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.unit import Unit
 from penstock.core.errors import PenstockError
-from penstock.gateways.mqtt.outbound.delivery_packets import DeliveryPackets
+from penstock.gateways.mqtt.outbound.delivery_packets import template_of
+from penstock.kernels.mqtt_publish import Template
 
 if TYPE_CHECKING:
     from penstock.gateways.mqtt.connection import Connection
@@ -36,10 +38,13 @@ class QueueConsumer:
         ends_group: bool = False,
     ) -> None:
         self._connection, self.group, self.qos = connection, group, qos
-        self._settles_by_answer, self._ends_group = settles_by_answer, ends_group
+        self.manner = qos, settles_by_answer
+        """what is sent together has the same"""
+        self._ends_group = ends_group
+        self._line = connection.deliveries.line
+        self._templates: dict[Unit, Template] = {}
         broker = connection.gateway.broker
         self._settling = broker.settling
-        self._packets = DeliveryPackets(group, connection.session.version, connection.session.max_packet_bytes)
         self._at_once = _FIRST_MESSAGES
         """so many messages that they are not larger than what the client may leave lying"""
         self.member = broker.join(group, prefetch)
@@ -53,50 +58,38 @@ class QueueConsumer:
     def room(self) -> int:
         """How many the client may be sent now."""
         sender = self._connection.sender
-        room = min(sender.room, self._at_once) if self.qos else 0 if sender.is_behind else self._at_once
+        if self.qos:
+            room = min(sender.room - self._line.waiting, self._at_once)
+        else:
+            room = 0 if sender.is_behind else self._at_once
         if room <= 0:
             self._connection.deliveries.starved[self] = None
         return room
 
-    def send(self, delivery: Delivery) -> None:
-        timeline = self._connection.gateway.broker.timeline
-        now = timeline.now_at(delivery.stored.batch.header.base_timestamp)
-        if self.qos and self._packets.fit(delivery):
-            ids = self._connection.sender.identified(len(delivery), self.qos)
-            data = self._packets.encode_with_ids(delivery, self.qos, now, ids)
-            self._connection.outbox.write(data)
-            self._await(delivery, ids, range(len(ids)))
-            self._learn(delivery, len(data))
-        else:
-            self._send_fitting(delivery, now)
+    def send(self, deliveries: list[Delivery]) -> int:
+        taken = count = size = 0
+        limit_bytes = self._connection.outbox.limit_bytes
+        for delivery in deliveries:
+            if size > limit_bytes:
+                break
+            size += len(delivery.stored.data)
+            count += len(delivery.rows)
+            taken += 1
+        self._line.add(self, deliveries if taken == len(deliveries) else deliveries[:taken], count, size)
+        return taken
 
-    def _send_fitting(self, delivery: Delivery, now: int) -> None:
-        """Those that the client takes; also without QoS."""
-        packets, oversized = self._packets.encode(delivery, self.qos, now)
-        self._learn(delivery, len(packets.data))
-        places: Sequence[int] = range(len(delivery))
-        if oversized:
-            self._give_up(delivery, oversized)
-            gone = set(oversized)
-            if not (places := [place for place in places if place not in gone]):
-                return
-        if not self.qos:
-            self._connection.outbox.write(packets.data)
-            self._connection.sender.sent += len(packets)
-            self._settling.ack(Held(delivery, places), is_awaited=False)
-        else:
-            self._await(delivery, self._connection.sender.send_now(packets), places)
+    def template(self, unit: Unit) -> Template:
+        found = self._templates.get(unit)
+        if found is None:
+            found = self._templates[unit] = template_of(self.group, unit.partition)
+        return found
 
-    def _await(self, delivery: Delivery, ids: list[int], places: Sequence[int]) -> None:
-        if self._settles_by_answer:
-            self._connection.deliveries.queues.sent(self, delivery, ids, places)
-
-    def _learn(self, delivery: Delivery, size: int) -> None:
-        """How large messages of the queue are."""
+    def learn(self, count: int, size: int) -> None:
+        """How large messages of the queue are: so many went out in so many bytes."""
         batch, limit_bytes = self.queue.settings.performance.batch_size, self._connection.outbox.limit_bytes
-        self._at_once = max(1, min(batch, limit_bytes * len(delivery) // (size + 1)))
+        self._at_once = max(1, min(batch, limit_bytes * count // (size + 1)))
 
-    def _give_up(self, delivery: Delivery, places: Sequence[int]) -> None:
+    def give_up(self, delivery: Delivery, places: Sequence[int]) -> None:
         """The client takes no packet that large, and never will."""
         self._settling.reject(Held(delivery, places), "larger than the consumer's maximum packet size")
 
@@ -106,7 +99,8 @@ class QueueConsumer:
 
     def close(self) -> None:
         """What the client holds goes back to the group, and is not sent again under its identifier."""
-        self._connection.session.outgoing.abandon(self._connection.deliveries.queues.give_up(self))
+        self._line.flush()
+        self._connection.session.outgoing.abandon(self._line.flights.give_up(self))
         self._feed.close()
         if self._ends_group and not self.group.is_wanted:
             self._connection.gateway.spawn(self._end_group())

@@ -2,70 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import groupby
+from array import array
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from penstock.broker.feed.delivery import Delivery
-from penstock.broker.feed.held import Held
-
-_ROW_BITS = 24
-_PLACE = (1 << _ROW_BITS) - 1
+from penstock.kernels import flights as kernel
+from penstock.kernels.flights import Flight
 
 
-class _Flight(NamedTuple):
-    owner: Hashable
-    delivery: Delivery
+class Answered(NamedTuple):
+    """Places firsts[i]..stops[i] - 1 of delivery i."""
+
+    deliveries: list[Delivery]
+    firsts: array[int]
+    stops: array[int]
 
 
 class QueueFlights:
     """Of one connection: however many queues it consumes, an answer is looked up once."""
 
-    __slots__ = ("_flights", "_left", "_next", "_words")
+    __slots__ = ("_flights", "_next", "_words")
 
     def __init__(self) -> None:
         self._words: dict[int, int] = {}
-        """of a packet identifier: number of the flight and place in its delivery"""
-        self._flights: dict[int, _Flight] = {}
-        self._left: dict[int, int] = {}
-        """of a flight: how many were not answered yet"""
+        """of a packet identifier: number of the flight and place in it"""
+        self._flights: dict[int, Flight] = {}
         self._next = 0
 
     def __bool__(self) -> bool:
         return bool(self._words)
 
-    def sent(self, owner: Hashable, delivery: Delivery, packet_ids: Sequence[int], places: Sequence[int]) -> None:
-        """The client will answer with these identifiers, each for the message at its place."""
+    def sent(
+        self, owners: Sequence[Hashable], deliveries: list[Delivery], stops: array[int], packet_ids: list[int]
+    ) -> None:
+        """The client will answer with these identifiers: those of delivery i, whose owner is owners[i], end before
+        place stops[i]."""
         self._next += 1
-        first = self._next << _ROW_BITS
-        is_whole = len(packet_ids) == len(delivery)
-        words = range(first, first + len(packet_ids)) if is_whole else [first + place for place in places]
-        self._words.update(zip(packet_ids, words, strict=True))
-        self._flights[self._next], self._left[self._next] = _Flight(owner, delivery), len(packet_ids)
+        kernel.add(self._words, self._flights, self._next, Flight(list(owners), deliveries, stops, packet_ids))
 
-    def take(self, packet_ids: Iterable[int]) -> list[Held]:
+    def take(self, packet_ids: list[int]) -> Answered:
         """What was sent with these, and is under way no more; others are passed over."""
-        take = self._words.pop
-        found = [word for packet_id in packet_ids if (word := take(packet_id, -1)) >= 0]
-        if found and (number := found[0] >> _ROW_BITS) == max(found) >> _ROW_BITS == min(found) >> _ROW_BITS:
-            # What is nearly always so.
-            return [self._taken(number, [word & _PLACE for word in found])]
-        runs = groupby(found, lambda word: word >> _ROW_BITS)
-        return [self._taken(number, [word & _PLACE for word in some]) for number, some in runs]
-
-    def _taken(self, number: int, places: list[int]) -> Held:
-        delivery = self._flights[number].delivery
-        self._left[number] -= len(places)
-        if not self._left[number]:
-            del self._left[number], self._flights[number]
-        return Held(delivery, None if len(places) == len(delivery) else places)
+        found: list[Delivery] = []
+        firsts, stops = array("i", bytes(4 * len(packet_ids))), array("i", bytes(4 * len(packet_ids)))
+        count = kernel.take(self._words, self._flights, packet_ids, found, firsts, stops)
+        return Answered(found, firsts[:count], stops[:count])
 
     def give_up(self, owner: Hashable) -> list[int]:
         """The identifiers of what is under way of one owner, which nobody waits for any more."""
-        gone = {number for number, flight in self._flights.items() if flight.owner is owner}
-        found = [packet_id for packet_id, word in self._words.items() if word >> _ROW_BITS in gone] if gone else []
+        found = []
+        for number, flight in list(self._flights.items()):
+            for part, other in enumerate(flight.owners):
+                if other is owner:
+                    places = range(flight.start(part), flight.stop(part))
+                    mine = [flight.packet_ids[at] for at in places if self._is_under_way(number, flight, at)]
+                    found += mine
+                    if not flight.answered(part, len(mine)):
+                        del self._flights[number]
         for packet_id in found:
             del self._words[packet_id]
-        for number in gone:
-            del self._flights[number], self._left[number]
         return found
+
+    def _is_under_way(self, number: int, flight: Flight, place: int) -> bool:
+        return self._words.get(flight.packet_ids[place], -1) == number << kernel.PLACE_BITS | place

@@ -59,9 +59,10 @@ class Sender:
             self.pump()
 
     def identified(self, count: int, qos: int) -> list[int]:
-        """Identifiers for so many messages, which whoever asks for them writes out. There must be room."""
+        """Identifiers for so many messages, which whoever asks for them writes out; none with QoS 0. There must be
+        room."""
         self.sent += count
-        return self.outgoing.publish(count, qos)
+        return self.outgoing.publish(count, qos) if qos else []
 
     def send_now(self, packets: Packets) -> list[int]:
         """The identifiers they got. There must be room."""
