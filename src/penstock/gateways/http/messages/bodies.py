@@ -82,13 +82,14 @@ def plain_columns(body: bytes, is_lines: bool = False) -> Columns | None:
     source = bytearray(body) if b"\\" in body else body
     out = source if isinstance(source, bytearray) else bytearray()
     for row_bytes in (_USUAL_BYTES, _LEAST_BYTES):
-        spans = _ZERO * (4 * (len(body) // row_bytes + 1))
+        room = len(body) // row_bytes + 1
+        spans = _ZERO * (4 * room)
         count = json_messages.scan(source, out, is_lines, spans)
         if count != json_messages.FULL:
             break
     if count < 1:
         return None
-    starts, ends, key_starts, key_ends = [spans[first : 4 * count : 4] for first in range(4)]
+    starts, ends, key_starts, key_ends = [spans[first : first + count] for first in range(0, 4 * room, room)]
     keys = None if key_starts == _ZERO * count else Spans(key_starts, key_ends)
     return Columns(count, source, Spans(starts, ends), keys)
 
