@@ -18,20 +18,21 @@ _OTHER, FULL = -1, -2
 
 
 def scan(data: Buffer, out: bytearray, is_lines: bool, spans: array[int]) -> int:
-    """The spans of `text` and `key` (0, 0 where there is none), four int32 a row, of messages that have nothing else:
-    those of `{"messages": […]}`, or of lines that are one each. How many there are; FULL for more than `spans` holds,
-    -1 for everything else. Strings with escapes are written to `out` where they begin: give the data itself, as a
-    bytearray, if it has any. That the data is UTF-8 was looked at before."""
-    count, at = 0, 0
+    """The spans of `text` and `key` (0, 0 where there is none) of messages that have nothing else: those of
+    `{"messages": […]}`, or of lines that are one each. How many there are; FULL for more than `spans` holds, -1 for
+    everything else. The quarters of `spans` are the starts and ends of texts, and those of keys. Strings with escapes
+    are written to `out` where they begin: give the data itself, as a bytearray, if it has any. That the data is UTF-8
+    was looked at before."""
+    count, at, room = 0, 0, len(spans) // 4
     if not is_lines:
         at = _opened(data)
     while at >= 0:
         at = _skip(data, at)
         if is_lines and at == len(data):
             return count
-        if 4 * count + 4 > len(spans):
+        if count == room:
             return FULL
-        at = _message(data, out, at, spans, 4 * count)
+        at = _message(data, out, at, spans, count, room)
         if at < 0:
             return _OTHER
         count += 1
@@ -73,23 +74,23 @@ def _line_end(data: Buffer, at: int) -> int:
     return at + 1 if data[at] == _NEWLINE else _OTHER
 
 
-def _message(data: Buffer, out: bytearray, at: int, spans: array[int], row: int) -> int:
+def _message(data: Buffer, out: bytearray, at: int, spans: array[int], row: int, room: int) -> int:
     """Behind the message."""
     is_text, is_key = False, False
     if at >= len(data) or data[at] != _OPEN:
         return _OTHER
-    spans[row + 2] = spans[row + 3] = 0
+    spans[row + 2 * room] = spans[row + 3 * room] = 0
     at = _skip(data, at + 1)
     while True:
         found = -1 if is_text else _named(data, at, _TEXT)
         if found >= 0:
-            at = _string(data, out, found, spans, row)
+            at = _string(data, out, found, spans, row, room)
             is_text = True
         else:
             found = -1 if is_key else _named(data, at, _KEY)
             if found < 0:
                 return _OTHER
-            at = _string(data, out, found, spans, row + 2)
+            at = _string(data, out, found, spans, row + 2 * room, room)
             is_key = True
         if at < 0:
             return _OTHER
@@ -125,26 +126,26 @@ def _named(data: Buffer, at: int, name: bytes) -> int:
     return _skip(data, at + 1)
 
 
-def _string(data: Buffer, out: bytearray, at: int, spans: array[int], span: int) -> int:
-    """Behind its quote."""
+def _string(data: Buffer, out: bytearray, at: int, spans: array[int], span: int, room: int) -> int:
+    """Behind its quote. Its start goes to `span`, its end `room` behind that."""
     if at >= len(data) or data[at] != _QUOTE:
         return _OTHER
     end = memory.plain_end(data, at + 1)
     if end >= len(data):
         return _OTHER
-    spans[span], spans[span + 1] = at + 1, end
+    spans[span], spans[span + room] = at + 1, end
     if data[end] == _QUOTE:
         return end + 1
-    return _escaped(data, out, end, spans, span) if data[end] == _BACKSLASH else _OTHER
+    return _escaped(data, out, end, spans, span + room) if data[end] == _BACKSLASH else _OTHER
 
 
-def _escaped(data: Buffer, out: bytearray, at: int, spans: array[int], span: int) -> int:
+def _escaped(data: Buffer, out: bytearray, at: int, spans: array[int], stop: int) -> int:
     """The rest of a string, from its first escape on: what is written is never longer than what was read."""
     to = at
     while at < len(data):
         byte = data[at]
         if byte == _QUOTE:
-            spans[span + 1] = to
+            spans[stop] = to
             return at + 1
         if byte == _BACKSLASH:
             if at + 1 >= len(data):
@@ -255,11 +256,11 @@ def encode_placed(
         offset = following[number]
         if offset >= 0:
             following[number] = offset + 1
-        at = memory.put(out, at, heads[number])
-        at = _put_number(out, at, offset)
-        at = memory.put(out, at, middles[number])
-        at = _put_number(out, at, offset)
-        at = memory.put(out, at, tail)
+        start = memory.put(out, at, heads[number])
+        stop = _put_number(out, start, offset)
+        at = memory.put(out, stop, middles[number])
+        memory.copy_bytes(out, at, out, start, stop - start)
+        at = memory.put(out, at + stop - start, tail)
         out[at] = _COMMA
         at += 1
     return at

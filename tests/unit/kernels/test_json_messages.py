@@ -6,6 +6,7 @@ import json
 from array import array
 from types import ModuleType
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ def scanned(kernel: ModuleType, body: bytes, is_lines: bool = False, room: int =
     count: int = kernel.scan(source, source, is_lines, spans)
     if count < 0:
         return count
-    rows = [spans[4 * row : 4 * row + 4] for row in range(count)]
+    rows = [spans[row::room] for row in range(count)]
     return [(source[a:b].decode(), source[c:d].decode()) for a, b, c, d in rows]
 
 
@@ -76,6 +77,37 @@ def test_texts_and_keys_are_those_that_a_parser_finds(
 )
 def test_everything_else_is_left_to_a_parser(kernel: ModuleType, body: bytes) -> None:
     assert scanned(kernel, body) == -1
+
+
+class Message(msgspec.Struct, forbid_unknown_fields=True):
+    text: str
+    key: str = ""
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True):
+    messages: list[Message]
+
+
+@pytest.mark.parametrize("kernel", builds("json_messages"))
+@given(messages=MESSAGES, is_ascii=st.booleans(), data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_of_a_broken_body_nothing_is_found_that_a_parser_does_not_find(
+    kernel: ModuleType, messages: list[tuple[str, str | None]], is_ascii: bool, data: st.DataObject
+) -> None:
+    objects = [{"text": text} if key is None else {"text": text, "key": key} for text, key in messages]
+    body = bytearray(json.dumps({"messages": objects}, ensure_ascii=is_ascii).encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at, size = data.draw(st.integers(0, len(body))), data.draw(st.integers(0, 3))
+        body[at : at + size] = data.draw(
+            st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b"{", b"},", b"[", b":"])
+        )
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return  # the caller looks at that
+    if isinstance(found := scanned(kernel, bytes(body)), list):
+        decoded = msgspec.json.decode(body, type=Body)
+        assert found == [(each.text, each.key) for each in decoded.messages]
 
 
 @pytest.mark.parametrize("kernel", builds("json_messages"))

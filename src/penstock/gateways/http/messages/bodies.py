@@ -27,7 +27,7 @@ _USUAL_BYTES, _LEAST_BYTES = 64, 11
 _ZERO = array("i", [0])
 
 
-def raw_message(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> OutgoingMessage:
+def raw_message(headers: Sequence[tuple[bytes, bytes]], body: bytes | bytearray) -> OutgoingMessage:
     """The body as its value, what else it has in headers of the request. Refusal names the header."""
     first = dict(headers[::-1])  # of several with one name
     partition = _header(first, b"penstock-partition")
@@ -40,7 +40,7 @@ def raw_message(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Outgoing
         if name.startswith(_HEADER)
     ]
     return OutgoingMessage(
-        base64=body,
+        base64=bytes(body),
         key=_header(first, b"penstock-key"),
         headers=pairs or None,
         content_type=_header(first, b"content-type"),
@@ -70,7 +70,7 @@ def refuse_both(body: OutgoingMessage) -> None:
             raise _malformed(name, "a body with `messages` has nothing of a message beside them")
 
 
-def plain_columns(body: bytes, is_lines: bool = False) -> Columns | None:
+def plain_columns(body: bytes | bytearray, is_lines: bool = False) -> Columns | None:
     """Of a body with `messages`, or of lines, that have a text and maybe a key each and nothing else, over the body
     itself; None for all others, good or bad."""
     if not is_lines and not body.startswith(_MANY):
@@ -79,16 +79,18 @@ def plain_columns(body: bytes, is_lines: bool = False) -> Columns | None:
         body.isascii() or body.decode()
     except UnicodeDecodeError:
         return None
-    source = bytearray(body) if b"\\" in body else body
-    out = source if isinstance(source, bytearray) else bytearray()
     for row_bytes in (_USUAL_BYTES, _LEAST_BYTES):
-        spans = _ZERO * (4 * (len(body) // row_bytes + 1))
+        # Anew each time: strings with escapes are written over where they stand.
+        out = bytearray(body if b"\\" in body else b"")
+        source = out or body
+        room = len(body) // row_bytes + 1
+        spans = _ZERO * (4 * room)
         count = json_messages.scan(source, out, is_lines, spans)
         if count != json_messages.FULL:
             break
     if count < 1:
         return None
-    starts, ends, key_starts, key_ends = [spans[first : 4 * count : 4] for first in range(4)]
+    starts, ends, key_starts, key_ends = [spans[first : first + count] for first in range(0, 4 * room, room)]
     keys = None if key_starts == _ZERO * count else Spans(key_starts, key_ends)
     return Columns(count, source, Spans(starts, ends), keys)
 

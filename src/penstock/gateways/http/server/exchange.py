@@ -155,7 +155,7 @@ class Exchange:
             return "application/json"
         return said.decode("latin-1").partition(";")[0].strip().lower()
 
-    async def body(self, limit_bytes: int | None = None) -> bytes:
+    async def body(self, limit_bytes: int | None = None) -> bytes | bytearray:
         """All of it. body-too-large before more than the limit was kept."""
         limit = self.options.max_body_bytes if limit_bytes is None else limit_bytes
         self._refuse_length(limit)
@@ -172,7 +172,7 @@ class Exchange:
             if len(whole) + len(message["body"]) > limit:
                 self._too_large(limit)
             whole += message["body"]
-        return bytes(whole)
+        return whole
 
     def hold(self, size_bytes: int) -> None:
         """So much of a body is kept, until let_go(). Refusal if it is more than all requests together may keep."""
@@ -350,7 +350,7 @@ class Exchange:
         raise Refusal(413, "body-too-large", detail, closes=True)
 
 
-def decoded(body: bytes, kind: type[Struct], what: str = "body") -> Struct:
+def decoded(body: bytes | bytearray, kind: type[Struct], what: str = "body") -> Struct:
     """JSON from a client, of which this is a part. Refusal: malformed-body names the field."""
     try:
         return msgspec.json.decode(body, type=kind)
@@ -362,7 +362,7 @@ def decoded(body: bytes, kind: type[Struct], what: str = "body") -> Struct:
         raise Refusal(400, "malformed-body", f"invalid {what}: {detail}", field) from None
 
 
-def _whole_fields(data: bytes | msgspec.Raw) -> dict[str, object]:
+def _whole_fields(data: bytes | bytearray | msgspec.Raw) -> dict[str, object]:
     """Those of a body, or of one of its messages: whose value stays as it is written."""
     return {name: _whole_field(name, each) for name, each in msgspec.json.decode(data, type=_Fields).items()}
 

@@ -8,7 +8,7 @@ import socket
 import sys
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from penstock.broker.auth.limits import ClientRates
@@ -125,7 +125,17 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._expect(self._options.stall_timeout_s)
+        if self.cycle is not None:  # a request for a WebSocket may have a body, and begins none
+            self._keep_whole(self.cycle)
         super().on_body(body)
+
+    def _keep_whole(self, cycle: RequestResponseCycle) -> None:
+        """What comes in one piece is handed on as it is; of several, one is made in place."""
+        kept: bytes | bytearray = cycle.body
+        if not kept:
+            cycle.body = b""  # type: ignore[assignment]  # it is added to, and read as bytes
+        elif isinstance(kept, bytes):
+            cycle.body = bytearray(kept)
 
     def on_message_complete(self) -> None:
         self._expect(None)

@@ -39,6 +39,17 @@ def test_a_value_is_stored_as_it_was_meant(http: HttpClient, message: dict[str, 
     assert base64.b64decode(found.get("base64", "")) == value
 
 
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-ndjson"])
+def test_many_short_texts_with_escapes_are_stored_as_they_were_meant(http: HttpClient, content_type: str) -> None:
+    texts = [f"é{number}/" for number in range(100)]
+    messages = [json.dumps({"text": text}).replace("/", "\\/") for text in texts]
+    is_json = content_type == "application/json"
+    body = f'{{"messages":[{",".join(messages)}]}}' if is_json else "\n".join(messages)
+    answer = http.request("POST", "queues/q/messages", body.encode(), {"content-type": content_type})
+    assert answer.json["accepted"] == 100
+    assert sorted(each["text"] for each in http.receive("q", max=100)) == sorted(texts)
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
