@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from penstock.codecs.http.shapes import Base64, HeaderText, Partition, TopicName, described, one_of
+from penstock.codecs.http.shapes import Base64, CorrelationText, HeaderText, Partition, TopicName, described, one_of
 from penstock.core.settings.kind import Json
 
 VALUES = ("text", "json", "base64", "value")
@@ -45,7 +45,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     headers: dict[HeaderText, HeaderText] | list[tuple[HeaderText, HeaderText]] | None = None
     content_type: HeaderText | None = None
     reply_to: TopicName | None = None
-    correlation_id: HeaderText | None = None
+    correlation_id: CorrelationText | None = None
     topic: TopicName | None = None
     partition: Partition | None = None
     """instead of the one that the key leads to; all messages of a request have the same"""

@@ -63,6 +63,10 @@ Namespace = Annotated[str, _text(PLAIN, maxLength=_MAX_NAME)]
 HeaderText = Annotated[str, msgspec.Meta(max_length=_MAX_HEADER, extra_json_schema={"pattern": r"^([^\x00]*)$"})]
 
 
+CorrelationText = Annotated[str, msgspec.Meta(max_length=_MAX_HEADER)]
+"""bytes for those who correlate, with any character"""
+
+
 # Of 256 bytes, which the largest characters take four of.
 KeyText = Annotated[str, _text(LINE, maxLength=64)]
 
