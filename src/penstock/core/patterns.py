@@ -31,17 +31,17 @@ _SIZES = (("B?", 1), *((f"{prefix}B", 1000**power) for power, prefix in enumerat
 _SIZES += tuple((f"{prefix}iB", 1024**power) for power, prefix in enumerate(("[kK]", "M", "G"), 1))
 
 
-def duration_pattern(limit_s: float) -> str:
+def duration_pattern(limit_s: float, least_s: float = 0.0) -> str:
     """Durations up to the limit, as people write them: in one unit, or in up to three that follow each other, each less
-    than one of the unit before it."""
-    found = []
-    for place, (unit, unit_ms, _) in enumerate(_UNITS):
+    than one of the unit before it. At least a second, if that is the least."""
+    found, units = [], _UNITS if least_s < 1 else _UNITS[:-1]
+    for place, (unit, unit_ms, _) in enumerate(units):
         most = int(limit_s * 1000) // unit_ms
         if not most:
             continue
         found.append(f"{_up_to(most)}{unit}")
         if most > 1:
-            rest = "".join(f"({_up_to(below - 1)}{smaller})?" for smaller, _, below in _UNITS[place + 1 : place + 3])
+            rest = "".join(f"({_up_to(below - 1)}{smaller})?" for smaller, _, below in units[place + 1 : place + 3])
             found.append(rf"{_up_to(most - 1)}((\.[0-9]{{1,3}})?{unit}|{unit}{rest})")
     return "|".join(found)
 

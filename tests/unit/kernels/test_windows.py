@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.kernels import builds
 
+from penstock.core.descriptions import Tally
 from penstock.kernels.entry import FrameEntry
 from penstock.kernels.places import Partition, Place
 from penstock.kernels.staged import Span, StagedLog
@@ -17,7 +18,6 @@ from penstock.kernels.window import Window
 from penstock.log.batch import encode, seal
 from penstock.log.columns import Columns
 from penstock.log.journal.frames import Entry
-from penstock.queues.cursor import Tally
 
 KERNELS = pytest.mark.parametrize("kernel", builds("windows"))
 NOW, NO_LIMIT, GROUP, TIMEOUT_MS = 1_000_000, 1 << 31, 7, 30_000

@@ -117,9 +117,10 @@ PARAMETERS: Mapping[str, Json] = {
 """of paths; others are any text"""
 
 
-def span(limit_s: float) -> tuple[msgspec.Meta, msgspec.Meta]:
+def span(limit_s: float, least_s: float = 0) -> tuple[msgspec.Meta, msgspec.Meta]:
     """Of a duration as text, and as a number of seconds."""
-    return _text(duration_pattern(limit_s)), msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": limit_s})
+    bounds = {"minimum": least_s, "maximum": limit_s}
+    return _text(duration_pattern(limit_s, least_s)), msgspec.Meta(extra_json_schema=bounds)
 
 
 RULES: dict[str, Json] = {}

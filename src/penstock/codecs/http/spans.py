@@ -11,7 +11,8 @@ Span = str | float | int
 
 
 LONGEST_WAIT_S, LONGEST_LEASE_S, LONGEST_KEY_S = 30.0, 12 * 3600.0, 10 * 365 * 24 * 3600.0
-_WAIT, _LEASE, _KEY = span(LONGEST_WAIT_S), span(LONGEST_LEASE_S), span(LONGEST_KEY_S)
+SHORTEST_KEY_S = 1
+_WAIT, _LEASE, _KEY = span(LONGEST_WAIT_S), span(LONGEST_LEASE_S), span(LONGEST_KEY_S, SHORTEST_KEY_S)
 Wait = Annotated[str, _WAIT[0]] | Annotated[float, _WAIT[1]] | Annotated[int, _WAIT[1]]
 
 

@@ -12,8 +12,8 @@ from penstock.broker.auth.rules import Action, Effect, Rule, rule_of
 from penstock.broker.auth.store import User
 from penstock.broker.auth.verdicts import AskedAction, Verdict
 from penstock.codecs.http.administration import CreatedKey
-from penstock.codecs.http.shapes import RULE_PATTERN, KeyText, Namespace, PersonName, TopicName, UserName
-from penstock.codecs.http.spans import LONGEST_KEY_S, KeyAge
+from penstock.codecs.http.shapes import RULE_PATTERN, KeyText, Namespace, PersonName, UserName
+from penstock.codecs.http.spans import LONGEST_KEY_S, SHORTEST_KEY_S, KeyAge
 from penstock.core.descriptions import KeyDescription, UserDescription
 from penstock.gateways.http.admin.queues import DryRunQuery
 from penstock.gateways.http.server.durations import seconds_of
@@ -72,7 +72,8 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
     """of any kind of login: tokens and certificates have names of other shapes than users here"""
     action: AskedAction
-    topic: TopicName
+    topic: Annotated[str, msgspec.Meta(min_length=1, max_length=65535)]
+    """a topic, a filter or the name of a queue; what is none of them is nothing that a rule could allow"""
     client_id: str = ""
 
 
@@ -117,7 +118,7 @@ async def add_key(exchange: Exchange) -> Reply:
     body = await exchange.read(NewKey)
     expires_ms = None
     if body.expires_in is not None:
-        left_s = seconds_of(body.expires_in, "expires_in", LONGEST_KEY_S)
+        left_s = seconds_of(body.expires_in, "expires_in", LONGEST_KEY_S, SHORTEST_KEY_S)
         expires_ms = exchange.ports.broker.wall() + round(1000 * left_s)
     key, text = await exchange.users.add_key(body.roles, body.namespace, body.description, expires_ms=expires_ms)
     return json_reply(CreatedKey(text, describe_key(key)), 201, [(b"cache-control", b"no-store")])
