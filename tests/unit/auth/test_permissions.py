@@ -224,7 +224,7 @@ def test_invented_topics_do_not_fill_the_memory() -> None:
 def test_sessions_that_are_gone_are_forgotten() -> None:
     caches = Caches()
     for _ in range(10):
-        Permissions(caches, lambda: ADMIN_VERDICTS)
+        assert Permissions(caches, lambda: ADMIN_VERDICTS).may_publish(b"a")
     gc.collect()
     assert not list(caches.live)
 

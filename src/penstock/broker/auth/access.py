@@ -307,7 +307,7 @@ class _OperatorAccess(Access):
         return Identity(credentials.username or ANONYMOUS, is_admin=True, how="anonymous")
 
     def permissions(self, identity: Identity, client_id: str) -> Permissions:
-        return AllPermissions(self._caches, lambda: ADMIN_VERDICTS)
+        return AllPermissions(self._caches, _all_verdicts)
 
 
 class _OpenAccess(Access):
@@ -342,13 +342,17 @@ class _OpenAccess(Access):
         raise NotAuthorised("in development mode there are no users: everyone is an admin")
 
     def permissions(self, identity: Identity, client_id: str) -> Permissions:
-        return AllPermissions(self._caches, lambda: ADMIN_VERDICTS)
+        return AllPermissions(self._caches, _all_verdicts)
 
     def reload(self, options: AuthOptions) -> None:
         """Nothing of it counts here."""
 
     def close(self) -> None:
         """Nothing was opened."""
+
+
+def _all_verdicts() -> Verdicts:
+    return ADMIN_VERDICTS
 
 
 _EVERYBODY = Identity(ANONYMOUS, is_admin=True, how="anonymous")

@@ -24,6 +24,10 @@ _CACHED_BYTES = 64 << 20
 
 Key = TypeVar("Key", bytes, str)
 
+_NO_TOPICS: dict[bytes, bool] = {}
+_NO_QUEUES: dict[str, bool] = {}
+"""of those who were not asked yet; never written to"""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
@@ -105,11 +109,7 @@ class Permissions:
     def __init__(self, caches: Caches, find: Callable[[], Verdicts]) -> None:
         """`find` works the rules out, as they are when it is called."""
         self._caches, self._find = caches, find
-        self._verdicts: Verdicts | None = None
-        self._publish: dict[bytes, bool] = {}
-        self._receive: dict[bytes, bool] = {}
-        self._consume: dict[str, bool] = {}
-        caches.live.add(self)
+        self.forget()
 
     @property
     def are_lasting(self) -> bool:
@@ -149,12 +149,16 @@ class Permissions:
         """Settlements (`$queue/orders/$ack`) are publishes that need the right to consume; where the path is longer
         than the queue's name, ask may_consume() too, with the queue it names."""
         known = self._publish.get(topic)
-        return self._decide(self._publish, topic, addresses.wanted_to_publish) if known is None else known
+        if known is None:
+            known = self._decide(self._now(), self._publish, topic, addresses.wanted_to_publish)
+        return known
 
     def may_receive(self, topic: bytes) -> bool:
         """Of a retained or a live message that a subscription matched. Deliveries of queues need may_consume()."""
         known = self._receive.get(topic)
-        return self._decide(self._receive, topic, addresses.wanted_to_receive) if known is None else known
+        if known is None:
+            known = self._decide(self._now(), self._receive, topic, addresses.wanted_to_receive)
+        return known
 
     def may_subscribe(self, topic_filter: str) -> bool:
         """Every topic that the filter matches is allowed and none is denied. For `$queue/…` and `$dlq/…`: the queue
@@ -174,17 +178,23 @@ class Permissions:
         return self._now().may_browse(addresses.wanted_to_consume(queue))
 
     def forget(self) -> None:
-        self._verdicts = None
-        self._publish, self._receive, self._consume = {}, {}, {}
+        self._verdicts: Verdicts | None = None
+        self._publish = self._receive = _NO_TOPICS
+        self._consume = _NO_QUEUES
 
     def _now(self) -> Verdicts:
         if self._verdicts is None:
+            # Most clients that are idle never ask.
+            self._publish, self._receive, self._consume = {}, {}, {}
             self._verdicts = self._find()
+            self._caches.live.add(self)
         return self._verdicts
 
-    def _decide(self, cache: dict[bytes, bool], topic: bytes, wanted: Callable[[str], Wanted]) -> bool:
+    def _decide(
+        self, verdicts: Verdicts, cache: dict[bytes, bool], topic: bytes, wanted: Callable[[str], Wanted]
+    ) -> bool:
         try:
-            answer = self._now().may(wanted(topic.decode()))
+            answer = verdicts.may(wanted(topic.decode()))
         except UnicodeDecodeError:
             return False
         self._caches.keep(cache, topic, answer)

@@ -67,6 +67,7 @@ _REQUESTS = frozenset({Awaits.SUBACK, Awaits.UNSUBACK})
 _PUBLISHES = {1: Awaits.PUBACK, 2: Awaits.PUBREC}
 
 
+_NONE = frozenset[int]()
 _LAST_WORDS = {PacketType.PUBACK: Awaits.PUBACK, PacketType.PUBCOMP: Awaits.PUBCOMP}
 
 
@@ -282,12 +283,13 @@ class Incoming:
     def __init__(self, receive_maximum: int = DEFAULT_RECEIVE_MAXIMUM, held: Iterable[int] = ()) -> None:
         """`held` are the identifiers of a session from before."""
         self._receive_maximum = _checked_maximum(receive_maximum)
-        self._held = set(held)
+        self._held: set[int] | None = set(held) or None
+        """most have none, and an empty set takes 232 bytes"""
         self.leave()
 
     def leave(self) -> None:
         """The connection is gone: the count begins anew, and the place where it was is another's."""
-        self._counted: set[int] = set()
+        self._counted: frozenset[int] = _NONE
         self._unanswered: Counts = [0]
         self._place = 0
 
@@ -307,7 +309,7 @@ class Incoming:
         return self._unanswered[self._place]
 
     def held(self) -> list[int]:
-        return sorted(self._held)
+        return sorted(self._held or ())
 
     def publish_qos_1(self, count: int) -> None:
         """So many came; each is under way until `puback`."""
@@ -323,27 +325,30 @@ class Incoming:
         the client will send them again, and they must not pass for duplicates then."""
         counted = self._counted.union(packet_ids)
         self._check_limit(self.under_way + len(counted) - len(self._counted))
-        arrived = Arrived()
+        arrived, held = Arrived(), self._held
+        if held is None:
+            held = self._held = set()
         for packet_id in packet_ids:
-            (arrived.duplicate if packet_id in self._held else arrived.fresh).append(packet_id)
-            self._held.add(packet_id)
+            (arrived.duplicate if packet_id in held else arrived.fresh).append(packet_id)
+            held.add(packet_id)
         self._count(counted)
         return arrived
 
     def refuse(self, packet_ids: Collection[int]) -> None:
         """PUBREC says no, or the messages could not be taken: the identifiers are free, and no PUBREL will come."""
-        self._held.difference_update(packet_ids)
+        if self._held is not None:
+            self._held.difference_update(packet_ids)
         self._count(self._counted.difference(packet_ids))
 
     def pubrel(self, packet_ids: Collection[int]) -> Released:
-        released = Released()
+        released, held = Released(), self._held or set()
         for packet_id in packet_ids:
-            (released.known if packet_id in self._held else released.not_found).append(packet_id)
-            self._held.discard(packet_id)
+            (released.known if packet_id in held else released.not_found).append(packet_id)
+            held.discard(packet_id)
         self._count(self._counted.difference(packet_ids))
         return released
 
-    def _count(self, counted: set[int]) -> None:
+    def _count(self, counted: frozenset[int]) -> None:
         self._unanswered[self._place] += len(counted) - len(self._counted)
         self._counted = counted
 

@@ -94,7 +94,8 @@ class Connection:
         self.transport = transport
         self.heard_aliases = HeardAliases(gateway.names)
         self._is_lost = False
-        self._room = asyncio.Event()
+        self._room: asyncio.Event | None = None
+        """made when somebody waits for the client to take more"""
 
     # What it is
 
@@ -139,9 +140,7 @@ class Connection:
             self.outbox, session.outgoing, backlog, session.version, self.gateway.broker.now, self.overflown
         )
         # Not a method of this one: it would go in a circle.
-        encode = partial(
-            _encoded, version=session.version, max_bytes=self.max_packet_bytes, tells_problems=self.tells_problems
-        )
+        encode = partial(_encoded, session.version, self.max_packet_bytes, self.tells_problems)
         columns, slot = self.gateway.turns.columns, self.transport.slot
         self.answers = Answers(self.outbox, session.version, encode, columns, slot)
         self.deliveries = Deliveries(self)
@@ -229,14 +228,14 @@ class Connection:
 
     def _encoded(self, packet: Packet) -> bytes:
         assert self.version is not None
-        return _encoded(packet, self.version, self.max_packet_bytes, self.tells_problems)
+        return _encoded(self.version, self.max_packet_bytes, self.tells_problems, packet)
 
     def pump(self) -> None:
         """The client takes more."""
         if self.is_open:
             self.sender.pump()
             self.deliveries.pump()
-            self._room.set()
+            self._tell_room()
 
     @property
     def has_unanswered(self) -> bool:
@@ -245,14 +244,19 @@ class Connection:
     async def has_room(self) -> bool:
         """Wait until the client takes more; False if it is gone."""
         while not self.is_ended and not self.sender.room:
-            self._room.clear()
-            await self._room.wait()
+            await self.pumped()
         return not self.is_ended
 
     async def pumped(self) -> None:
         """Returns when the client has taken something, or is gone."""
+        if self._room is None:
+            self._room = asyncio.Event()
         self._room.clear()
         await self._room.wait()
+
+    def _tell_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
 
     def overflown(self) -> None:
         """More waits for the client than may."""
@@ -324,7 +328,7 @@ class Connection:
         self.heard_aliases.give_back()
         if self.topic_aliases is not None:
             self.topic_aliases.give_back()
-        self._room.set()
+        self._tell_room()
         self.order.close()
         self._follow_order()
         self.gateway.closed(self)
@@ -372,7 +376,7 @@ async def _in_turn(first: Coroutine[None, None, None], second: Coroutine[None, N
     await second
 
 
-def _encoded(packet: Packet, version: Version, max_bytes: int, tells_problems: bool) -> bytes:
+def _encoded(version: Version, max_bytes: int, tells_problems: bool, packet: Packet) -> bytes:
     """ProtocolError if the client does not take a packet of its size."""
     data = encode_within(packet, version, max_bytes, tells_problems)
     if data is None:

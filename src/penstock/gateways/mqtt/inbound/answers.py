@@ -85,11 +85,12 @@ class Answers:
         self._outbox, self._version, self._encode = outbox, version, encode
         self._columns: ClientColumns | None = columns
         self._slot = slot
-        self._owed: deque[Answer | Encoded] = deque()
+        self._owed: deque[Answer | Encoded] | None = None
+        """made when something is owed: an empty one takes 760 bytes, and most clients only listen"""
 
     def __len__(self) -> int:
         """Those of turns included."""
-        return len(self._owed) + (0 if self._columns is None else self._columns.owed[self._slot])
+        return len(self._owed or ()) + (0 if self._columns is None else self._columns.owed[self._slot])
 
     def owe(self, kind: PacketType, packet_ids: array[int]) -> Answer:
         answer = Answer(kind, packet_ids)
@@ -102,6 +103,8 @@ class Answers:
         return answer
 
     def _append(self, answer: Answer | Encoded) -> None:
+        if self._owed is None:
+            self._owed = deque()
         self._owed.append(answer)
         self._note()
 
@@ -116,14 +119,13 @@ class Answers:
 
     def forget(self, answer: Encoded) -> None:
         """It will not be sent; nothing if the connection is gone."""
-        if answer in self._owed:
+        if self._owed is not None and answer in self._owed:
             self._owed.remove(answer)
             self.give_ready()
 
     def leave(self) -> None:
         """The connection is gone, and its slot is another's."""
-        self._columns = None
-        self._owed.clear()
+        self._columns = self._owed = None
 
     def give_ready(self) -> None:
         """What is ready, and has nothing before it that is not."""
@@ -137,7 +139,7 @@ class Answers:
 
     def _note(self) -> None:
         if self._columns is not None:
-            self._columns.waiting[self._slot] = len(self._owed)
+            self._columns.waiting[self._slot] = len(self._owed or ())
 
     def _ready(self, answer: Answer | Encoded) -> bytes | bytearray | None:
         if isinstance(answer, Encoded):

@@ -33,6 +33,7 @@ _Refusals = dict[int, Refused]
 _Made = dict[bytes, str]
 """queues by the topics that they were made for"""
 _NONE_MADE: Mapping[bytes, str] = {}
+_NOTHING_CAME = Came()
 
 
 class OwnPublishes:
@@ -42,7 +43,7 @@ class OwnPublishes:
         self._connection = connection
         self._gateway = connection.gateway
         self._publisher = connection.gateway.broker.publisher()
-        self._came = Came()
+        self._came = _NOTHING_CAME
 
     @property
     def place(self) -> int:

@@ -18,7 +18,8 @@ class Backlog:
     def __init__(self, max_messages: int, max_bytes: int, policy: QueuedPolicy, budget: Budget) -> None:
         """What waits is taken from the budget of all, as if nobody else waited for the same bytes."""
         self._max_messages, self._max_bytes, self._policy, self._budget = max_messages, max_bytes, policy, budget
-        self._chunks: deque[Packets] = deque()
+        self._chunks: deque[Packets] | None = None
+        """made when something waits: an empty one takes 760 bytes"""
         self._messages = self._bytes = 0
         self.dropped = 0
 
@@ -52,9 +53,7 @@ class Backlog:
         return chunk
 
     def take_all(self) -> list[Packets]:
-        chunks = list(self._chunks)
-        self._chunks.clear()
-        self._messages = 0
+        chunks, self._chunks, self._messages = list(self._chunks or ()), None, 0
         self._count(-self._bytes)
         return chunks
 
@@ -66,6 +65,8 @@ class Backlog:
         return max(room, 0)
 
     def _append(self, packets: Packets) -> None:
+        if self._chunks is None:
+            self._chunks = deque()
         self._chunks.append(packets)
         self._messages += len(packets)
         self._count(len(packets.data))
@@ -76,6 +77,7 @@ class Backlog:
 
     def _drop_oldest(self, limit_bytes: int) -> None:
         """As many of the oldest chunk as are too many, or all of it."""
+        assert self._chunks is not None, "what is too much is there"
         chunk = self._chunks[0]
         excess, excess_bytes = self._messages - self._max_messages, self._bytes - limit_bytes
         count = max(min(excess, len(chunk)), bisect_left(chunk.ends, excess_bytes) + 1 if excess_bytes > 0 else 0)

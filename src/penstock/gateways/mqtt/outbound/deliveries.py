@@ -44,8 +44,8 @@ class Deliveries:
         return work
 
     def _tell(self, kind: PacketType, finished: list[int], refused: list[int]) -> None:
-        if self._connection.sender.shared:
-            self._connection.sender.shared.settled([*finished, *refused])
+        if shared := self._connection.sender.shared:
+            shared.settled([*finished, *refused])
         if self.feed is not None:
             self.feed.settled(kind, [*finished, *refused])
         if self._line is not None and self._line.flights:

@@ -31,7 +31,8 @@ class Sender:
         """`now_ms` is running time. `overflown` is called when the backlog has no room for a message."""
         self.outbox, self.outgoing, self.backlog, self._overflown = outbox, outgoing, backlog, overflown
         self._version, self._now_ms = version, now_ms
-        self.shared = SharedFlights()
+        self.shared: SharedFlights | None = None
+        """made when a message of a shared subscription goes out"""
         self.sent = self.dropped = 0
 
     @property
@@ -79,12 +80,15 @@ class Sender:
                 ids += self.outgoing.publish(len(list(some)), qos)
         self.outbox.write(packets.with_ids(ids))
         if packets.share is not None:
+            if self.shared is None:
+                self.shared = SharedFlights()
             self.shared.sent(packets, ids)
         return ids
 
     def unfinished_shared(self) -> list[Unfinished]:
         """Messages of shared subscriptions that the client does not have; they are another's now."""
-        return [*self.shared.unfinished(self._version), *waiting(self.backlog.take_all(), self._version)]
+        sent = [] if self.shared is None else self.shared.unfinished(self._version)
+        return [*sent, *waiting(self.backlog.take_all(), self._version)]
 
     def let_go(self) -> None:
         """Of the connection: nothing is sent any more."""

@@ -93,13 +93,13 @@ class Login:
             raise self._refusal(error) from error
 
     def _refusal(self, error: PenstockError) -> PacketError:
-        assert self._connect is not None
+        version = self._connection.version
         reason = _REFUSALS.get(error.code, ReasonCode.NOT_AUTHORIZED)
         if self._connection.is_open:
             reason = ReasonCode.NOT_AUTHORIZED
-        if self._connect.version is Version.V3_1_1 and reason is ReasonCode.CONNECTION_RATE_EXCEEDED:
+        if version is Version.V3_1_1 and reason is ReasonCode.CONNECTION_RATE_EXCEEDED:
             reason = ReasonCode.SERVER_UNAVAILABLE
-        return ProtocolError(str(error), reason, self._connect.version)
+        return ProtocolError(str(error), reason, version)
 
     # AUTH
 
@@ -183,6 +183,7 @@ class Login:
         registry.attach(session, connection)
         connection.send(ConnAck(is_present, ReasonCode.SUCCESS, agreed))
         connection.gateway.logged_in(connection)
+        self._connect = None  # an idle client is half a kilobyte less
         await registry.resume(session, connection)
 
     def _check_will(self, packet: Connect, permissions: Permissions) -> None:
