@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import flight
+from tests.support.faults import wait_until
 from tests.support.live_server import LiveServer, live_server
 
 import penstock
@@ -16,8 +17,8 @@ MIB = 1 << 20
 CLIENTS, BATCHES = 8, 3
 # 440 to 610 MiB were measured, 806 once on a busy machine, and 910 to 1260 without bounds.
 MOST_BYTES = 880 * MIB
-# 150 to 170 MiB, and 700 to 930 where the allocator kept what it had.
-MOST_BYTES_AFTERWARDS = 400 * MIB
+# A second after the last batch, MEASURED; 270 to 400 without that, 700 to 930 where the allocator kept what it had.
+MOST_BYTES_AFTERWARDS = 300 * MIB
 
 
 def memory_of_listener(server: LiveServer, name: str) -> int:
@@ -57,4 +58,4 @@ def test_clients_with_large_batches_wait_for_each_other(tmp_path: Path) -> None:
             assert errors == []
             assert http.queue("large").messages == CLIENTS * BATCHES * batch.num_rows
         assert memory_of_listener(server, "VmHWM") < MOST_BYTES
-        assert memory_of_listener(server, "VmRSS") < MOST_BYTES_AFTERWARDS
+        wait_until(lambda: memory_of_listener(server, "VmRSS") < MOST_BYTES_AFTERWARDS, "given back")

@@ -33,6 +33,8 @@ class Receipts:
     def __init__(self, limit_bytes: int, client_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit_bytes, self._client_bytes, self._clock = limit_bytes, client_bytes, clock
         self._taken: list[_Reservation] = []
+        self._ended_s: float | None = None
+        """when the last batch was done with, if nobody has asked since"""
         self._changed = threading.Condition()
 
     @contextmanager
@@ -53,7 +55,15 @@ class Receipts:
         finally:
             with self._changed:
                 self._taken.remove(mine)
+                self._ended_s = self._clock()
                 self._changed.notify_all()
+
+    def rested(self, rest_s: float) -> None:
+        """Returns when batches were received since the last call, and none for so long. For one thread."""
+        with self._changed:
+            while self._ended_s is None or self._taken or (left_s := self._ended_s + rest_s - self._clock()) > 0:
+                self._changed.wait(None if self._ended_s is None or self._taken else left_s)
+            self._ended_s = None
 
     def _arrived(self, mine: _Reservation, size_bytes: int) -> None:
         with self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ from penstock.gateways.flight.row_stream import RowStream, opened
 from penstock.gateways.flight.rows_body import parse_rows_body
 from penstock.gateways.flight.streams import Budget, Readers, Streams
 from penstock.log.reading.extents import Extent
+from penstock.log.upkeep.allocation import give_back_freed_memory
 from penstock.queues.names import canonical_queue
 from penstock.tables.partition_rows import Reading
 from penstock.tables.schema import projected
@@ -57,6 +59,8 @@ ACTIONS = {
 _LAID_OUT_BYTES = 128 << 20
 # Of record batches that are received at a time, by all and by one client: three of the largest, and two.
 _RECEIVED_BYTES, _RECEIVED_BYTES_PER_CLIENT = 192 << 20, 128 << 20
+# After the last large one: what they left between pieces that are still in use goes back to the system.
+_REST_S = 1.0
 
 _AUTHORIZATION = "authorization"
 _Headers = Mapping[str, Sequence[str | bytes]]
@@ -114,6 +118,13 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             root_certificates=options.client_ca,
             middleware={_AUTHORIZATION: _Listener()},
         )
+        threading.Thread(target=self._give_back_memory, name="penstock-memory", daemon=True).start()
+
+    def _give_back_memory(self) -> None:
+        """What batches took; not between two of a stream, whose pages would be taken anew."""
+        while True:
+            self._receipts.rested(_REST_S)
+            give_back_freed_memory()
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
         """Tables that the caller may read; `criteria` is a pattern over their names, empty for all."""

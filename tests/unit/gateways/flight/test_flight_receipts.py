@@ -106,3 +106,31 @@ def test_what_is_larger_than_all_there_is_goes_alone(room: Room) -> None:
     assert is_out(other)
     large.end()
     assert is_in(other)
+
+
+def test_a_rest_is_told_once_after_the_last_batch(room: Room) -> None:
+    first, second = room.stream("a"), room.stream("b")
+    assert is_in(first) and is_in(second)
+    told = threading.Semaphore(0)
+
+    def watch() -> None:
+        for _ in range(2):
+            room.receipts.rested(0.01)
+            told.release()
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    first.end()
+    room.now_s += 1
+    assert not told.acquire(timeout=0.05)  # the other one is still here
+    second.end()
+    assert not told.acquire(timeout=0.05)  # and was until just now
+    room.now_s += 1
+    assert told.acquire(timeout=20)
+    assert not told.acquire(timeout=0.05)
+    third = room.stream("a")
+    assert is_in(third)
+    third.end()
+    room.now_s += 1
+    assert told.acquire(timeout=20)
+    watching.join()
