@@ -82,7 +82,7 @@ def test_a_lifetime_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
         b"--expires" in penstock("key", "create", "--data", tmp_path / "data", "--expires", "soon", expected=2).stderr
     )
     assert (
-        b"expired already"
+        b"expires_in is 1s to 3650d, not 0s"
         in penstock("key", "create", "--data", tmp_path / "data", "--expires", "0s", expected=1).stderr
     )
 

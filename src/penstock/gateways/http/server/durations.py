@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.codecs.http.spans import Span
 from penstock.core.errors import InvalidArgument
-from penstock.core.units import parse_duration
+from penstock.core.units import duration_text, parse_duration
 from penstock.gateways.http.server.problems import Refusal
 
 
@@ -15,6 +15,7 @@ def seconds_of(written: Span, field: str, limit_s: float, least_s: float = 0) ->
     except InvalidArgument as error:
         raise Refusal(400, "invalid-argument", f"{field}: {error}", field) from None
     if not least_s <= seconds <= limit_s:
-        said = f"{field} is {least_s:g} to {limit_s:g} seconds, not {seconds:g}"
+        least, most = duration_text(round(1000 * least_s)), duration_text(round(1000 * limit_s))
+        said = f"{field} is {least} to {most}, not {seconds:g}s"
         raise Refusal(400, "invalid-argument", said, field)
     return seconds
