@@ -13,6 +13,7 @@ from penstock.gateways.port import StreamDoor
 from penstock.gateways.wire.listener import Inner, ListenerFacts
 from penstock.gateways.wire.origins import Origins
 from penstock.gateways.wire.proxy import ProxyProtocol
+from penstock.gateways.wire.secure import SecureConnections, ShakeHands
 from penstock.gateways.wire.websocket import MqttConnection, WebSocketProtocol
 from penstock.server.config import Config
 from penstock.server.config_listeners import Listener, Listeners, WebSocketListener, is_loopback
@@ -49,6 +50,7 @@ class Doors:
         self._sockets: dict[str, list[socket.socket]] = {}
         self._listening: dict[str, Listening] = {}
         self._may_connect: MayConnect | None = None
+        self._secure: SecureConnections | None = None
         try:
             for name, listener in config.listeners.switched_on().items():
                 self._sockets[name] = bind(name, listener.host, listener.port)
@@ -70,9 +72,8 @@ class Doors:
         self._may_connect = may_connect
         for name, listener in config.listeners.switched_on().items():
             limit = None if is_loopback(listener) or listener.proxy_protocol else may_connect
-            timeout_s = config.mqtt.connect_timeout_ms / 1000
             room = partial(self._has_room, has_room, name)
-            self._listening[name] = Listening(name, self._sockets[name], timeout_s, limit, room)
+            self._listening[name] = Listening(name, self._sockets[name], limit, room)
         self.apply(config, gateways, self._contexts)
         for listening in self._listening.values():
             listening.start()
@@ -87,14 +88,24 @@ class Doors:
         for name, listening in self._listening.items():
             listener, gateway = switched_on[name], gateways[name]
             make = _layers(name, listener, config, gateway)
-            context = contexts.get(name)
+            timeout_s = config.mqtt.connect_timeout_ms / 1000
+            secure = self._shake_hands(contexts[name], timeout_s) if name in contexts else None
             if listener.proxy_protocol:
-                timeout_s = config.mqtt.connect_timeout_ms / 1000
-                listening.serve(_announced(make, context, timeout_s, gateway, self._may_connect), None)
+                listening.serve(_announced(make, secure, timeout_s, gateway, self._may_connect), None)
             else:
-                is_plain = context is None and not isinstance(listener, WebSocketListener)
+                is_plain = secure is None and not isinstance(listener, WebSocketListener)
                 adopt = getattr(gateway, "adopt", None) if is_plain else None
-                listening.serve(make, context, adopt and partial(adopt, listener=facts_of(name, listener)))
+                listening.serve(make, secure, adopt and partial(adopt, listener=facts_of(name, listener)))
+
+    def _shake_hands(self, context: ssl.SSLContext, deadline_s: float) -> ShakeHands:
+        if self._secure is None:
+            self._secure = SecureConnections(asyncio.get_running_loop())
+        return partial(self._secure.shake_hands, context=context, deadline_s=deadline_s)
+
+    def end(self) -> None:
+        """After close(), when the gateways are closed: who is still behind TLS is cut off."""
+        if self._secure is not None:
+            self._secure.close()
 
     async def close(self) -> None:
         """No further connection is accepted."""
@@ -128,10 +139,10 @@ def _layers(name: str, listener: Listener, config: Config, gateway: StreamDoor) 
 
 def _announced(
     make: Callable[[], Inner],
-    context: ssl.SSLContext | None,
+    secure: ShakeHands | None,
     timeout_s: float,
     gateway: StreamDoor,
     may_connect: MayConnect | None,
 ) -> Callable[[], Inner]:
     """The header comes first and in clear, then TLS, then the rest."""
-    return lambda: ProxyProtocol(make, timeout_s, context, timeout_s, gateway.refused, may_connect)
+    return lambda: ProxyProtocol(make, timeout_s, secure, gateway.refused, may_connect)

@@ -6,10 +6,11 @@ import asyncio
 import errno
 import logging
 import socket
-import ssl
 from collections.abc import Callable
 
 from penstock.core.errors import CannotListen
+from penstock.gateways.wire.listener import Inner
+from penstock.gateways.wire.secure import ShakeHands
 
 logger = logging.getLogger("penstock.server.listeners")
 
@@ -23,7 +24,7 @@ _QUIET_S = 60.0
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _MISSING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
-MakeProtocol = Callable[[], asyncio.BaseProtocol]
+MakeProtocol = Callable[[], Inner]
 Adopt = Callable[[socket.socket, object], None]
 """with the address of the peer"""
 
@@ -71,13 +72,12 @@ class Listening:
     """One listener at work, on one loop. serve() says what connections get, and may be called again while it runs.
 
     Accepts by itself instead of by loop.create_server(): where that runs out of descriptors, it tries and logs as often
-    as the backlog is long (CPython 3.11), and its TLS context could not be exchanged."""
+    as the backlog is long (CPython 3.11)."""
 
     def __init__(
         self,
         name: str,
         sockets: list[socket.socket],
-        handshake_timeout_s: float = 10.0,
         may_connect: Callable[[str], bool] | None = None,
         has_room: Callable[[int], bool] = lambda descriptor: True,
     ) -> None:
@@ -86,9 +86,9 @@ class Listening:
         self._has_room = has_room
         self.name = name
         self.failed_handshakes = self.refused = 0
-        self._sockets, self._handshake_timeout_s, self._may_connect = sockets, handshake_timeout_s, may_connect
+        self._sockets, self._may_connect = sockets, may_connect
         self._make_protocol: MakeProtocol = asyncio.Protocol
-        self._context: ssl.SSLContext | None = None
+        self._secure: ShakeHands | None = None
         self._adopt: Adopt | None = None
         self._loop = asyncio.get_running_loop()
         self._handshakes: dict[asyncio.Task[None], None] = {}
@@ -96,12 +96,10 @@ class Listening:
         self._told_at: dict[str, float] = {}
         self._is_started = False
 
-    def serve(
-        self, make_protocol: MakeProtocol, context: ssl.SSLContext | None = None, adopt: Adopt | None = None
-    ) -> None:
-        """A protocol for each connection to come, behind TLS if there is a context; or somebody who serves its socket
+    def serve(self, make_protocol: MakeProtocol, secure: ShakeHands | None = None, adopt: Adopt | None = None) -> None:
+        """A protocol for each connection to come, behind TLS if it is to be `secure`; or somebody who serves its socket
         by himself."""
-        self._make_protocol, self._context, self._adopt = make_protocol, context, adopt
+        self._make_protocol, self._secure, self._adopt = make_protocol, secure, adopt
 
     @property
     def address(self) -> tuple[str, int]:
@@ -191,13 +189,13 @@ class Listening:
         task.add_done_callback(self._handshakes.pop)
 
     async def _shake_hands(self, connection: socket.socket, peer: str) -> None:
-        deadline_s = self._handshake_timeout_s if self._context is not None else None
         try:
-            await self._loop.connect_accepted_socket(
-                self._make_protocol, connection, ssl=self._context, ssl_handshake_timeout=deadline_s
-            )
+            if self._secure is not None:
+                await self._secure(connection, self._make_protocol, None)
+            else:
+                await self._loop.connect_accepted_socket(self._make_protocol, connection)
         except OSError as error:
-            # The transport has closed the socket. Whoever sends rubbish to a TLS port is no news, line by line.
+            # The socket is closed. Whoever sends rubbish to a TLS port is no news, line by line.
             self.failed_handshakes += 1
             self._tell("tls", "handshake failed listener=%s peer=%s reason=%s", peer, _why(error))
 

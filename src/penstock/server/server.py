@@ -107,6 +107,7 @@ class Server:
                 raise
         except BaseException:
             await doors.close()
+            doors.end()
             raise
         return server
 
@@ -124,6 +125,7 @@ class Server:
                 await self.works.drain()
             finally:
                 await self.works.close()
+                self._doors.end()
         logger.info("stopped")
 
     async def check(self, wanted: Config) -> None:

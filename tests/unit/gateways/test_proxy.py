@@ -16,7 +16,9 @@ import uvloop
 from tests.support.http_gateway import RunningHttp
 from tests.support.loop import run
 
-from penstock.gateways.wire.proxy import SIGNATURE_2, Address, BadHeader, Header, ProxyProtocol
+from penstock.gateways.wire.proxy import SIGNATURE_2, BadHeader, Header, ProxyProtocol
+from penstock.gateways.wire.reactor import Address
+from penstock.gateways.wire.secure import SecureConnections
 from penstock.log.upkeep import faults
 
 TCP_4 = b"PROXY TCP4 192.0.2.1 192.0.2.9 5001 1883\r\n"
@@ -137,11 +139,13 @@ both_kinds = pytest.mark.parametrize("inner", [Plain, Buffered])
 
 @asynccontextmanager
 async def serving(inner: Inner, tls: ssl.SSLContext | None = None, deadline_s: float = 10.0) -> AsyncIterator[int]:
-    server = await asyncio.get_running_loop().create_server(
-        lambda: ProxyProtocol(inner, deadline_s, tls), "127.0.0.1", 0
-    )
+    loop = asyncio.get_running_loop()
+    secure = SecureConnections(loop)
+    shake_hands = tls and partial(secure.shake_hands, context=tls, deadline_s=10.0)
+    server = await loop.create_server(lambda: ProxyProtocol(inner, deadline_s, shake_hands), "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
+    secure.close()
 
 
 async def talk(port: int, sent: bytes, size: int) -> tuple[str, bytes]:
@@ -213,8 +217,11 @@ def test_a_tls_handshake_that_fails_is_told_of_and_closed() -> None:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
 
     async def main() -> None:
+        secure = SecureConnections(asyncio.get_running_loop())
+        shake_hands = partial(secure.shake_hands, context=tls, deadline_s=10.0)
+
         def make() -> ProxyProtocol:
-            return ProxyProtocol(Plain, tls=tls, refused=lambda _peer, reason: refusals.append(reason))
+            return ProxyProtocol(Plain, shake_hands=shake_hands, refused=lambda _peer, reason: refusals.append(reason))
 
         async with await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0) as server:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -222,6 +229,7 @@ def test_a_tls_handshake_that_fails_is_told_of_and_closed() -> None:
             with suppress(ConnectionResetError):
                 await reader.read()
             writer.close()
+        secure.close()
 
     run(main())
     assert refusals

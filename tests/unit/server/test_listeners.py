@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,7 @@ import trustme
 from tests.support import loop
 
 from penstock.core.errors import CannotListen
+from penstock.gateways.wire.secure import SecureConnections, ShakeHands
 from penstock.server.config_listeners import SniCertificate, Tls
 from penstock.server.listeners import Listening, bind
 from penstock.server.tls import context_of
@@ -74,9 +76,14 @@ async def _greeted(address: tuple[str, int], context: ssl.SSLContext | None = No
     return data
 
 
+def _shake_hands(context: ssl.SSLContext, timeout_s: float = 10.0) -> ShakeHands:
+    secure = SecureConnections(asyncio.get_running_loop())
+    return partial(secure.shake_hands, context=context, deadline_s=timeout_s)
+
+
 def _listening(context: ssl.SSLContext | None = None, timeout_s: float = 10.0) -> Listening:
-    listening = Listening("mqtt", bind("mqtt", "127.0.0.1", 0), timeout_s)
-    listening.serve(Greeting, context)
+    listening = Listening("mqtt", bind("mqtt", "127.0.0.1", 0))
+    listening.serve(Greeting, context and _shake_hands(context, timeout_s))
     listening.start()
     return listening
 
@@ -251,7 +258,7 @@ def test_a_context_is_replaced_while_it_listens(files: Path, run: Run) -> None:
         with pytest.raises(ssl.SSLCertVerificationError):
             await _greeted(listening.address, _trusting(), "b.example")
         renewed = Tls(certificate=str(files / "b.example.pem"), key=str(files / "b.example.key"))
-        listening.serve(Greeting, context_of(renewed, "tls"))
+        listening.serve(Greeting, _shake_hands(context_of(renewed, "tls")))
         assert await _greeted(listening.address, _trusting(), "b.example") == b"hello"
         await listening.close()
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import ssl
+import os
+import socket
 from collections.abc import Callable
 from typing import cast
 
 from penstock.core.ports import Buffer
 from penstock.gateways.wire.listener import Inner
+from penstock.gateways.wire.reactor import Address
+from penstock.gateways.wire.secure import ShakeHands
 from penstock.gateways.wire.wrapped import WrappedTransport
 
 logger = logging.getLogger("penstock.gateways.wire.proxy")
-
-Address = tuple[str, int] | tuple[str, int, int, int]
-"""as a socket's getpeername() gives it"""
 
 SIGNATURE_2 = b"\r\n\r\n\0\r\nQUIT\n"
 SIGNATURE_1 = b"PROXY "
@@ -116,15 +116,14 @@ def log_refusal(peer: str, reason: str) -> None:
 
 class ProxyProtocol(asyncio.BufferedProtocol):
     """One connection of a load balancer. When the header is there, the protocol that `make_inner` makes takes over,
-    behind TLS if there is a context, on a transport whose `peername` is the announced address. Who sends anything else,
-    or nothing in time, is cut off. Listen with it without TLS: the header comes first, in clear."""
+    behind TLS if hands are to be shaken, on a transport whose `peername` is the announced address. Who sends anything
+    else, or nothing in time, is cut off. Listen with it without TLS: the header comes first, in clear."""
 
     def __init__(
         self,
         make_inner: Callable[[], Inner],
         deadline_s: float = 5.0,
-        tls: ssl.SSLContext | None = None,
-        tls_handshake_timeout_s: float = 10.0,
+        shake_hands: ShakeHands | None = None,
         refused: Callable[[str, str], None] = log_refusal,
         may_connect: Callable[[str], bool] | None = None,
     ) -> None:
@@ -132,7 +131,7 @@ class ProxyProtocol(asyncio.BufferedProtocol):
         speaks for itself announces none, and is not asked for."""
         self._make_inner, self._deadline_s, self._refused = make_inner, deadline_s, refused
         self._may_connect = may_connect
-        self._tls, self._tls_handshake_timeout_s = tls, tls_handshake_timeout_s
+        self._shake_hands = shake_hands
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._header = Header()
@@ -172,61 +171,22 @@ class ProxyProtocol(asyncio.BufferedProtocol):
     def _hand_over(self) -> None:
         # A transport that reads goes on as it began, into a buffer or not, whatever its new protocol is.
         self._transport.pause_reading()
-        if self._tls is not None:
-            self._encrypting = asyncio.get_running_loop().create_task(self._encrypt(self._tls))
+        if self._shake_hands is not None:
+            self._encrypting = asyncio.get_running_loop().create_task(self._encrypt(self._shake_hands))
             return
         inner = self._make_inner()
         self._transport.set_protocol(inner)
         inner.connection_made(AnnouncedTransport(self._transport, self._header.address))
         self._transport.resume_reading()
 
-    async def _encrypt(self, tls: ssl.SSLContext) -> None:
-        early = _Early()
+    async def _encrypt(self, shake_hands: ShakeHands) -> None:
+        """Nothing behind the header was read: the socket is as if it had just connected."""
         try:
-            encrypted = await asyncio.get_running_loop().start_tls(
-                self._transport, early, tls, server_side=True, ssl_handshake_timeout=self._tls_handshake_timeout_s
-            )
-        except (OSError, ssl.SSLError) as error:
+            descriptor = os.dup(self._transport.get_extra_info("socket").fileno())
+            self._transport.abort()
+            await shake_hands(socket.socket(fileno=descriptor), self._make_inner, self._header.address)
+        except OSError as error:
             self._refuse(f"no TLS: {error}")
-            return
-        if encrypted is None:
-            return
-        inner = self._make_inner()
-        encrypted.set_protocol(inner)
-        inner.connection_made(AnnouncedTransport(encrypted, self._header.address))
-        early.pass_on(inner)
-
-
-class _Early(asyncio.Protocol):
-    """Keeps what comes between the end of the TLS handshake and the word of it."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-        self._is_lost = False
-        self._error: Exception | None = None
-
-    def data_received(self, data: bytes) -> None:
-        self._data += data
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._is_lost, self._error = True, exc
-
-    def pass_on(self, inner: Inner) -> None:
-        if isinstance(inner, asyncio.BufferedProtocol):
-            _fill(inner, self._data)
-        elif self._data:
-            inner.data_received(bytes(self._data))
-        if self._is_lost:
-            inner.connection_lost(self._error)
-
-
-def _fill(inner: asyncio.BufferedProtocol, data: bytearray) -> None:
-    while data:
-        buffer = memoryview(inner.get_buffer(len(data)))
-        size = min(len(buffer), len(data))
-        buffer[:size] = data[:size]
-        del data[:size]
-        inner.buffer_updated(size)
 
 
 class AnnouncedTransport(WrappedTransport):
