@@ -206,8 +206,10 @@ class SimDisk:
         if (fault := self._fault("open", path)) is not None:
             raise fault
 
-    def open(self, path: str) -> SimFile:
+    def open(self, path: str, makes: bool = False) -> SimFile:
         self._refuse_open(path)
+        if makes and not self.exists(path):
+            return self.create(path)
         return SimFile(self, path, self._file(path), writable=True)
 
     def open_read(self, path: str) -> SimFile:

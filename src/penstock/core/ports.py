@@ -55,8 +55,8 @@ class Disk(Protocol):
     """A directory tree; paths are relative to its root, with `/`. A create, rename or unlink is durable after
     sync_directory() of its parent; a file's bytes after its sync()."""
 
-    def open(self, path: str) -> File:
-        """For reading and writing; FileNotFoundError if absent."""
+    def open(self, path: str, makes: bool = False) -> File:
+        """For reading and writing; FileNotFoundError if absent, unless it `makes` an empty one."""
         ...
 
     def open_read(self, path: str) -> File:

@@ -231,9 +231,10 @@ class RealDisk:
     def _at(self, path: str) -> Path:
         return self.root.joinpath(*relative_parts(path))
 
-    def open(self, path: str) -> RealFile:
+    def open(self, path: str, makes: bool = False) -> RealFile:
+        flags, mode = (os.O_RDWR | os.O_CREAT, self._modes[0]) if makes else (os.O_RDWR, 0)
         with memory:
-            return RealFile(os.open(self._at(path), os.O_RDWR))
+            return RealFile(os.open(self._at(path), flags, mode))
 
     def open_read(self, path: str) -> RealFile:
         with memory:
@@ -255,11 +256,17 @@ class RealDisk:
 
     def make_directory(self, path: str) -> None:
         """With parents, the root too. Durable when the parent of each directory made is synced; the root's name is."""
-        directory = self.root
-        if not directory.is_dir():
-            make_data_directory(directory)
-        for name in relative_parts(path):
-            directory /= name
+        names = relative_parts(path)
+        if names:
+            self._make_below(self.root.joinpath(*names))
+        elif not self.root.is_dir():
+            make_data_directory(self.root)
+
+    def _make_below(self, directory: Path) -> None:
+        try:
+            directory.mkdir(self._modes[1], exist_ok=True)
+        except FileNotFoundError:
+            self.make_directory("") if directory.parent == self.root else self._make_below(directory.parent)
             directory.mkdir(self._modes[1], exist_ok=True)
 
     def remove_directory(self, path: str) -> None:
@@ -317,15 +324,15 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._files)
 
-    def get(self, path: str) -> File:
-        """Open for reading and writing; FileNotFoundError if absent."""
+    def get(self, path: str, makes: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError if absent, unless it `makes` an empty one."""
         file = self._files.get(path)
         if file is not None:
             self._files.move_to_end(path)
             return file
         while len(self._files) >= self._limit:
             self._close_oldest()
-        file = self._files[path] = self._disk.open(path)
+        file = self._files[path] = self._disk.open(path, makes)
         return file
 
     def _close_oldest(self) -> None:

@@ -31,7 +31,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_interval_ms: Annotated[int, Duration()] = round(_DEFAULTS.keeper.checkpoint_s * 1000)
     """a checkpoint is made at least this often"""
     max_open_files: Annotated[int, Count(16, 1 << 20)] = _DEFAULTS.keeper.max_open_files
-    """most segment files that are open at a time"""
+    """most segment files that are open at a time; no more than a quarter of what the process may open"""
     publish_budget_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.publish_budget_bytes
     """publishes taken and not yet in the journal; others wait"""
     tail_size_bytes: Annotated[int, Size(1 << 20, _MOST_BYTES)] = _DEFAULTS.tail_bytes

@@ -21,6 +21,9 @@ from penstock.server.weaknesses import weaknesses
 
 logger = logging.getLogger("penstock.server")
 
+# With fewer files of segments open, queues by the hundred make storage open and close them all the time.
+_FEW_FILES = 512
+
 
 class Works(Protocol):
     """Everything behind the listeners."""
@@ -181,7 +184,8 @@ class Server:
 def _tell_descriptors(config: Config) -> None:
     shares, wanted = descriptors_of(config), config.max_connections
     logger.info("connections max=%d open_files_limit=%d reserve=%d", shares.connections, shares.limit, shares.reserve)
-    if (wanted is not None and wanted > shares.connections) or shares.segment_files < config.storage.max_open_files:
+    few_files = shares.segment_files < min(config.storage.max_open_files, _FEW_FILES)
+    if few_files or (wanted is not None and wanted > shares.connections):
         logger.warning(
             "the limit of open files is low, raise it (LimitNOFILE=) limit=%d connections=%d segment_files=%d",
             shares.limit,

@@ -141,7 +141,7 @@ both_kinds = pytest.mark.parametrize("inner", [Plain, Buffered])
 async def serving(inner: Inner, tls: ssl.SSLContext | None = None, deadline_s: float = 10.0) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
     secure = SecureConnections(loop)
-    shake_hands = tls and partial(secure.shake_hands, context=tls, deadline_s=10.0)
+    shake_hands = None if tls is None else partial(secure.shake_hands, context=tls, deadline_s=10.0)
     server = await loop.create_server(lambda: ProxyProtocol(inner, deadline_s, shake_hands), "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]

@@ -254,3 +254,40 @@ def test_a_sync_without_memory_for_its_error_has_failed(tmp_path: Path, monkeypa
 
 def without_memory(*_: object, **__: object) -> NoReturn:
     raise MemoryError
+
+
+def test_directories_are_made_with_those_above_them_and_stay_if_they_are_there(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path / "data")
+    disk.make_directory("a/b/c")
+    disk.create("a/b/c/f").close()
+    disk.make_directory("a/b/c")
+    disk.make_directory("a/d")
+    assert (disk.list("a"), disk.list("a/b/c")) == (["b", "d"], ["f"])
+    with pytest.raises(FileExistsError):
+        disk.make_directory("a/b/c/f")
+
+
+def test_a_directory_in_one_that_is_there_is_one_call_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each gives up the interpreter, and the keeper waits for it: with a thousand new logs that was seconds."""
+    disk = RealDisk(tmp_path)
+    disk.make_directory("a/b/c")
+    made: list[Path] = []
+    mkdir = os.mkdir
+
+    def noted(path: Path, mode: int) -> None:
+        made.append(path)
+        mkdir(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", noted)
+    disk.make_directory("a/b/d")
+    assert made == [tmp_path / "a/b/d"]
+
+
+def test_a_file_that_is_there_is_not_cut_by_one_who_makes_it_if_absent(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        disk.open("f")
+    disk.open("f", makes=True).write(FilePosition(0), [b"kept"])
+    assert disk.open("f", makes=True).read(FilePosition(0), 9) == b"kept"

@@ -83,7 +83,7 @@ def _shake_hands(context: ssl.SSLContext, timeout_s: float = 10.0) -> ShakeHands
 
 def _listening(context: ssl.SSLContext | None = None, timeout_s: float = 10.0) -> Listening:
     listening = Listening("mqtt", bind("mqtt", "127.0.0.1", 0))
-    listening.serve(Greeting, context and _shake_hands(context, timeout_s))
+    listening.serve(Greeting, None if context is None else _shake_hands(context, timeout_s))
     listening.start()
     return listening
 

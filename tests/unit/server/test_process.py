@@ -111,7 +111,7 @@ def test_sighup_reloads_and_a_mistake_changes_nothing(served: Served) -> None:
     served.configure(log={"format": "json"}, storage={"max_open_files": 99})
     process.send_signal(signal.SIGHUP)
     served.wait_for_line("configuration reloaded")
-    assert "not reloaded, it needs a restart setting=storage.max_open_files before=512 after=99" in served.lines
+    assert "not reloaded, it needs a restart setting=storage.max_open_files before=4096 after=99" in served.lines
     served.configure(logg={})
     process.send_signal(signal.SIGHUP)
     served.wait_for_line("did you mean log?")

@@ -18,7 +18,6 @@ from penstock.core.types import Compression
 from penstock.log import batch as batches
 from penstock.log.columns import Columns
 from penstock.log.disk import RealDisk
-from penstock.log.segments.keeper import KeeperOptions
 from penstock.log.upkeep.checkpoint import read_checkpoint
 
 _MESSAGES, _MESSAGE_BYTES = 500, 256
@@ -26,7 +25,7 @@ _MEASURED_S = 0.1
 # What this same check finds where kernels are compiled: x86-64, 2026-11.
 _COMPILED_NS = 50
 # Segments, journal, maps of readers and, later, sockets share the limit.
-_FILES_WANTED = 2 * KeeperOptions().max_open_files
+_FILES_WANTED = 1024
 _JAVA_S = 20.0
 _EARLIEST_SANE_MS = 1_700_000_000_000
 

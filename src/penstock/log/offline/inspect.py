@@ -41,7 +41,7 @@ class UnchangedDisk:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    def open(self, path: str) -> File:
+    def open(self, path: str, makes: bool = False) -> File:
         raise OSError(errno.EROFS, "this look changes nothing", path)
 
     def create(self, path: str) -> File:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import resource
 from collections.abc import Callable, Sequence
 
 from penstock.core.metrics import ShardMetrics
@@ -25,7 +26,8 @@ class SegmentFiles:
     """Keeper thread only. A file that was written is in `unsynced` until sync() of it returned."""
 
     def __init__(self, disk: Disk, max_open: int, metrics: ShardMetrics, many: int = MANY_FILES) -> None:
-        """From `many` unsynced files and directories on, they are synced with the whole file system."""
+        """From `many` unsynced files and directories on, they are synced with the whole file system. `max_open`: or
+        half of what the process may open, if that is less."""
         self._many = many
         self.disk = disk
         self.unsynced: dict[str, int] = {}
@@ -36,7 +38,7 @@ class SegmentFiles:
         """told of every segment that goes, so that nobody's map keeps its bytes on the disk"""
         self.leftovers: set[str] = set()
         """files, and directories with a slash behind them, that could not be removed"""
-        self._open = OpenFiles(disk, max_open, self._sync_before_close)
+        self._open = OpenFiles(disk, min(max_open, _half_of_descriptors()), self._sync_before_close)
         self.metrics = metrics
 
     def create(self, path: str) -> None:
@@ -44,14 +46,13 @@ class SegmentFiles:
         directory = path.rpartition("/")[0]
         self.leftovers -= {path, f"{directory}/"}
         self.disk.make_directory(directory)
-        if not self.disk.exists(path):
-            self.disk.create(path).close()
+        self._open.get(path, makes=True)
         self.unsynced[path] = 0
         self.directory_changed(directory)
 
     def write(self, path: str, position: int, buffers: Sequence[Buffer], size: int) -> None:
         file = self._open.get(path)
-        if file.size() < position:
+        if position and file.size() < position:
             raise OSError(errno.EIO, f"the file is shorter than the {position} bytes that were written to it", path)
         file.write(FilePosition(position), buffers)
         self.unsynced[path] = self.unsynced.get(path, 0) + size
@@ -160,3 +161,8 @@ class SegmentFiles:
             self.failed[path] = error
         else:
             del self.unsynced[path]
+
+
+def _half_of_descriptors() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else max(soft // 2, 1)

@@ -62,7 +62,7 @@ class Echo(asyncio.Protocol):
         self.said.append("ended")
         return False
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self.said.append("lost")
 
 
