@@ -12,6 +12,7 @@ from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queues.queue import Queue
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.outgoing import Headers, Value, one_message
+from penstock.embedded.subscription import Subscription
 from penstock.kernels import cells
 from penstock.log.batch import TIMESTAMP_DELTA, VALUE
 from penstock.log.columns import Columns
@@ -19,7 +20,6 @@ from penstock.queues.properties import Envelope, unpack
 
 if TYPE_CHECKING:
     from penstock.embedded.bridge import Work
-    from penstock.embedded.subscription import Subscription
 
 
 class StoredMessage:

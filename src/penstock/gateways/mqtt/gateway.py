@@ -34,7 +34,8 @@ from penstock.gateways.mqtt.sessions.subscriptions import Subscriptions
 from penstock.gateways.port import InThisProcess
 from penstock.gateways.wire.budget import Budget, usual_budget_bytes
 from penstock.gateways.wire.listener import ListenerFacts
-from penstock.gateways.wire.reactor import ReactorOptions, open_reactor
+from penstock.gateways.wire.platform import open_reactor
+from penstock.gateways.wire.reactor import ReactorOptions
 from penstock.kernels.mqtt_scan import Scanner
 
 _RECEIVE_BYTES = 256 << 10
