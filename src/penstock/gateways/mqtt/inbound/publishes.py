@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 
@@ -15,7 +15,6 @@ from penstock.broker.auth.access import Access
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.broker import Broker
 from penstock.broker.topics.publication import Publication, is_settlement
-from penstock.broker.topics.subscriptions import Subscriber
 from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.errors import PacketError
 from penstock.core.errors import OutcomeUnknown, PenstockError
@@ -347,7 +346,7 @@ class _Publishers:
     def __init__(self, slots: array[int], regions: array[int]) -> None:
         self._slots, self._regions = slots, regions
 
-    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+    def rows_by(self, subscriber: Hashable) -> Collection[int]:
         connection = subscriber.connection if isinstance(subscriber, Session) else None
         if connection is None or connection.transport.slot not in self._slots:
             return ()

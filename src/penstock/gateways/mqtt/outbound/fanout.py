@@ -9,8 +9,7 @@ from typing import Protocol, cast
 
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.topics.publication import QOS, Publication
-from penstock.broker.topics.shares import Share
-from penstock.broker.topics.subscriptions import Manner, Some, Subscriber
+from penstock.broker.topics.subscriptions import Manner, Share, Some, Subscriber
 from penstock.codecs.mqtt.packets import Publish
 from penstock.codecs.mqtt.wire import varint_bytes
 from penstock.core.ports import Buffer
