@@ -8,7 +8,7 @@ from copy import copy
 from typing import Protocol
 
 from penstock.broker.feed.consumer import Consumer as Member
-from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery, take_back
 from penstock.broker.feed.feed import still_held
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settled
@@ -87,7 +87,7 @@ class Subscription:
         """What was not settled is free for others at once; what nobody has looked at is as if it had not been handed
         out. Calling it again does nothing."""
         self.inbox.close(self._member.held > self.inbox.unseen if counted is None else counted)
-        self.group.take_back(self._still_claimed())
+        take_back(self._still_claimed())
         self._claimed = []
 
     # Claiming

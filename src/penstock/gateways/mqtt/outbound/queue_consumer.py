@@ -9,7 +9,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.queues.group import Group
-from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.unit import Unit
 from penstock.gateways.mqtt.outbound.delivery_packets import template_of
 from penstock.gateways.mqtt.outbound.queue_line import QueueLine
@@ -61,7 +61,7 @@ class QueueConsumer:
         self._feed = broker.feed(self.member, self)
 
     @property
-    def queue(self) -> Queue:
+    def queue(self) -> PartitionedQueue:
         return self.group.queue
 
     def room(self) -> int:
