@@ -212,7 +212,7 @@ class _Owner:
             self._subscriptions.background.spawn(self._end(consumer.group))
 
     async def _end(self, group: Group) -> None:
-        if group.queue.groups.get(group.key) is group:
+        if not group.is_deleted:
             await self._subscriptions.broker.declaring.delete_group(group)
 
     def dismissed(self, consumer: QueueConsumer) -> None:
