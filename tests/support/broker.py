@@ -21,6 +21,7 @@ from penstock.broker.feed.settling import Settled
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import ProducerCall, Published
 from penstock.broker.queues.group import Group
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import EARLIEST, Start
 from penstock.broker.queues.unit import Unit
@@ -135,7 +136,7 @@ class Stage:
         group, unit = consumer.group, self.unit_of(consumer.group.queue, messages)
         return Held.named(group, unit, _offsets(messages), _counts(messages), consumer.number)
 
-    def unit_of(self, queue: Queue, messages: Sequence[Got]) -> Unit:
+    def unit_of(self, queue: PartitionedQueue, messages: Sequence[Got]) -> Unit:
         [partition] = {message.partition for message in messages}
         return queue.units[partition]
 

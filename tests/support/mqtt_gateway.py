@@ -85,7 +85,7 @@ class RunningGateway(LoopThread):
 
     def left_with(self, connections: int) -> None:
         """So many are there, and what follows from the going of others is done."""
-        self.until(lambda: self.gateway.connection_count == connections and not self.gateway._tasks)
+        self.until(lambda: self.gateway.connection_count == connections and not self.gateway.background.is_busy)
 
     def settle(self) -> None:
         """What was received is committed, settlements and dead letters included."""
@@ -131,9 +131,9 @@ class RunningGateway(LoopThread):
             ),
         )
         self.retained = await Retained.open(self.broker.shard)
-        limits = RateLimits(setup.rates, self.clock)
+        self.limits = RateLimits(setup.rates, self.clock)
         self.topics = Topics(self.broker, sessions, self.retained, setup.topics)
-        self.gateway = MqttGateway(self.broker, self.access, self.topics, limits, options)
+        self.gateway = MqttGateway(self.broker, self.access, self.topics, self.limits, options)
         await self.gateway.start()
         facts = ListenerFacts("mqtt", setup.is_loopback)
         self._server = socket.create_server(("127.0.0.1", 0), backlog=1000)

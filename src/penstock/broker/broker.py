@@ -19,6 +19,7 @@ from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.feed import Feed, Outlet, Source
 from penstock.broker.feed.feeder import Feeder
 from penstock.broker.feed.inbox import Inbox
+from penstock.broker.feed.pulls import pull
 from penstock.broker.feed.settling import Settling
 from penstock.broker.letters.dead_letters import DeadLetters
 from penstock.broker.publish.commit import Intake
@@ -199,7 +200,9 @@ class Broker(AsyncClosing):
         wanted = limit if prefetch is None else prefetch
         if wanted < 1:
             raise InvalidArgument(f"a prefetch of {wanted} lets no message through: at least 1")
-        return group.join(next(self._numbers), min(wanted, limit), is_immortal)
+        consumer = Consumer(group, next(self._numbers), min(wanted, limit))
+        group.join(consumer, is_immortal)
+        return consumer
 
     def feed(self, source: Source, outlet: Outlet) -> Feed:
         """What the source is handed is sent to the outlet, from now on."""
@@ -223,7 +226,7 @@ class Broker(AsyncClosing):
     ) -> list[Delivery]:
         """Messages of any partition, each leased for a time of its own (default: the queue's delivery_timeout)."""
         timeout = group.queue.settings.performance.delivery_timeout_ms
-        return await group.pull(session, limit, wait_s, timeout if lease_ms is None else lease_ms)
+        return await pull(group, session, limit, wait_s, timeout if lease_ms is None else lease_ms)
 
     async def claim(
         self, group: Group, session: int, limit: int, idle_ms: int, lease_ms: int | None = None, *, spared: int = -1

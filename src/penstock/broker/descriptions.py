@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.feed.consumer import Consumer
+from penstock.broker.feed.member import GroupMember
 from penstock.broker.queues.group import Group
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.unit import Unit
@@ -61,7 +61,7 @@ async def describe_group(group: Group, now: int) -> GroupDescription:
         created_ms=group.record.created_ms,
         is_paused=group.record.is_paused,
         is_derived=group.record.is_derived,
-        members=[_member(consumer) for consumer in group.consumers.values()],
+        members=[_member(group, consumer) for consumer in group.consumers.values()],
         generation=group.members.generation,
         rebalances=group.members.metrics.rebalances,
         is_rebalancing=group.members.is_rebalancing,
@@ -102,8 +102,8 @@ def lag_of(window: Window, unit: Unit) -> int:
     return max(unit.end - ahead - unit.missing(ahead), 0) + window.pending
 
 
-def _member(consumer: Consumer) -> MemberDescription:
-    is_suspended = consumer.number in consumer.group.members.suspended
+def _member(group: Group, consumer: GroupMember) -> MemberDescription:
+    is_suspended = consumer.number in group.members.suspended
     return MemberDescription(consumer.number, consumer.partitions, consumer.prefetch, consumer.held, is_suspended)
 
 

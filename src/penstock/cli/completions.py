@@ -1,11 +1,11 @@
-"""Names that a shell completes: those of contexts from the file, those of queues and groups from the server that the
-command line names, if it answers at once. Where nothing can be found, nothing is completed and nothing said."""
+"""Arguments whose names a shell completes: those of queues and groups come from the server that the command line names,
+if it answers at once. Where nothing can be found, nothing is completed and nothing said."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -14,18 +14,18 @@ from penstock.core.errors import PenstockError
 if TYPE_CHECKING:
     from penstock.client.http.async_client import AsyncClient
 
+Command = TypeVar("Command", bound=Callable[..., object])
+
 # A person has pressed a key and waits.
 _LONGEST_S = 1.0
 
 
-def complete_context(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from penstock.cli.target import contexts_of
+def queue_argument(command: Command) -> Command:
+    return click.argument("queue", metavar="QUEUE", shell_complete=complete_queue)(command)
 
-    try:
-        names = list(contexts_of(os.environ).contexts)
-    except (PenstockError, OSError):
-        return []
-    return [name for name in names if name.startswith(incomplete)]
+
+def group_argument(command: Command) -> Command:
+    return click.argument("group", metavar="GROUP", shell_complete=complete_group)(command)
 
 
 def complete_queue(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

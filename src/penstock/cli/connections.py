@@ -13,7 +13,6 @@ from typing import TypeVar
 
 import click
 
-from penstock.cli.completions import complete_group, complete_queue
 from penstock.cli.failures import FAILED
 from penstock.cli.target import Target
 from penstock.client.http.async_client import AsyncClient
@@ -78,14 +77,6 @@ def _held(directory: Path, error: DirectoryInUse) -> DirectoryHeld:
     holder, ready = DirectoryLock.holder(directory), read_ready(directory / SERVER_FILE)
     is_server = holder is not None and ready is not None and ready.pid == holder.pid
     return DirectoryHeld(directory, error.holder, ready.url if ready is not None and is_server else None)
-
-
-def queue_argument(command: Command) -> Command:
-    return click.argument("queue", metavar="QUEUE", shell_complete=complete_queue)(command)
-
-
-def group_argument(command: Command) -> Command:
-    return click.argument("group", metavar="GROUP", shell_complete=complete_group)(command)
 
 
 def destructive(command: Command) -> Command:

@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.cli.completions import complete_context
+from penstock.cli.context_choice import complete_context, contexts_of
 from penstock.cli.failures import NotThere
 from penstock.cli.lazy import LazyCommand, LazyGroup
 from penstock.cli.login_arguments import first_line, password_file_option, password_of, user_option
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_done, print_listed, print_table
-from penstock.cli.target import contexts_of
 from penstock.core.errors import InvalidArgument
 from penstock.server.context import Context, Contexts, context_file, write_contexts
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from penstock.cli.context_choice import find_context
 from penstock.cli.login_arguments import first_line, password_file_option, user_option
-from penstock.cli.target import find_context
 from penstock.client.http.options import TlsFiles
 from penstock.client.mqtt.options import MqttOptions
 from penstock.codecs.mqtt.kinds import Version

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.completions import complete_context
+from penstock.cli.context_choice import complete_context, contexts_of
 from penstock.cli.login_arguments import password_file_option, password_of, user_option
 from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
 from penstock.core.errors import InvalidArgument
-from penstock.server.context import Context, Contexts, context_file, read_contexts
+from penstock.server.context import Context
 
 # Enough for a server that is restarted just now; a person waits for the answer.
 _RETRIES = Retries(attempts=1)
@@ -156,17 +156,6 @@ def _trusting(target: Target, ca_file: Path | None) -> Target:
 def _tls(context: Context) -> TlsFiles | None:
     files = context.ca_file, context.cert_file, context.key_file, context.server_certificate_file
     return TlsFiles(*files) if any(files) else None
-
-
-def find_context(name: str | None, variables: Mapping[str, str]) -> Context | None:
-    """That of the name, of the environment, or the current one."""
-    name = name or variables.get("PENSTOCK_CONTEXT")
-    contexts = contexts_of(variables)
-    return contexts.named(name) if name else contexts.current
-
-
-def contexts_of(variables: Mapping[str, str]) -> Contexts:
-    return read_contexts(context_file(variables))
 
 
 _OPTIONS = (

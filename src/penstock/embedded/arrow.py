@@ -7,14 +7,13 @@ from array import array
 import pyarrow as pa
 
 from penstock.core.errors import InvalidArgument
-from penstock.embedded.outgoing import Tabular
 from penstock.log.columns import Columns, Spans
 from penstock.tables.nulls import marked
 
 _KNOWN = ("value", "key", "properties")
 
 
-def columns_of_table(table: Tabular) -> Columns:
+def columns_of_table(table: pa.Table | pa.RecordBatch) -> Columns:
     """InvalidArgument unless it has a column `value` and no others but `key` and `properties`, of binary or text. A
     value stays null; a key or properties that are null are none."""
     if not isinstance(table, pa.Table | pa.RecordBatch):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held, together
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.core.errors import InvalidArgument
 from penstock.embedded.outgoing import Headers, Value, one_message
+from penstock.embedded.subscription import Subscription
 from penstock.kernels import cells
 from penstock.log.batch import TIMESTAMP_DELTA, VALUE
 from penstock.log.columns import Columns
@@ -19,7 +20,6 @@ from penstock.queues.properties import Envelope, unpack
 
 if TYPE_CHECKING:
     from penstock.embedded.bridge import Work
-    from penstock.embedded.subscription import Subscription
 
 
 class StoredMessage:
@@ -27,7 +27,7 @@ class StoredMessage:
 
     __slots__ = ("_queue", "_row", "_stored", "partition")
 
-    def __init__(self, queue: Queue, partition: int, stored: StoredBatch, row: int) -> None:
+    def __init__(self, queue: PartitionedQueue, partition: int, stored: StoredBatch, row: int) -> None:
         self._queue, self.partition, self._stored, self._row = queue, partition, stored, row
 
     def __repr__(self) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
+from typing import Protocol
 
 from penstock.broker.feed.consumer import Consumer as Member
-from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery, take_back
 from penstock.broker.feed.feed import still_held
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settled
@@ -15,11 +16,26 @@ from penstock.broker.queues.start import Start
 from penstock.core.errors import Closed, StaleSettlement
 from penstock.embedded.bridge import CLOSED, Caller, WaitingThread
 from penstock.embedded.gatherer import Gatherer
-from penstock.embedded.message import DeliveredMessage
 from penstock.embedded.runtime import Runtime
 from penstock.log.columns import Columns
 from penstock.queues.names import group_name
 from penstock.queues.settings import Ordering
+
+
+class Taken(Protocol):
+    """A message that was handed out."""
+
+    is_settled: bool
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def delivery(self) -> Delivery: ...
+
+    @property
+    def held(self) -> Held:
+        """This message alone, to settle it."""
 
 
 class Subscription:
@@ -71,7 +87,7 @@ class Subscription:
         """What was not settled is free for others at once; what nobody has looked at is as if it had not been handed
         out. Calling it again does nothing."""
         self.inbox.close(self._member.held > self.inbox.unseen if counted is None else counted)
-        self.group.take_back(self._still_claimed())
+        take_back(self._still_claimed())
         self._claimed = []
 
     # Claiming
@@ -88,11 +104,11 @@ class Subscription:
 
     # Settling
 
-    def ack_one(self, message: DeliveredMessage) -> Callable[[Caller[None]], None]:
+    def ack_one(self, message: Taken) -> Callable[[Caller[None]], None]:
         """For any thread: the question that is answered when the message is done with."""
         return lambda caller: self._acks.add(Ack(message, caller))
 
-    def ack_and_wait(self, message: DeliveredMessage) -> None:
+    def ack_and_wait(self, message: Taken) -> None:
         """For a thread, which waits until the message is done with."""
         self.runtime.check_caller()
 
@@ -104,7 +120,7 @@ class Subscription:
             self._acks.add(Ack(message, caller))
             caller.wait()
 
-    def _begin_ack(self, message: DeliveredMessage) -> asyncio.Future[None]:
+    def _begin_ack(self, message: Taken) -> asyncio.Future[None]:
         """StaleSettlement at once; the commit of what changed otherwise."""
         settlement = self.runtime.broker.settling.ack(message.held)
         self._look_at(message, settlement.settled)
@@ -140,14 +156,14 @@ class Subscription:
     async def ack_many(self, acked: Sequence[Held]) -> Settled:
         return await self.runtime.broker.settling.several(acked)
 
-    async def retry(self, message: DeliveredMessage, delay: float | None, reason: str) -> None:
+    async def retry(self, message: Taken, delay: float | None, reason: str) -> None:
         delay_ms = None if delay is None else int(delay * 1000)
         failing = self.runtime.broker.settling.fail(message.held, delay_ms, reason)
         # It took back later messages of the key; those must not be looked at before it comes again.
         self.inbox.drop_taken_back()
         self._look_at(message, await failing)
 
-    async def extend(self, message: DeliveredMessage) -> None:
+    async def extend(self, message: Taken) -> None:
         if not self.is_held(message):
             raise StaleSettlement(message.id, "it was taken back")
         settling = self.runtime.broker.settling
@@ -157,10 +173,10 @@ class Subscription:
         until = self.runtime.broker.now() + self.queue.settings.performance.delivery_timeout_ms
         await settling.extend(message.held, until)
 
-    async def reject(self, message: DeliveredMessage, reason: str) -> None:
+    async def reject(self, message: Taken, reason: str) -> None:
         self._look_at(message, await self.runtime.broker.settling.reject(message.held, reason))
 
-    def is_held(self, message: DeliveredMessage) -> bool:
+    def is_held(self, message: Taken) -> bool:
         """On the loop: whether it is still held as it was handed out."""
         return bool(message.held.current())
 
@@ -168,7 +184,7 @@ class Subscription:
         runtime = self.runtime
         await runtime.broker.publishing.publish(columns, runtime.publisher, runtime.namespace)
 
-    def _look_at(self, message: DeliveredMessage, settled: Settled) -> None:
+    def _look_at(self, message: Taken, settled: Settled) -> None:
         message.is_settled = True
         if settled.stale:
             raise _stale(message)
@@ -181,7 +197,7 @@ class Ack:
     bytes = 16
     """in the commit, about"""
 
-    def __init__(self, message: DeliveredMessage, caller: Caller[None]) -> None:
+    def __init__(self, message: Taken, caller: Caller[None]) -> None:
         self.message, self._caller = message, caller
 
     def fail(self, error: BaseException) -> None:
@@ -195,7 +211,7 @@ class Ack:
             self._caller.done(None)
 
 
-def _stale(message: DeliveredMessage) -> StaleSettlement:
+def _stale(message: Taken) -> StaleSettlement:
     return StaleSettlement(message.id, "it was taken back, settled before, or its time was over")
 
 

@@ -504,7 +504,7 @@ class Engine:
                 self.usage.tail -= staged.data_bytes(gone)
                 if gone and log.on_commit is not None and gone[-1].end > (wanted := log.wanted_from()):
                     kept = [batch for batch in gone if batch.end > wanted]
-                    self._recently.add(log, kept, staged.data_bytes(kept))
+                    self._recently.add(log.recent, kept, staged.data_bytes(kept))
         for number, reason in written.stopped.items():
             self._poison(number, reason)
         if self._adoptions:

@@ -81,8 +81,8 @@ class Runtime:
     async def apply(self, config: Config) -> None:
         # The only one that can refuse comes first.
         self.ports.access.reload(config.auth.options())
-        await self.mqtt.sessions.change(config.durability)
-        await self.mqtt.retained.change(config.durability)
+        await self._topics.sessions.change(config.durability)
+        await self._topics.retained.change(config.durability)
         self.ports.limits.change(config.rate_limit.options())
         self._descriptors = descriptors_of(config)
         self._topics.options = config.mqtt.topic_options()
@@ -120,7 +120,7 @@ async def open_runtime(config: Config, operations: Operations) -> Runtime:
         topics = Topics(broker, sessions, retained, config.mqtt.topic_options())
         broker.webhooks.apply([hook.options() for hook in config.webhooks])
         mqtt = MqttGateway(broker, access, topics, limits, config.mqtt.options())
-        ports = _ports(mqtt, operations)
+        ports = _ports(broker, access, limits, topics, mqtt, operations)
         http = HttpGateway(ports, config.http.options(config.auth.development_mode))
         runtime = Runtime(ports, topics, mqtt, http, descriptors_of(config))
         opened.pop_all()
@@ -141,21 +141,22 @@ def _exporter(config: Config, http: HttpGateway) -> OtlpExporter | None:
     return exporter
 
 
-def _ports(gateway: MqttGateway, operations: Operations) -> Ports:
-    broker = gateway.broker
+def _ports(
+    broker: Broker, access: Access, limits: RateLimits, topics: Topics, mqtt: MqttGateway, operations: Operations
+) -> Ports:
     return Ports(
         broker=broker,
-        access=gateway.access,
-        limits=gateway.limits,
-        retained=gateway.retained,
-        sessions=gateway.sessions,
-        topics=gateway.topics,
+        access=access,
+        limits=limits,
+        retained=topics.retained,
+        sessions=topics.sessions,
+        topics=topics,
         taps=broker.taps,
-        clients=gateway.directory,
+        clients=mqtt.directory,
         operations=operations,
         webhooks=broker.webhooks,
-        protocols={"mqtt": gateway.counters},
-        connections=gateway.counters.connections,
+        protocols={"mqtt": mqtt.counters},
+        connections=mqtt.counters.connections,
     )
 
 

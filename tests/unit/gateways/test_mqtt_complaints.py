@@ -102,7 +102,7 @@ def test_many_bad_connections_of_a_peer_are_one_line_without_what_they_sent(
         client = mqtt.opened("bad")
         client.send_raw(data)
         client.expect_closed()
-    assert sum(mqtt.call(lambda: mqtt.gateway.failures).values()) == 3 * len(streams)
+    assert sum(mqtt.call(lambda: mqtt.gateway.reports.failures).values()) == 3 * len(streams)
     assert len(said(caplog, "connection closed")) == 1
     assert SECRET not in caplog.text
 
@@ -183,7 +183,7 @@ def test_what_storage_refuses_to_everybody_is_said_once_a_minute(
         raise Closed("the disk is full")
 
     for _ in range(100):
-        mqtt.call(lambda: mqtt.gateway.spawn(refused()))
-        mqtt.call(lambda: mqtt.gateway.tell_lost_will("c", "the disk is full"))
-    mqtt.until(lambda: not mqtt.gateway._tasks)
+        mqtt.call(lambda: mqtt.gateway.background.spawn(refused()))
+        mqtt.call(lambda: mqtt.gateway.reports.lost_will("c", "the disk is full"))
+    mqtt.until(lambda: not mqtt.gateway.background.is_busy)
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 2

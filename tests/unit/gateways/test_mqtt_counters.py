@@ -77,11 +77,11 @@ def test_the_page_of_metrics_has_what_the_gateway_counts(mqtt: RunningGateway) -
 
     async def page() -> Read:
         sources = MetricSources(
-            broker=gateway.broker,
-            access=gateway.access,
-            limits=gateway.limits,
-            sessions=gateway.sessions,
-            retained=gateway.retained,
+            broker=mqtt.broker,
+            access=mqtt.access,
+            limits=mqtt.limits,
+            sessions=mqtt.topics.sessions,
+            retained=mqtt.retained,
             connections=gateway.counters.connections,
             protocols={"mqtt": gateway.counters},
             reloads=ReloadMetrics(),

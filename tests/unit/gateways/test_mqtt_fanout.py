@@ -104,6 +104,6 @@ def test_a_session_that_ended_gets_nothing_and_costs_no_route(mqtt: RunningGatew
     client, publisher = mqtt.client("a"), mqtt.client("p")
     client.subscribe("t", qos=1)
     client.disconnect()
-    mqtt.until(lambda: mqtt.gateway.subscription_count == 0)
+    mqtt.until(lambda: mqtt.gateway.counters.subscriptions == 0)
     publisher.publish("t", b"x", 1)
     assert mqtt.call(lambda: mqtt.topics.router("default").route(b"t").is_empty)

@@ -68,7 +68,7 @@ def test_names_of_queues_that_are_not_made_are_forgotten(mqtt: RunningGateway) -
 
 
 def test_ways_to_subscribe_that_clients_make_up_are_not_kept_for_others(mqtt: RunningGateway) -> None:
-    client, shared = mqtt.lasting(), mqtt.gateway.sessions._fold._subscriptions
+    client, shared = mqtt.lasting(), mqtt.topics.sessions._fold._subscriptions
     for number in range(1, 3001):
         identified = Properties(subscription_identifiers=(number,))
         client.send(Subscribe(number, (Subscription("t", 1),), identified))
@@ -129,7 +129,7 @@ def test_subscribers_that_never_read_take_no_more_than_the_budget(short: Running
     publisher, peak = short.client("p"), 0
     for _ in range(60):
         publisher.publish("a", bytes(200_000), 1)
-        peak = max(peak, short.call(lambda: short.gateway.budget.used_bytes))
+        peak = max(peak, short.call(lambda: short.gateway.connections.budget.used_bytes))
     assert 0 < peak <= _BUDGET * 3 // 4
     publisher.publish("b", b"to who reads", 1)
     assert listener.expect_message().payload == b"to who reads"
@@ -145,7 +145,7 @@ def test_when_it_is_spent_whoever_leaves_the_most_is_cut_off_and_counted(
         publisher = mqtt.client("p")
         for _ in range(2):  # the first is more than some sockets hold, the second more than any does
             publisher.publish("a", bytes(7 << 20), 1)
-            assert mqtt.call(lambda: mqtt.gateway.budget.used_bytes) <= limit
+            assert mqtt.call(lambda: mqtt.gateway.connections.budget.used_bytes) <= limit
         cut = mqtt.call(lambda: mqtt.gateway.counters.throttled["memory"])
         assert cut > 0
         mqtt.until(lambda: mqtt.gateway.connection_count == 21 - cut)
@@ -160,7 +160,7 @@ def test_what_connections_took_is_given_back(short: RunningGateway) -> None:
     for client in clients:
         client.cut()
     short.left_with(1)
-    assert short.call(lambda: short.gateway.budget.used_bytes) == 0
+    assert short.call(lambda: short.gateway.connections.budget.used_bytes) == 0
 
 
 def test_packets_that_come_in_pieces_have_a_budget_too(tmp_path: Path) -> None:

@@ -363,7 +363,7 @@ def test_qos_2_with_directions_is_one_frame_with_its_packet_id(
     assert mqtt.broker.shard.metrics.frames == frames + 1
     assert (mqtt.messages_in("one"), mqtt.messages_in("two")) == (2, 2)
     mqtt.restart()
-    stored = mqtt.gateway.sessions.find("p")
+    stored = mqtt.topics.sessions.find("p")
     assert stored is not None and stored.held == {7}
 
 

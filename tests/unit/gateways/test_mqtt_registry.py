@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from tests.support.mqtt_client import MqttClient
@@ -89,7 +90,7 @@ def test_connections_of_one_client_id_that_come_and_go_leave_one_session_that_wo
     client.subscribe("t", qos=1)
     publish(mqtt, b"x")
     client.expect_payloads([b"x"])
-    [stored] = list(mqtt.gateway.sessions)
+    [stored] = list(mqtt.topics.sessions)
     assert stored.is_connected
     client.cut()
     mqtt.until(lambda: not stored.is_connected)
@@ -298,7 +299,7 @@ def test_a_client_that_is_slowed_down_is_not_taken_for_silent(tmp_path: Path) ->
         client.send(*[Publish("t", b"x") for _ in range(1000)])
         [connection] = mqtt.gateway.connections
         mqtt.until(lambda: mqtt.topics.received == 1000)
-        silent_s = mqtt.call(lambda: mqtt.gateway.loop.time() + 30 - mqtt.gateway.turns.heard_s(connection))
+        silent_s = mqtt.call(lambda: monotonic() + 30 - mqtt.gateway.turns.heard_s(connection))
         assert silent_s < connection.keep_alive_s
 
 
@@ -334,7 +335,7 @@ def test_a_packet_with_thousands_of_filters_leaves_turns_to_others(mqtt: Running
 
     async def count() -> None:
         while True:
-            turns.append(mqtt.gateway.subscription_count)
+            turns.append(mqtt.gateway.counters.subscriptions)
             await asyncio.sleep(0)
 
     client, task = mqtt.client("c"), mqtt.call(lambda: asyncio.ensure_future(count()))

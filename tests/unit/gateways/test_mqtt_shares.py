@@ -201,4 +201,4 @@ def test_a_session_that_ends_while_away_leaves_the_share(mqtt: RunningGateway) -
     mqtt.left_with(0)
     mqtt.advance(LONG_S + 1)
     assert len(mqtt.gateway.registry) == 0
-    assert mqtt.gateway.subscription_count == 0
+    assert mqtt.gateway.counters.subscriptions == 0

@@ -51,7 +51,7 @@ def test_a_session_that_is_away_keeps_what_its_policy_says(
         assert back.connack.session_present
         back.expect_payloads(numbered(*kept))
         back.expect_nothing_from(publisher)
-        assert mqtt.call(lambda: mqtt.gateway.dropped) == SENT - len(kept)
+        assert mqtt.call(lambda: mqtt.gateway.counters.dropped) == SENT - len(kept)
 
 
 @pytest.mark.parametrize(("policy", "kept"), [(NEWEST, (0, 1, 2)), (OLDEST, (3, 4, 5))])
@@ -161,6 +161,6 @@ def test_a_session_without_room_loses_nothing_by_a_publish_that_a_queue_refuses(
         for topic in ("t", *["u"] * (ROOM - 1)):
             publisher.publish(topic, topic.encode(), 1)
         refused(publisher, "t", SENT)
-        assert mqtt.call(lambda: (mqtt.gateway.dropped, stored_session(mqtt, "s").dropped)) == (0, 0)
+        assert mqtt.call(lambda: (mqtt.gateway.counters.dropped, stored_session(mqtt, "s").dropped)) == (0, 0)
         client.expect_payloads([b"t", *[b"u"] * (ROOM - 1)])
         client.ping()

@@ -164,7 +164,7 @@ def test_what_cannot_be_staged_is_refused_as_the_version_can_say(mqtt: RunningGa
         else:
             client.expect_closed()
     assert mqtt.messages_in("q") == 1
-    assert mqtt.gateway.counters.refused_rows.total() == 1
+    assert mqtt.gateway.reports.refused_rows.total() == 1
     mqtt.client("again").publish("$queue/q", b"x", 1)
     assert mqtt.messages_in("q") == 2
 

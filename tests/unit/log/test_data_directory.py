@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.doctor import disk as doctor_disk
-from penstock.cli.doctor.doctor import Verdict
+from penstock.cli.doctor.finding import Verdict
 from penstock.core.clock import SystemClock
 from penstock.log.disk import make_data_directory
 from penstock.log.offline.backup import create_backup

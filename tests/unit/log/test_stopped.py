@@ -18,7 +18,7 @@ from tests.support.simdisk import SimDisk, SimulatedCrash
 from tests.support.small_shard import SmallShard, rows
 
 from penstock.cli.doctor import disk as doctor_disk
-from penstock.cli.doctor.doctor import Verdict
+from penstock.cli.doctor.finding import Verdict
 from penstock.core.errors import LogPoisoned, LogStopped
 from penstock.core.metrics import ShardMetrics
 from penstock.core.types import Durability

@@ -225,7 +225,7 @@ def test_the_difference_is_shown_before_anything_changes(tmp_path: Path) -> None
 def test_a_reload_changes_the_durability_of_sessions_and_retained_messages(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as s:
-            space = await s.works.mqtt.retained.space()
+            space = await s.works.ports.retained.space()
             [state] = [log for log in s.works.broker.shard.logs if log.name.endswith("sessions/state")]
             assert {log.settings.durability for log in (state, space.log)} == {Durability.COMMIT}
             s.write(durability="memory")

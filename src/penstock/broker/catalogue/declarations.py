@@ -14,6 +14,7 @@ from penstock.broker.catalogue.configuration import Configuration
 from penstock.broker.feed.stored import StoredCache
 from penstock.broker.queues.group import Failures, Group
 from penstock.broker.queues.ledger import Ledger
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import Start
 from penstock.broker.queues.unit import Unit
@@ -191,7 +192,7 @@ class Declaring:
             name = (await self.ensure(address.queue_to_create, namespace, made)).name
         return self.queue(name, namespace), address.filter_for(name)
 
-    async def dead_letters_of(self, source: Queue, path: str) -> Queue:
+    async def dead_letters_of(self, source: PartitionedQueue, path: str) -> Queue:
         """The declared queue that the path is in, or a new one of that name."""
         route = self.bindings_of(source.namespace).route(_address(path))
         if route.prefix_queue is not None:
@@ -390,7 +391,7 @@ class Declaring:
         for unit in units:
             group.notify(unit.partition)
 
-    async def _starts(self, queue: Queue, start: Start) -> dict[int, tuple[int, int]]:
+    async def _starts(self, queue: PartitionedQueue, start: Start) -> dict[int, tuple[int, int]]:
         now = self._timeline.wall()
         return {
             unit.partition: (await start.offset(self._shard, unit.data, unit.partition, now), unit.data.end)

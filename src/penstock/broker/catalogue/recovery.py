@@ -11,7 +11,8 @@ from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queues import snapshots
 from penstock.broker.queues.group import Group
-from penstock.broker.queues.queue import Queue, state_settings
+from penstock.broker.queues.partitioned import state_settings
+from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.unit import Unit
 from penstock.core.errors import LogDamaged, LogPoisoned
 from penstock.core.types import LogName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery, take_back
 from penstock.broker.feed.settling import Settling
 from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queues.group import Group
@@ -38,7 +38,7 @@ class Claiming:
                     limit -= sum([len(delivery) for delivery in claimed])
                     await self.settling.after_dropping(self.group, unit)
         except BaseException:
-            self.group.take_back(found)
+            take_back(found)
             raise
         return found
 

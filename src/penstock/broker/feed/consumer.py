@@ -1,46 +1,25 @@
-"""A member of a group: the partitions it was given, what it holds of them, and how it is told that there is more."""
+"""A member of a group that takes its messages."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from penstock.broker.feed.delivery import Delivery, Taking
+from penstock.broker.feed.delivery import Delivery, Taking, take_back
 from penstock.broker.feed.hold import Hold
+from penstock.broker.feed.member import GroupMember
 from penstock.broker.feed.whole_batches import take_whole
+from penstock.broker.queues.group import Group
 from penstock.core.errors import Closed
-from penstock.kernels.windows import Member
 from penstock.queues.cursor import NO_DEADLINE
 
-if TYPE_CHECKING:
-    from penstock.broker.queues.group import Group
 
-
-class Consumer(Member):
+class Consumer(GroupMember):
     """Used from the loop. receive() hands out messages; the group's settle calls take them back."""
 
-    number: int
-    holds: dict[int, Hold]
-    """by partition"""
-    ready: dict[int, None]
-    """partitions that may have something, the next one first"""
-    is_closed: bool
-
     def __init__(self, group: Group, number: int, prefetch: int) -> None:
-        super().__init__(number)
-        self.group, self.prefetch = group, prefetch
-        self.name = ""
-        """who it is, for log lines"""
-        self.timeouts, self.timed_out_ms = 0, 0
-        """how often in a row its time ran out, without a word from it, and when that was last"""
-        self.told: Callable[[], None] = lambda: None
-        """called when receive() may have something, and when closed"""
+        super().__init__(number, prefetch)
+        self.group = group
         self._receiving = asyncio.Lock()
-
-    @property
-    def partitions(self) -> list[int]:
-        return sorted(partition for partition, hold in self.holds.items() if not hold.is_revoked)
 
     async def receive(self, limit: int) -> list[Delivery]:
         """Up to so many messages, if there are any; none when it is closed while files are read."""
@@ -62,43 +41,15 @@ class Consumer(Member):
         room = min(limit, self.prefetch - self.held)
         if room > 0 and not self._receiving.locked() and not self.group.is_paused:
             try:
-                take_whole(self, room, found)
+                take_whole(self.group, self, room, found)
             except BaseException:
-                self.group.take_back(found)
+                take_back(found)
                 raise
         return found
 
     def _refuse_closed(self) -> None:
         if self.is_closed:
             raise Closed(f"the consumer of group {self.group.name} was closed")
-
-    def assign(self, partition: int) -> None:
-        self.holds[partition] = Hold(partition)
-        self.notify(partition)
-
-    def notify(self, *partitions: int) -> None:
-        """There may be something in these partitions, of which some may be others'."""
-        holds, ready, is_mine = self.holds, self.ready, False
-        for partition in partitions:
-            hold = holds.get(partition)
-            if hold is not None and not hold.is_revoked:
-                ready[partition] = None
-                is_mine = True
-        if is_mine:
-            self.told()
-
-    def wake(self) -> None:
-        """There may be room again."""
-        if self.ready or self.is_closed:
-            self.told()
-
-    def drop(self, partition: int) -> None:
-        self.holds.pop(partition, None)
-        self.ready.pop(partition, None)
-
-    def shut(self) -> None:
-        self.is_closed = True
-        self.told()
 
     def leave(self, counted: bool = True) -> None:
         """What it holds is free at once."""
@@ -109,7 +60,7 @@ class Consumer(Member):
         room = 0 if self.is_closed else min(limit, self.prefetch - self.held)
         try:
             if room > 0 and not self.group.is_paused:
-                room -= take_whole(self, room, found)
+                room -= take_whole(self.group, self, room, found)
             for partition in list(self.ready):
                 if room <= 0 or self.group.is_paused:
                     break
@@ -118,7 +69,7 @@ class Consumer(Member):
                 if hold is not None and not hold.is_revoked:
                     room -= await self._take_from(hold, room, found)
         except BaseException:
-            self.group.take_back(found)
+            take_back(found)
             raise
         return found
 

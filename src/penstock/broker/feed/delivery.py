@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.broker.feed.stored import StoredBatch
+from penstock.broker.queues.group import Group
 from penstock.broker.queues.unit import Unit
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels import rows
 from penstock.queues.cursor import Cursor
 from penstock.queues.settings import Ordering
-
-if TYPE_CHECKING:
-    from penstock.broker.queues.group import Group
 
 
 class Delivery(msgspec.Struct, eq=False, gc=False):
@@ -72,6 +69,18 @@ class Delivery(msgspec.Struct, eq=False, gc=False):
         out = array("q", bytes(8 * len(self.rows)))
         rows.take_int64(self.stored.offsets, self.rows, out)
         return out
+
+
+def take_back(found: Iterable[Delivery]) -> None:
+    """What was taken and never reached anybody: whoever asked was cancelled while a file was read."""
+    for delivery in found:
+        group, partition = delivery.group, delivery.unit.partition
+        cursor = group.cursor(delivery.unit)
+        cursor.give_back_some(delivery.offsets, delivery.consumer, group.now())
+        consumer = group.consumers.get(delivery.consumer)
+        if consumer is not None and (hold := consumer.holds.get(partition)) is not None:
+            hold.held = cursor.held_by(delivery.consumer)
+        group.notify(partition)
 
 
 @dataclass(slots=True)

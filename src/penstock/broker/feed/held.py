@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.broker.feed.delivery import Delivery
+from penstock.broker.queues.group import Group
 from penstock.broker.queues.unit import Unit
-
-if TYPE_CHECKING:
-    from penstock.broker.queues.group import Group
 
 
 class Named(msgspec.Struct, frozen=True, eq=False):

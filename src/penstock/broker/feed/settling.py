@@ -8,9 +8,9 @@ from array import array
 from collections.abc import Generator, Sequence
 from typing import NamedTuple, Protocol
 
-from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
+from penstock.broker.feed.member import GroupMember
 from penstock.broker.queues.group import NEVER, Group
 from penstock.broker.queues.ledger import Ledger
 from penstock.broker.queues.unit import Unit
@@ -92,7 +92,7 @@ class Settling:
         """What is all of a batch, or a run of it, is settled together; what else there is one by one, behind it."""
         asked = sum(stops) - sum(firsts) + sum(map(len, single))
         units: dict[Unit, None] = {}
-        woken: dict[Consumer, None] = {}
+        woken: dict[GroupMember, None] = {}
         done = 0
         try:
             if deliveries:
@@ -119,7 +119,7 @@ class Settling:
             group.released(consumer, hold)
         self._after_any(group, unit, group.cursor(unit))
 
-    def _ack_single(self, held: Held, units: dict[Unit, None], woken: dict[Consumer, None]) -> int:
+    def _ack_single(self, held: Held, units: dict[Unit, None], woken: dict[GroupMember, None]) -> int:
         group, unit, number = _place(held)
         group.heard_from(number)
         cursor = group.cursor(unit)

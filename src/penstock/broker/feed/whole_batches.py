@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from array import array
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.member import GroupMember
 from penstock.broker.feed.stored import StoredBatch
+from penstock.broker.queues.group import Group
 from penstock.kernels.windows import Handed, hand_out
 from penstock.queues.settings import Ordering
-
-if TYPE_CHECKING:
-    from penstock.broker.feed.consumer import Consumer
 
 # Batches of more messages are looked at row by row: what a call costs is nothing beside them.
 _MOST_MESSAGES = 1024
@@ -22,10 +20,9 @@ _ALL_ROWS = array("i", range(_MOST_MESSAGES))
 _FIRST_ROWS = [_ALL_ROWS[:count] for count in range(33)]
 
 
-def take_whole(consumer: Consumer, room: int, found: list[Delivery]) -> int:
+def take_whole(group: Group, consumer: GroupMember, room: int, found: list[Delivery]) -> int:
     """Up to `room` messages of the partitions that are ready to `found`; how many. Partitions that have no more are
     struck off; what needs a closer look stays."""
-    group = consumer.group
     if not group.takes_all:
         return 0
     handed = Handed()
@@ -36,7 +33,7 @@ def take_whole(consumer: Consumer, room: int, found: list[Delivery]) -> int:
     try:
         hand_out(consumer, queue.units, group.number, by_key, now, *bounds, timeout_ms, handed)
     finally:
-        found += _deliveries(consumer, handed)
+        found += _deliveries(group, consumer, handed)
     if handed.messages:
         queue.used_ms = now
         for hold in handed.unwatched:
@@ -47,7 +44,7 @@ def take_whole(consumer: Consumer, room: int, found: list[Delivery]) -> int:
     return handed.messages
 
 
-def _deliveries(consumer: Consumer, handed: Handed) -> list[Delivery]:
+def _deliveries(group: Group, consumer: GroupMember, handed: Handed) -> list[Delivery]:
     stored = [StoredBatch(batch.data, batch.first, batch.end, True) for batch in handed.batches]
     rows = [_FIRST_ROWS[count] if count <= 32 else _ALL_ROWS[:count] for count in handed.counts]
-    return list(map(Delivery, repeat(consumer.group), handed.units, repeat(consumer.number), stored, rows))
+    return list(map(Delivery, repeat(group), handed.units, repeat(consumer.number), stored, rows))

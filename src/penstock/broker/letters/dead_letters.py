@@ -13,6 +13,7 @@ from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import Limits, PublishRequest, Put
 from penstock.broker.queues.group import Group
 from penstock.broker.queues.ledger import Ledger, Statement
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.unit import Unit
 from penstock.broker.webhooks.webhooks import Webhooks
@@ -46,7 +47,7 @@ class DeadLetters:
         ledger: Ledger,
         webhooks: Webhooks,
         publisher: Publisher,
-        queue_for: Callable[[Queue, str], Awaitable[Queue]],
+        queue_for: Callable[[PartitionedQueue, str], Awaitable[Queue]],
         max_frame_bytes: int,
     ) -> None:
         self._intake, self._ledger, self._webhooks = intake, ledger, webhooks

@@ -6,17 +6,16 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from penstock.broker.alarms import Alarms
-from penstock.broker.feed.consumer import Consumer
-from penstock.broker.feed.delivery import Delivery, Taking
 from penstock.broker.feed.hold import Hold
+from penstock.broker.feed.member import GroupMember
 from penstock.broker.feed.stored import StoredBatch
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.unit import Unit
-from penstock.core.errors import NoSuchGroup
 from penstock.core.timeline import Timeline
 from penstock.queues.bindings import filter_mask
 from penstock.queues.cursor import Cursor, Limits
@@ -25,9 +24,6 @@ from penstock.queues.declared import GroupRecord, Switch
 from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
 from penstock.queues.retry import backoff_table
 from penstock.queues.settings import Ordering, QueueSettings
-
-if TYPE_CHECKING:
-    from penstock.broker.queues.queue import Queue
 
 logger = logging.getLogger("penstock.broker.group")
 
@@ -49,12 +45,12 @@ class Group:
     """Used from the loop."""
 
     def __init__(
-        self, queue: Queue, record: GroupRecord, alarms: Alarms, failures: Failures, timeline: Timeline
+        self, queue: PartitionedQueue, record: GroupRecord, alarms: Alarms, failures: Failures, timeline: Timeline
     ) -> None:
         self.queue, self.record, self.timeline, self.now = queue, record, timeline, timeline.now
         self.number = record.number
         self.key = record.key
-        self.consumers: dict[int, Consumer] = {}
+        self.consumers: dict[int, GroupMember] = {}
         self.last_used_ms = self.now()
         self.members = Members(self.name, queue.settings.partitions)
         self.limits = limits_of(queue.settings)
@@ -124,16 +120,15 @@ class Group:
 
     # Members
 
-    def join(self, number: int, prefetch: int, is_immortal: bool) -> Consumer:
-        consumer = self.consumers[number] = Consumer(self, number, prefetch)
+    def join(self, consumer: GroupMember, is_immortal: bool) -> None:
+        self.consumers[consumer.number] = consumer
         self.queue.listening[self] = None
-        self._act(self.members.join(number, self.now(), is_immortal=is_immortal))
-        return consumer
+        self._act(self.members.join(consumer.number, self.now(), is_immortal=is_immortal))
 
-    def heartbeat(self, consumer: Consumer, generation: int) -> None:
+    def heartbeat(self, consumer: GroupMember, generation: int) -> None:
         self.members.heartbeat(consumer.number, generation, self.now())
 
-    def leave(self, consumer: Consumer, counted: bool = True) -> None:
+    def leave(self, consumer: GroupMember, counted: bool = True) -> None:
         """What it holds is free at once."""
         if self.consumers.pop(consumer.number, None) is None:
             return
@@ -156,7 +151,7 @@ class Group:
     def look_at_members(self, now: int) -> None:
         self._act(self.members.tick(now))
 
-    def released(self, consumer: Consumer, hold: Hold) -> None:
+    def released(self, consumer: GroupMember, hold: Hold) -> None:
         """A consumer that is to give a partition up holds nothing of it any more."""
         if hold.is_revoked and not hold.held:
             self._act(self.members.released(consumer.number, hold.partition, self.now()))
@@ -189,7 +184,7 @@ class Group:
         elif isinstance(event, Left):
             self.leave(consumer)
 
-    def _free(self, consumer: Consumer, partition: int, counted: bool) -> None:
+    def _free(self, consumer: GroupMember, partition: int, counted: bool) -> None:
         unit = self.queue.units.get(partition)
         hold = consumer.holds.get(partition)
         consumer.drop(partition)
@@ -227,52 +222,18 @@ class Group:
         for event in self._pullers:
             event.set()
 
-    async def pull(self, number: int, limit: int, wait_s: float, lease_ms: int) -> list[Delivery]:
-        """Messages of any partition, each with a lease of its own, for one who is no member. NoSuchGroup if it was
-        deleted, meanwhile too."""
-        if wait_s <= 0:
-            return await self._pull_once(number, limit, lease_ms)
-        event, loop = asyncio.Event(), asyncio.get_running_loop()
-        until = loop.time() + wait_s
-        self._pullers.add(event)
+    def begin_pull(self, more: asyncio.Event) -> None:
+        """Somebody who is no member waits until the event says that there may be something."""
+        self._pullers.add(more)
         self.queue.listening[self] = None
-        try:
-            while not (found := await self._pull_once(number, limit, lease_ms)) and loop.time() < until:
-                try:
-                    async with asyncio.timeout_at(until):
-                        await event.wait()
-                except TimeoutError:
-                    break
-                event.clear()
-        finally:
-            self._pullers.discard(event)
-            self._stop_listening()
-        return found
+
+    def end_pull(self, more: asyncio.Event) -> None:
+        self._pullers.discard(more)
+        self._stop_listening()
 
     def _stop_listening(self) -> None:
         if not self.is_active:
             self.queue.listening.pop(self, None)
-
-    async def _pull_once(self, number: int, limit: int, lease_ms: int) -> list[Delivery]:
-        if self.is_deleted:
-            raise NoSuchGroup(self.queue.name, self.name)
-        found: list[Delivery] = []
-        self.last_used_ms = now = self.now()
-        try:
-            for unit in self.queue.units_in_turn():
-                if limit <= 0 or self.is_paused:
-                    break
-                cursor, before = self.cursor(unit), len(found)
-                self.look_at_due(unit, cursor, now)
-                await Taking(self, unit, cursor, number, now + lease_ms, lambda: True).take(limit, now, found)
-                if len(found) > before:
-                    self.queue.used_ms = now
-                    limit -= sum([len(delivery) for delivery in found[before:]])
-                    self.watch_due(unit, cursor)
-        except BaseException:
-            self.take_back(found)
-            raise
-        return found
 
     def stop_at(self, unit: Unit) -> int:
         """Messages behind a change of the number of partitions wait until those before it are settled."""
@@ -397,17 +358,7 @@ class Group:
         if cursor.window.ready:
             self.notify(unit.partition)
 
-    def take_back(self, found: list[Delivery]) -> None:
-        """What was taken and never reached anybody: whoever asked was cancelled while a file was read."""
-        for delivery in found:
-            cursor, partition = self.cursor(delivery.unit), delivery.unit.partition
-            cursor.give_back_some(delivery.offsets, delivery.consumer, self.now())
-            consumer = self.consumers.get(delivery.consumer)
-            if consumer is not None and (hold := consumer.holds.get(partition)) is not None:
-                hold.held = cursor.held_by(delivery.consumer)
-            self.notify(partition)
-
-    def watch_clock(self, consumer: Consumer, hold: Hold, due: int | None = None) -> None:
+    def watch_clock(self, consumer: GroupMember, hold: Hold, due: int | None = None) -> None:
         """It rings at the latest one timeout after something happened, and then looks at what is the oldest."""
         if due is None:
             due = hold.clock_ms + self.queue.settings.performance.delivery_timeout_ms
@@ -416,7 +367,7 @@ class Group:
         hold.alarm_ms = due
         self._alarms.set(hold_key(consumer, hold), due, lambda now: self._clock_ran_out(consumer, hold, now))
 
-    def _clock_ran_out(self, consumer: Consumer, hold: Hold, now: int) -> None:
+    def _clock_ran_out(self, consumer: GroupMember, hold: Hold, now: int) -> None:
         """The oldest message has failed, the others return uncounted."""
         current = consumer.holds.get(hold.partition)
         if current is None:
@@ -447,7 +398,7 @@ class Group:
         self.notify(hold.partition)
         consumer.wake()
 
-    def _is_suspended(self, consumer: Consumer, now: int) -> bool:
+    def _is_suspended(self, consumer: GroupMember, now: int) -> bool:
         """The time of a consumer ran out: whether all it holds goes to others, because it settles nothing."""
         settings = self.queue.settings
         if consumer.timeouts and now - consumer.timed_out_ms < settings.performance.delivery_timeout_ms:
@@ -504,7 +455,7 @@ class Group:
         return cursor.depth(end, unit.missing(max(cursor.window.next, cursor.history_end, first)), first)
 
 
-def hold_key(consumer: Consumer, hold: Hold) -> tuple[int, int]:
+def hold_key(consumer: GroupMember, hold: Hold) -> tuple[int, int]:
     return consumer.number, hold.partition
 
 

@@ -1,31 +1,23 @@
-"""A queue at work: where messages are placed, what it refuses, its partitions and its groups."""
+"""A queue at work: its groups, what it refuses and what it lets go of."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from penstock.broker.feed.stored import StoredCache
-from penstock.broker.queues.gate import Gate
 from penstock.broker.queues.group import Group
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.unit import Unit
-from penstock.core.descriptions import Tally
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
-from penstock.core.metrics import Histogram
-from penstock.core.types import LogNumber
 from penstock.kernels import hashing
-from penstock.kernels.takers import NO_LIMIT, Taker
 from penstock.log.columns import Columns
 from penstock.log.encoded import Rows
-from penstock.log.partition import Log
-from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
-from penstock.queues.deadletter import REDRIVEN, Reason, max_message_bytes
+from penstock.queues.deadletter import REDRIVEN, max_message_bytes
 from penstock.queues.declared import QueueRecord
-from penstock.queues.names import GroupName, data_log, message_id_prefix, snapshots_log, state_log
-from penstock.queues.settings import Overflow, QueueSettings, Settled, Unkeyed, log_settings
+from penstock.queues.names import GroupName
+from penstock.queues.settings import Overflow, QueueSettings, Settled
 
 # A snapshot, memory given back or producers forgotten may come so much later where nothing happens.
 _IDLE_UPKEEP_MS = 60_000
@@ -39,22 +31,11 @@ class Placed(NamedTuple):
     rows: int
 
 
-class Listener(Protocol):
-    def notify_all(self, partitions: Sequence[int]) -> None:
-        """There may be something to read there, or the queue was deleted. Called where the commit is told: quickly."""
-        ...
-
-
-class Queue(Taker):
+class Queue(PartitionedQueue):
     """Used from the loop."""
 
-    gate: Gate
-    units: dict[int, Unit]
     groups: dict[GroupName, Group]
-    is_deleted: bool
     published: int
-    used_ms: int
-    """when messages were last published to it, or handed out"""
     expected: int
     """messages that were admitted and are not staged yet"""
     allowance: int
@@ -69,63 +50,16 @@ class Queue(Taker):
         changed: set[Queue] | None = None,
     ) -> None:
         """It adds itself to `changed` when messages or groups have come, or groups have gone."""
-        super().__init__(Gate(), changed)
-        self.cache, self.record = cache, record
-        self._set(settings)
-        self.listening: dict[Listener, None] = {}
-        """groups of which somebody waits for messages, and others who look on"""
-        self.is_paused = record.is_paused
+        super().__init__(shard, cache, settings, record)
+        self.changed = changed
         self.snapshotting = asyncio.Lock()
         self.refused = 0
-        self.past = Tally()
-        """what groups counted that are deleted"""
-        self.dead_lettered: Counter[Reason] = Counter()
-        self.delivery_latency = Histogram()
-        """from the commit of a message to its first delivery to a group"""
         self.made_ms = record.created_ms
         """in running time, which is the record's at opening"""
         self.retained_ms = self.kept_up_ms = self._upkeep_due_ms = 0
-        self._shard = shard
         self._reserved = 0
         """messages that are staged: there is room for them when they are committed"""
-        self._opening: dict[int, asyncio.Task[None]] = {}
-        self._turn = 0
-        self._prefixes = _prefixes(settings.name)
-        self._id_prefixes: dict[int, str] = {}
-        self._partitions: dict[LogNumber, int] = {}
-        """by the number of their data log"""
-        self._on_commit: Callable[[list[Log]], None] | None = None
-        """one for all its logs, so that they are told together"""
         self.note_change()
-
-    def _set(self, settings: QueueSettings) -> None:
-        limits, depth = settings.limits, settings.limits.max_queue_depth
-        self.settings, self.partitions = settings, settings.partitions
-        self.depth_limit, self.largest_value = NO_LIMIT if depth is None else depth, limits.max_message_size_bytes
-        self.spreads = settings.unkeyed is Unkeyed.SPREAD
-
-    @property
-    def name(self) -> str:
-        return self.settings.name
-
-    @property
-    def namespace(self) -> str:
-        return self.settings.namespace
-
-    @property
-    def incarnation(self) -> int:
-        return self.record.incarnation
-
-    @property
-    def is_unmade(self) -> bool:
-        """It is not there: see Declaring.unmade()."""
-        return not self.record.incarnation
-
-    def message_id_prefix(self, partition: int) -> str:
-        found = self._id_prefixes.get(partition)
-        if found is None:
-            found = self._id_prefixes[partition] = message_id_prefix(self.name, self.incarnation, partition)
-        return found
 
     def group(self, key: GroupName) -> Group:
         found = self.groups.get(key)
@@ -133,67 +67,8 @@ class Queue(Taker):
             raise NoSuchGroup(self.name, str(key))
         return found
 
-    def routing_key(self, topic: bytes) -> bytes:
-        """What follows the queue's name in a topic that names it; else the topic."""
-        for prefix in self._prefixes:
-            if topic == prefix:
-                return b""
-            if topic.startswith(prefix + b"/"):
-                return topic[len(prefix) + 1 :]
-        return topic
-
-    # Partitions
-
-    async def unit(self, partition: int) -> Unit:
-        """Made when it is first needed: an unused partition costs nothing."""
-        if partition not in self.units:
-            await self._opened([partition])
-        return self.units[partition]
-
-    async def _opened(self, partitions: Sequence[int]) -> None:
-        """Those that are not there and that nobody is making yet are made in one commit."""
-        lacking = [partition for partition in partitions if partition not in self.units]
-        if anew := [partition for partition in lacking if partition not in self._opening]:
-            task = asyncio.ensure_future(self._create(anew))
-            self._opening.update(dict.fromkeys(anew, task))
-        for task in {self._opening[partition] for partition in lacking}:
-            await asyncio.shield(task)
-
-    async def make(self, partitions: Sequence[int]) -> None:
-        """Those that are needed, together, unless it is deleted meanwhile."""
-        await self.gate.enter()
-        try:
-            if not self.is_deleted:
-                await self._opened(partitions)
-        finally:
-            self.gate.leave()
-
-    async def _create(self, partitions: Sequence[int]) -> None:
-        space, name, settings = self.namespace, self.name, log_settings(self.settings)
-        of_state = state_settings(settings)
-        try:
-            logs = await self._shard.create_many(
-                [
-                    wanted
-                    for partition in partitions
-                    for wanted in (
-                        (data_log(space, name, partition), settings),
-                        (state_log(space, name, partition), of_state),
-                    )
-                ]
-            )
-            for place, partition in enumerate(partitions):
-                data, state = logs[2 * place : 2 * place + 2]
-                self.adopt(Unit(self._shard, self.cache, name, partition, data, state))
-        finally:
-            for partition in partitions:
-                del self._opening[partition]
-
     def adopt(self, unit: Unit) -> None:
-        self.units[unit.partition] = unit
-        self._partitions[unit.data.number] = unit.partition
-        unit.data.on_commit = self._on_commit = self._on_commit or self._notify_of
-        unit.data.listening = self.listening
+        super().adopt(unit)
         unit.data.wanted_from = lambda: self._unsettled_from(unit)
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
 
@@ -212,47 +87,6 @@ class Queue(Taker):
         self.retained_ms = now if self.retained_ms else now - self._early_ms(self._retention_ms)
         for unit in self.units.values():
             self._shard.retain(unit.data)
-
-    async def snapshots(self, unit: Unit) -> None:
-        """Make the log for the unit's snapshots."""
-        if unit.snapshots is None:
-            name = snapshots_log(self.namespace, self.name, unit.partition)
-            unit.snapshots = await self._shard.create(name, state_settings(log_settings(self.settings)))
-            if changed := self.changed_logs(self.settings):
-                await self._shard.change_many(changed)  # the queue was changed meanwhile
-
-    def changed_logs(self, settings: QueueSettings) -> list[tuple[Log, LogSettings]]:
-        """The logs whose settings are not those that the queue's decide, with these."""
-        data = log_settings(settings)
-        state = state_settings(data)
-        wanted = [
-            (log, follows)
-            for unit in self.units.values()
-            for log, follows in ((unit.data, data), (unit.state, state), (unit.snapshots, state))
-        ]
-        return [(log, follows) for log, follows in wanted if log is not None and log.settings != follows]
-
-    def units_in_turn(self) -> Iterator[Unit]:
-        """Each call begins with another one."""
-        units = list(self.units.values())
-        self._turn += 1
-        for i in range(len(units)):
-            yield units[(self._turn + i) % len(units)]
-
-    def notify(self, partition: int) -> None:
-        self._notify([partition])
-
-    def _notify_of(self, logs: list[Log]) -> None:
-        partitions = self._partitions
-        self._notify([partitions[log.number] for log in logs])
-
-    def _notify(self, partitions: Sequence[int]) -> None:
-        for listener in list(self.listening):
-            listener.notify_all(partitions)
-
-    def notify_of_end(self) -> None:
-        """It was deleted."""
-        self._notify(())
 
     # Publishing
 
@@ -370,11 +204,6 @@ class Queue(Taker):
             group.configure(settings)
 
 
-def state_settings(data: LogSettings) -> LogSettings:
-    """A state log is as durable as the messages it speaks of, and is let go of only behind snapshots."""
-    return LogSettings(durability=data.durability, segment_bytes=8 << 20)
-
-
 def check_largest(columns: Rows, max_frame_bytes: int, queue: str = "") -> None:
     """A message with all it has must fit a frame as a dead letter, too: TooLarge."""
     # Columns may share bytes, each with the others: no more than this has to be looked at.
@@ -386,7 +215,3 @@ def check_largest(columns: Rows, max_frame_bytes: int, queue: str = "") -> None:
     if longest > limit:
         what = f"a message for queue {queue!r}" if queue else "a message"
         raise TooLarge(f"{what} with its key, topic and properties", longest, limit)
-
-
-def _prefixes(name: str) -> tuple[bytes, ...]:
-    return (name.encode(),) if name.startswith("$") else (f"$queue/{name}".encode(),)

@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.sessions.messages import COPIED, MessageLog, grouped
+from penstock.broker.sessions.arrivals import COPIED, grouped
+from penstock.broker.sessions.messages import MessageLog
 from penstock.broker.sessions.session import Session
 from penstock.broker.sessions.state_writer import StateWriter
 from penstock.broker.sessions.targets import Pairs, parts

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.broker.feed.stored import StoredBatch
+from penstock.broker.sessions.arrivals import apply
 from penstock.broker.sessions.fold import Fold
 from penstock.broker.sessions.followed import FollowedLog
 from penstock.broker.sessions.messages import MessageLog
@@ -103,7 +104,7 @@ def _replay_messages(
 ) -> None:
     for data in shard.readable(messages.log, messages.followed.applied):
         stored = StoredBatch.of(data)
-        told = messages.apply(stored, fold.sessions, known_until)
+        told = apply(messages, stored, fold.sessions, known_until)
         snapshots.count(len(stored), 8 * WORDS * len(told))
     messages.followed.applied = messages.log.visible_end
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.feed.stored import StoredBatch, StoredCache
 from penstock.broker.sessions import forwarding, recovery
+from penstock.broker.sessions.arrivals import follow
 from penstock.broker.sessions.deadlines import Due
 from penstock.broker.sessions.fold import Fold
 from penstock.broker.sessions.followed import FollowedLog
@@ -78,7 +79,7 @@ class Sessions:
         shard.reader.maps.clear()  # everything was read once; what is read again is mapped again
         sessions._state.follow(sessions._apply)
         for messages in sessions._messages:
-            messages.follow(sessions._fold.sessions, sessions._wake, sessions._snapshots.count)
+            follow(messages, sessions._fold.sessions, sessions._wake, sessions._snapshots.count)
         await sessions._disconnect_all()
         return sessions
 

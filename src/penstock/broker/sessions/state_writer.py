@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Hashable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.broker.sessions.records import StateRecord, encode
 from penstock.core.errors import PenstockError, TooLarge
@@ -15,13 +16,21 @@ from penstock.log.journal.late import Late, Part
 from penstock.log.partition import Log
 from penstock.log.shard import Shard
 
-if TYPE_CHECKING:
-    from penstock.broker.sessions.session import Session
-
 logger = logging.getLogger("penstock.broker.sessions")
 
 # Frames hold 16 MiB, those of tests much less; what is left over goes into the next one.
 _ENOUGH_BYTES = 64 << 10
+
+
+class Settler(Hashable, Protocol):
+    """A session that has settled something since it last said so."""
+
+    is_ended: bool
+
+    def unsaid(self) -> StateRecord:
+        """What is not in the state log. said() strikes it off."""
+
+    def said(self) -> None: ...
 
 
 class _NothingToSay(Exception):
@@ -35,7 +44,7 @@ class StateWriter:
         self.log, self._shard, self._delay_s = log, shard, delay_s
         self._loop = asyncio.get_running_loop()
         self._records: list[tuple[bytes, asyncio.Future[None] | None]] = []
-        self._dirty: dict[Session, None] = {}
+        self._dirty: dict[Settler, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
         self._task: asyncio.Task[None] | None = None
@@ -68,7 +77,7 @@ class StateWriter:
         self._records.append((data, None))
         self._stage_later()
 
-    def touch(self, session: Session) -> None:
+    def touch(self, session: Settler) -> None:
         """Something was settled in it; it will be asked what."""
         self._dirty[session] = None
         self._stage_later()
@@ -144,7 +153,7 @@ class StateWriter:
         """As much as a frame takes well, in order."""
         values: list[bytes] = []
         size, enough = 0, min(_ENOUGH_BYTES, room // 2)
-        sessions: list[Session] = []
+        sessions: list[Settler] = []
         for session in self._dirty:
             if size >= enough:
                 break

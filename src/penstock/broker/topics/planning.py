@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from penstock.broker.topics.publication import Publication
 from penstock.broker.topics.router import Route, receiver_of
-from penstock.broker.topics.shares import Share, SharedStrategy
+from penstock.broker.topics.shares import SharedStrategy, deal
 from penstock.broker.topics.stores import Stored, store, store_unassured
-from penstock.broker.topics.subscriptions import Manner, Some, Subscriber
+from penstock.broker.topics.subscriptions import Manner, Share, Some, Subscriber
 
 Sent: TypeAlias = "tuple[Manner, array[int], Sequence[Subscriber]]"
 
@@ -106,7 +106,7 @@ def plan(publication: Publication, routes: Sequence[Route], strategy: SharedStra
 def plan_share(
     publication: Publication, share: Share, rows: Sequence[int], strategy: SharedStrategy, made: Plan
 ) -> None:
-    for member, mine in share.deal(strategy, publication.columns, rows):
+    for member, mine in deal(share, strategy, publication.columns, rows):
         receiver = receiver_of(member.subscriber, [member])
         if member.subscriber.stored is not None:
             store(publication.flags, receiver, mine, made.stored)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -14,7 +14,6 @@ from penstock.log.journal.late import Part
 
 if TYPE_CHECKING:
     from penstock.broker.publish.request import ProducerCall
-    from penstock.broker.topics.subscriptions import Subscriber
 
 QOS = 0x03
 _MINE = (b"$SYS/", b"$share/", b"$admin/")
@@ -22,19 +21,19 @@ _SETTLEMENTS = (b"$ack", b"$nack", b"$reject")
 
 
 class Sources(Protocol):
-    """The publishers of rows, as far as they are subscribers."""
+    """The publishers of rows, as far as they are subscribers, whose identity is the object."""
 
-    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+    def rows_by(self, subscriber: Hashable) -> Collection[int]:
         """Those that this one published: it may have asked not to get them back."""
 
 
 class OneSource(NamedTuple):
     """All rows are of one subscriber."""
 
-    subscriber: Subscriber
+    subscriber: Hashable
     rows: int
 
-    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+    def rows_by(self, subscriber: Hashable) -> Collection[int]:
         return range(self.rows) if subscriber is self.subscriber else ()
 
 
@@ -76,7 +75,7 @@ class Publication:
             return bool(first & RETAIN)
         return any(flag & RETAIN for flag in set(self.flags))
 
-    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+    def rows_by(self, subscriber: Hashable) -> Collection[int]:
         return () if self.sources is None else self.sources.rows_by(subscriber)
 
     def rows_of(self, topic: int) -> array[int]:

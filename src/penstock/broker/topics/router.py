@@ -6,8 +6,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from penstock.broker.topics.shares import Share
-from penstock.broker.topics.subscriptions import Manner, Subscriber, Subscription
+from penstock.broker.topics.subscriptions import Manner, Share, Subscriber, Subscription
 from penstock.kernels.topics import SubscriptionTree
 
 # What is remembered of topics: some 100,000 with a few receivers each. Long topics, and those with thousands of

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from penstock.broker.sessions.session import Session as StoredSession
     from penstock.broker.topics.publication import Publication
-    from penstock.broker.topics.shares import Share
 
 
-class Subscriber(Protocol):
+class Subscriber(Hashable, Protocol):
     """Its identity is the object."""
 
     @property
@@ -93,3 +92,16 @@ class Subscription:
     identifier: int | None = None
     number: int = -1
     """in the router; -1: not there"""
+
+
+@dataclass(slots=True, eq=False)
+class Share:
+    """A shared subscription. Members are subscriptions of one name and filter."""
+
+    name: str
+    filter: str
+    number: int
+    """in the router"""
+    members: list[Subscription] = field(default_factory=list)
+    dealt: int = 0
+    """rows so far, where they go round"""

@@ -22,8 +22,9 @@ from penstock.broker.sessions.targets import RETAIN, Accepted
 from penstock.broker.topics.planning import Plan, plan, plan_share
 from penstock.broker.topics.publication import QOS, Publication, is_reserved
 from penstock.broker.topics.router import Router
-from penstock.broker.topics.shares import Share, SharedStrategy
+from penstock.broker.topics.shares import SharedStrategy
 from penstock.broker.topics.stores import targets_of
+from penstock.broker.topics.subscriptions import Share
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.kernels.topics import check_topic
 from penstock.log.columns import Columns, Spans

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 
 from penstock.broker.alarms import Alarms
 from penstock.broker.queues.group import Group
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.queue import Queue
 from penstock.broker.webhooks.events import Event
 from penstock.broker.webhooks.webhooks import Webhooks
@@ -142,5 +143,5 @@ class Watch:
                 self._webhooks.tell(Event.LAG, {**_named(group.queue), **facts}, threshold)
 
 
-def _named(queue: Queue) -> dict[str, object]:
+def _named(queue: PartitionedQueue) -> dict[str, object]:
     return {"queue": queue.name, "namespace": queue.namespace}

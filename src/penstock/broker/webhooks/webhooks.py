@@ -15,7 +15,7 @@ from penstock.broker.webhooks.mailbox import FIRST_RETRY_S, Mailbox
 from penstock.queues.deadletter import DeadLetter
 
 if TYPE_CHECKING:
-    from penstock.broker.queues.queue import Queue
+    from penstock.broker.queues.partitioned import PartitionedQueue
 
 logger = logging.getLogger("penstock.broker.webhooks")
 
@@ -136,7 +136,7 @@ class Webhooks:
             if event in box.hook.events and lag_threshold in (None, box.hook.lag_threshold):
                 box.put(notice)
 
-    def tell_dead_letters(self, queue: Queue, target: str, letters: list[DeadLetter]) -> None:
+    def tell_dead_letters(self, queue: PartitionedQueue, target: str, letters: list[DeadLetter]) -> None:
         """One event for each frame of moves; also to the address that the queue names."""
         url = queue.settings.dlq_config.alert_webhook
         if self._is_closed or (url is None and not self.wants(Event.DEAD_LETTERED)):
@@ -184,7 +184,7 @@ class Webhooks:
         return [*self._hooks.values(), *self._alerts.values()]
 
 
-def _facts(queue: Queue, target: str, letters: list[DeadLetter]) -> dict[str, object]:
+def _facts(queue: PartitionedQueue, target: str, letters: list[DeadLetter]) -> dict[str, object]:
     told = [
         {
             "message_id": str(letter.source),

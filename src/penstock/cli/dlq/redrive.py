@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import click
 
-from penstock.cli.connections import destructive, on_server, queue_argument, refuse_unless_confirmed
+from penstock.cli.completions import queue_argument
+from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.dlq.letter_arguments import Letters, letter_options
 from penstock.cli.failures import FAILED
 from penstock.cli.output import DATA_FORMATS, Advance, output_option, print_data, progress_bar

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from penstock.cli.directory import DataDirectory
-from penstock.cli.doctor.doctor import Finding, Verdict
+from penstock.cli.doctor.finding import Finding, Verdict
 from penstock.cli.failures import describe
 from penstock.cli.output import size_text
 from penstock.core.errors import PenstockError

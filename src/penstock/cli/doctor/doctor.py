@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import platform
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.arguments import DIRECTORY
+from penstock.cli.doctor.finding import Finding, Verdict
 from penstock.cli.failures import FAILED
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.server.serve import BAD_CONFIGURATION
@@ -23,22 +22,6 @@ if TYPE_CHECKING:
     from penstock.server.config import Config
 
 _FILE = click.Path(path_type=Path)
-
-
-class Verdict(enum.Enum):
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One look at one thing: `facts` for programs, `text` says what was found and, if need be, what to do."""
-
-    name: str
-    verdict: Verdict
-    text: str
-    facts: dict[str, object] = field(default_factory=dict)
 
 
 @click.command()

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from penstock.cli.doctor.doctor import Finding, Verdict
+from penstock.cli.doctor.finding import Finding, Verdict
 from penstock.cli.target import Target, TargetArguments, find_target
 from penstock.core.errors import CannotListen, InvalidArgument, PenstockError
 from penstock.server.config import Config

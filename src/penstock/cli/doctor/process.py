@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from penstock import kernels as kernel_package
-from penstock.cli.doctor.doctor import Finding, Verdict
+from penstock.cli.doctor.finding import Finding, Verdict
 from penstock.cli.output import time_text
 from penstock.core.clock import SystemClock
 from penstock.core.errors import DirectoryFormat

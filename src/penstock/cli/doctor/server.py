@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 
-from penstock.cli.doctor.doctor import Finding, Verdict
+from penstock.cli.doctor.finding import Finding, Verdict
 from penstock.cli.output import size_text
 from penstock.core.errors import InvalidSetting
 from penstock.server.config import Config, LoopKind, descriptors_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.connections import destructive, group_argument, on_server, queue_argument, refuse_unless_confirmed
+from penstock.cli.completions import group_argument, queue_argument
+from penstock.cli.connections import destructive, on_server, refuse_unless_confirmed
 from penstock.cli.group.change import PLACES
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_table
 from penstock.cli.target import Target, target_options

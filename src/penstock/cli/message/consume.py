@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import click
 
-from penstock.cli.connections import on_server, queue_argument
+from penstock.cli.completions import queue_argument
+from penstock.cli.connections import on_server
 from penstock.cli.failures import INTERRUPTED
 from penstock.cli.output import output_option
 from penstock.cli.queue.browse import rendered

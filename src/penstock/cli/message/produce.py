@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import click
 
-from penstock.cli.connections import on_server, queue_argument
+from penstock.cli.completions import queue_argument
+from penstock.cli.connections import on_server
 from penstock.cli.failures import INTERRUPTED, NotThere
 from penstock.cli.message.lines import LineReader, stop_on_signal
 from penstock.cli.message.options import value_of, value_options

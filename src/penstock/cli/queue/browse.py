@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import click
 
-from penstock.cli.connections import on_server, queue_argument
+from penstock.cli.completions import queue_argument
+from penstock.cli.connections import on_server
 from penstock.cli.message.text import message_json
 from penstock.cli.output import DATA_FORMATS, line_of, output_option
 from penstock.cli.target import Target, target_options

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.connections import on_server, queue_argument
+from penstock.cli.completions import queue_argument
+from penstock.cli.connections import on_server
 from penstock.cli.output import output_option, print_told
 from penstock.cli.queue.setting_arguments import settings_options, written_settings
 from penstock.cli.target import Target, target_options

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from penstock.cli.connections import on_server, queue_argument
+from penstock.cli.completions import queue_argument
+from penstock.cli.connections import on_server
 from penstock.cli.group.table import print_groups
 from penstock.cli.output import DATA_FORMATS, output_option, print_data, print_listed, print_table
 from penstock.cli.target import Target, target_options

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from penstock.gateways.http.admin import clients, dead_letters, groups, health, operations, queues, templates, users
-from penstock.gateways.http.describe import description
+from penstock.gateways.http.describe.description import Description
 from penstock.gateways.http.events import metrics_stream, queue_events, stream, topic_events
 from penstock.gateways.http.messages import browse, claim, publish, receive, settle, topics
 from penstock.gateways.http.server.routes import Route
 
-ROUTES: tuple[Route, ...] = (
+_API = (
     *publish.ROUTES,
     *receive.ROUTES,
     *claim.ROUTES,
@@ -27,5 +27,5 @@ ROUTES: tuple[Route, ...] = (
     *operations.ROUTES,
     *metrics_stream.ROUTES,
     *health.ROUTES,
-    *description.ROUTES,
 )
+ROUTES: tuple[Route, ...] = Description(_API).routes

@@ -1,62 +1,55 @@
-"""One client while it is connected: what each of its packets does."""
+"""One client while it is connected: what it agreed on, what is sent to it, and how it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from array import array
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from penstock.broker.auth.identity import Identity
+from penstock.broker.auth.limits import ClientRates
 from penstock.broker.auth.permissions import Permissions
+from penstock.broker.broker import Broker
+from penstock.broker.publish.publisher import Publisher
+from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.encode import encode_refusal, encode_within
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
-from penstock.codecs.mqtt.inflight import Incoming
+from penstock.codecs.mqtt.inflight import Arrived, Incoming
 from penstock.codecs.mqtt.kinds import MAX_PACKET_BYTES, PacketType, Version
 from penstock.codecs.mqtt.kinds import Sender as Side
-from penstock.codecs.mqtt.packets import (
-    Auth,
-    Connect,
-    Disconnect,
-    Packet,
-    PingReq,
-    Subscribe,
-    Unsubscribe,
-)
+from penstock.codecs.mqtt.packets import Disconnect, Packet
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.state import Connection as Order
 from penstock.codecs.mqtt.state import State
 from penstock.core.errors import PenstockError
+from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.inbound.answers import Answers
-from penstock.gateways.mqtt.inbound.own_publishes import OwnPublishes
+from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
 from penstock.gateways.mqtt.inbound.scanned import Scanned
-from penstock.gateways.mqtt.inbound.topic_aliases import HeardAliases, OutOfNames, TopicAliases
+from penstock.gateways.mqtt.inbound.topic_aliases import HeardAliases, TopicAliases
+from penstock.gateways.mqtt.options import CurrentOptions, QueuedPolicy
 from penstock.gateways.mqtt.outbound.backlog import Backlog
 from penstock.gateways.mqtt.outbound.deliveries import Deliveries
 from penstock.gateways.mqtt.outbound.outbox import Outbox
 from penstock.gateways.mqtt.outbound.sender import Sender
-from penstock.gateways.mqtt.sessions.login import Login
+from penstock.gateways.mqtt.sessions.exchange import Exchange
 from penstock.gateways.mqtt.sessions.session import Session
-from penstock.gateways.mqtt.sessions.subscriptions import end_dismissed, subscribe, unsubscribe
+from penstock.gateways.wire.budget import Budget
 from penstock.gateways.wire.listener import ListenerFacts
 from penstock.gateways.wire.slot import SlotTransport
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_rows, rows
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.gateway import MqttGateway
-    from penstock.gateways.mqtt.outbound.queue_consumer import QueueConsumer
 
 logger = logging.getLogger("penstock.mqtt")
 
 _KIND = 0xF0
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 _KINDS = {kind.value: kind for kind in _ACKNOWLEDGEMENTS}
-_PING_RESPONSE = b"\xd0\x00"
+_NOTHING_CAME = Arrived()
 
 
 class Connection:
@@ -68,17 +61,65 @@ class Connection:
     sender: Sender
     answers: Answers
     deliveries: Deliveries
-    own_publishes: OwnPublishes
+    publisher: Publisher
     incoming: Incoming
     """of the session, which has another one when it goes on"""
 
-    def __init__(self, gateway: MqttGateway, transport: SlotTransport, facts: ListenerFacts) -> None:
-        self.gateway, self.facts = gateway, facts
-        self.outbox = Outbox(transport, gateway.flusher, gateway.options.max_outbound_bytes, gateway.budget)
-        self.order = Order()
+    __slots__ = (
+        "_columns",
+        "_is_lost",
+        "_options",
+        "_order",
+        "_reports",
+        "_room",
+        "alias_maximum",
+        "answers",
+        "came",
+        "deliveries",
+        "exchange",
+        "facts",
+        "heard_aliases",
+        "identity",
+        "incoming",
+        "is_assigned",
+        "is_ended",
+        "is_open",
+        "keep_alive_s",
+        "makes_queues",
+        "max_packet_bytes",
+        "opened_s",
+        "outbox",
+        "permissions",
+        "publisher",
+        "rates",
+        "said_goodbye",
+        "sender",
+        "session",
+        "tells_problems",
+        "topic_aliases",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        transport: SlotTransport,
+        facts: ListenerFacts,
+        outbox: Outbox,
+        rates: ClientRates,
+        columns: ClientColumns,
+        names: Budget,
+        options: CurrentOptions,
+        reports: Reports,
+    ) -> None:
+        self.transport, self.facts, self.outbox, self.rates = transport, facts, outbox, rates
+        self._columns, self._options, self._reports = columns, options, reports
+        self._order = Order()
         self.is_open = self.is_ended = False
         """let in and not gone; gone, or about to be"""
-        self.login = Login(self)
+        self.exchange: Exchange | None = None
+        """while it is not known who it is, or it says so again"""
+        self.is_assigned = False
+        """the broker made up the client id"""
         self.max_packet_bytes, self.tells_problems = MAX_PACKET_BYTES, True
         """what the client takes, and whether it wants to be told more than a reason: from CONNECT on"""
         self.makes_queues = True
@@ -90,9 +131,9 @@ class Connection:
         self.opened_s = monotonic()
         self.said_goodbye = False
         """a DISCONNECT that wants no will came"""
-        self.rates = gateway.limits.client(facts.is_loopback)
-        self.transport = transport
-        self.heard_aliases = HeardAliases(gateway.names)
+        self.heard_aliases = HeardAliases(names)
+        self.came = _NOTHING_CAME
+        """what was held last: see hold()"""
         self._is_lost = False
         self._room: asyncio.Event | None = None
         """made when somebody waits for the client to take more"""
@@ -101,7 +142,7 @@ class Connection:
 
     @property
     def version(self) -> Version | None:
-        return self.order.version
+        return self._order.version
 
     @property
     def peer(self) -> str:
@@ -122,52 +163,50 @@ class Connection:
     @property
     def received(self) -> int:
         """Messages that the client published."""
-        return 0 if self._is_lost else self.gateway.turns.columns.received[self.transport.slot]
+        return 0 if self._is_lost else self._columns.received[self.transport.slot]
 
     @property
     def sent(self) -> int:
         """Messages that went out."""
         return self.sender.sent if hasattr(self, "sender") else 0
 
-    def begin(self, session: Session, identity: Identity, permissions: Permissions) -> None:
+    @property
+    def is_about_to_send(self) -> bool:
+        """Whether there is something stored that the client would take now."""
+        feed = self.deliveries.feed
+        return feed is not None and feed.is_about_to_send
+
+    def begin(
+        self,
+        session: Session,
+        identity: Identity,
+        permissions: Permissions,
+        backlog: Backlog,
+        broker: Broker,
+        topics: Topics,
+    ) -> None:
         """The client is let in."""
-        options = self.gateway.options
         self.session, self.identity, self.permissions = session, identity, permissions
-        backlog = Backlog(
-            options.max_queued_messages, options.max_queued_bytes, options.queued_policy, self.gateway.budget
-        )
-        self.sender = Sender(
-            self.outbox, session.outgoing, backlog, session.version, self.gateway.broker.now, self.overflown
-        )
+        self.publisher = broker.publisher()
+        self.sender = Sender(self.outbox, session.outgoing, backlog, session.version, broker.now, self.overflown)
         # Not a method of this one: it would go in a circle.
         encode = partial(_encoded, session.version, self.max_packet_bytes, self.tells_problems)
-        columns, slot = self.gateway.turns.columns, self.transport.slot
+        columns, slot = self._columns, self.transport.slot
         self.answers = Answers(self.outbox, session.version, encode, columns, slot)
-        self.deliveries = Deliveries(self)
-        self.own_publishes = OwnPublishes(self)
+        self.deliveries = Deliveries(self, session, broker, topics.sessions, topics.router(session.namespace))
         self.incoming = session.incoming
         self.incoming.count_at(columns.unanswered, slot)
 
     # Packets
 
-    def take(self, packet: Packet) -> Coroutine[None, None, None] | None:
-        """What has to be awaited before the next packet is looked at, if anything has to be."""
-        self.order.take(Side.CLIENT, packet)
-        self._follow_order()
-        match packet:
-            case Connect() | Auth():
-                return self.login.take(packet)
-            case Subscribe():
-                return subscribe(self, packet)
-            case Unsubscribe():
-                return unsubscribe(self, packet)
-            case PingReq():
-                self.outbox.write(_PING_RESPONSE)
-            case Disconnect():
-                self._take_disconnect(packet)
-            case _:
-                raise ProtocolError(f"a client sent {packet.type.name}", version=self.version)
-        return None
+    def follow(self, side: Side, packet: Packet) -> None:
+        """ProtocolError if the packet may not come now from that side."""
+        self._order.take(side, packet)
+        self._look_at_order()
+
+    def hold(self, packet_ids: Sequence[int]) -> None:
+        """Messages of QoS 2 came with these. ProtocolError if they are too many."""
+        self.came = self.incoming.publish_qos_2(packet_ids)
 
     def take_acknowledgements(self, scanned: Scanned) -> Coroutine[None, None, None] | None:
         """Those that a scan found, whatever else did it find."""
@@ -188,7 +227,7 @@ class Connection:
         wait_s = self.rates.messages.spend(messages)
         if not wait_s:
             return None
-        self.gateway.counters.throttled["message-rate"] += 1
+        self._reports.throttled["message-rate"] += 1
         return asyncio.sleep(wait_s)
 
     def _take_kind(
@@ -203,23 +242,16 @@ class Connection:
             ids, reasons = mine, why
         return self.deliveries.take(kind, ids, reasons)
 
-    def _take_disconnect(self, packet: Disconnect) -> None:
-        self.said_goodbye = packet.reason is ReasonCode.SUCCESS
-        if packet.properties.session_expiry_interval_s is not None:
-            self.login.change_expiry(packet.properties.session_expiry_interval_s)
-        self.close()
-
-    def _follow_order(self) -> None:
-        self.is_open = self.order.is_open
-        self.is_ended = self._is_lost or self.order.state in (State.CLOSING, State.CLOSED)
+    def _look_at_order(self) -> None:
+        self.is_open = self._order.is_open
+        self.is_ended = self._is_lost or self._order.state in (State.CLOSING, State.CLOSED)
 
     # Sending and ending
 
     def send(self, packet: Packet) -> None:
         """ProtocolError, which ends the connection, if the client does not take a packet of its size."""
         data = self._encoded(packet)
-        self.order.take(Side.SERVER, packet)
-        self._follow_order()
+        self.follow(Side.SERVER, packet)
         self.outbox.write(data)
 
     def refuse_unless_fitting(self, packet: Packet) -> None:
@@ -260,13 +292,8 @@ class Connection:
 
     def overflown(self) -> None:
         """More waits for the client than may."""
-        if self.gateway.options.queued_policy.value == "disconnect":
+        if self._options.now.queued_policy is QueuedPolicy.DISCONNECT:
             self.disconnect(ReasonCode.QUOTA_EXCEEDED, "too many messages wait for this client")
-
-    def dismissed(self, consumer: QueueConsumer) -> None:
-        """The queue or the group was deleted while the client consumed it."""
-        if not self.is_ended:
-            self.gateway.spawn(end_dismissed(self, consumer))
 
     def stop_listening(self) -> None:
         """What the client sends from now on is not taken."""
@@ -283,9 +310,7 @@ class Connection:
         """The client has broken the protocol, or cannot be served."""
         if self.is_ended:
             return
-        if isinstance(error, OutOfNames):
-            self.gateway.tell_names_spent(self.name)
-        self.gateway.count_failure(self, error)
+        self._reports.failed(self.name, self.peer, error)
         error.version = error.version or self.version
         if data := encode_refusal(error, self.is_open, self.max_packet_bytes):
             self.outbox.write(data)
@@ -302,12 +327,17 @@ class Connection:
             detail = "something went wrong in the server"
         self.fail(ProtocolError(detail, ReasonCode.UNSPECIFIED_ERROR))
 
+    def uncommitted(self, error: PenstockError) -> None:
+        """Nothing that it published was acknowledged: it sends it again when it comes back."""
+        self.fail(ProtocolError(f"a publish could not be committed: {error}", ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR))
+
     def close(self) -> None:
+        """Nothing more of it is taken."""
         if self._is_lost:
             return
-        self.order.close()
-        self._follow_order()
-        self.gateway.turns.shut_out(self)
+        self._order.close()
+        self._look_at_order()
+        self._columns.versions[self.transport.slot] = 0
         self.outbox.flush()
         self.transport.close()
 
@@ -329,23 +359,17 @@ class Connection:
         if self.topic_aliases is not None:
             self.topic_aliases.give_back()
         self._tell_room()
-        self.order.close()
-        self._follow_order()
-        self.gateway.closed(self)
+        self._order.close()
+        self._look_at_order()
         if self.is_known:
             self.answers.leave()
             self.incoming.leave()
             self.deliveries.close()
-            self.gateway.registry.disconnected(self)
-        else:
-            self.let_go()
 
     def let_go(self) -> None:
         """Of what refers back to it, once nobody asks for it any more: what goes in a circle is found by the garbage
         collector only, which looks rarely, and 40,000 connections that came and went were 100 MB until then."""
-        del self.login
         if self.is_known:
-            del self.own_publishes
             self.deliveries.let_go()
             self.sender.let_go()
 

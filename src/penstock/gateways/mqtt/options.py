@@ -40,3 +40,10 @@ class MqttOptions:
     sys_interval_s: float = 10.0
     durable_shares: tuple[str, ...] = ()
     """topic filters: a shared subscription that lies within them is a group of a queue unless it says otherwise"""
+
+
+@dataclass(slots=True)
+class CurrentOptions:
+    """An operator may change them while clients are connected."""
+
+    now: MqttOptions

@@ -4,28 +4,27 @@ all others do."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from penstock.core.ports import Buffer
+from penstock.gateways.mqtt.inbound.turns import Turns
 from penstock.gateways.wire.listener import ListenerFacts
 from penstock.gateways.wire.slot import SlotTransport
 
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.gateway import MqttGateway
-
 
 class MqttProtocol(asyncio.BufferedProtocol):
-    def __init__(self, gateway: MqttGateway, facts: ListenerFacts) -> None:
-        self._gateway, self._facts = gateway, facts
+    def __init__(self, turns: Turns, buffer: memoryview, facts: ListenerFacts) -> None:
+        """The buffer is one for all: what is in it is taken before anything else is received."""
+        self._turns, self._buffer, self._facts = turns, buffer, facts
         self._slot: SlotTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         known = cast(asyncio.Transport, transport)
-        self._slot = self._gateway.turns.adopt_foreign(known, self._facts, known)
+        self._slot = self._turns.adopt_foreign(known, self._facts, known)
 
     def connection_lost(self, error: Exception | None) -> None:
         assert self._slot is not None
-        self._gateway.turns.ended(self._slot)
+        self._turns.ended(self._slot)
 
     def eof_received(self) -> bool:
         return False
@@ -35,15 +34,15 @@ class MqttProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         assert self._slot is not None
-        self._gateway.turns.drained(self._slot)
+        self._turns.drained(self._slot)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._gateway.receive_buffer
+        return self._buffer
 
     def buffer_updated(self, size: int) -> None:
-        self.feed(self._gateway.receive_buffer[:size])
+        self.feed(self._buffer[:size])
 
     def feed(self, data: Buffer) -> None:
         """For transports that are not read into our buffer."""
         assert self._slot is not None
-        self._gateway.turns.feed(self._slot, data)
+        self._turns.feed(self._slot, data)

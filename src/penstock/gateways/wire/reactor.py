@@ -6,9 +6,7 @@ of a slot apart: what names a connection that is gone is ignored. A *region* is 
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -301,18 +299,3 @@ class Reactor(Protocol):
     def close(self) -> None:
         """Every connection ends at once, and nobody is told."""
         ...
-
-
-def open_reactor(options: ReactorOptions | None = None) -> Reactor:
-    """The compiled one where there is one (Linux), else the one in plain Python."""
-    options = options or ReactorOptions()
-    if sys.platform == "linux" and os.environ.get("PENSTOCK_PURE") != "1":
-        try:
-            from penstock.gateways.wire.epoll import EpollReactor
-        except ImportError:
-            pass  # not compiled
-        else:
-            return EpollReactor(options)
-    from penstock.gateways.wire.sockets import SocketReactor
-
-    return SocketReactor(options)

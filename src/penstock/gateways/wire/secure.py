@@ -14,7 +14,8 @@ from typing import cast
 
 from penstock.core.ports import Buffer
 from penstock.gateways.wire.listener import Inner
-from penstock.gateways.wire.reactor import Address, Reactor, ReactorOptions, open_reactor
+from penstock.gateways.wire.platform import open_reactor
+from penstock.gateways.wire.reactor import Address, Reactor, ReactorOptions
 
 logger = logging.getLogger("penstock.gateways.wire.secure")
 

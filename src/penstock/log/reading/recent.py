@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from penstock.log.journal.frames import Entry
-    from penstock.log.partition import Log
 
 
 class RecentBatches:
@@ -53,7 +52,7 @@ _TOGETHER_BATCHES, _TOGETHER_BYTES = 64, 1 << 20
 class _Lot(NamedTuple):
     """Batches of one log that came together."""
 
-    log: Log
+    recent: RecentBatches
     batches: list[Entry]
     bytes: int
 
@@ -65,26 +64,26 @@ class Recently:
         self._limit_bytes, self._bytes, self._count = limit_bytes, 0, 0
         self._lots: deque[_Lot] = deque()
 
-    def add(self, log: Log, batches: list[Entry], size_bytes: int) -> None:
+    def add(self, recent: RecentBatches, batches: list[Entry], size_bytes: int) -> None:
         """`size_bytes` of all of them."""
-        log.recent.add(batches)
+        recent.add(batches)
         if size_bytes <= _TOGETHER_BYTES and 0 < len(batches) <= _TOGETHER_BATCHES:
-            self._lots.append(_Lot(log, batches, size_bytes))
+            self._lots.append(_Lot(recent, batches, size_bytes))
         else:
-            self._lots.extend(_lots(log, batches, 1 if size_bytes > _TOGETHER_BYTES else _TOGETHER_BATCHES))
+            self._lots.extend(_lots(recent, batches, 1 if size_bytes > _TOGETHER_BYTES else _TOGETHER_BATCHES))
         self._bytes += size_bytes
         self._count += len(batches)
         while self._bytes > self._limit_bytes or self._count > _MOST_BATCHES:
             oldest = self._lots.popleft()
-            oldest.log.recent.drop(oldest.batches)
+            oldest.recent.drop(oldest.batches)
             self._bytes -= oldest.bytes
             self._count -= len(oldest.batches)
 
 
-def _lots(log: Log, batches: list[Entry], most: int) -> Iterator[_Lot]:
+def _lots(recent: RecentBatches, batches: list[Entry], most: int) -> Iterator[_Lot]:
     for first in range(0, len(batches), most):
         some = batches[first : first + most]
-        yield _Lot(log, some, sum([len(batch.data) for batch in some]))
+        yield _Lot(recent, some, sum([len(batch.data) for batch in some]))
 
 
 def _first(batch: Entry) -> int:

@@ -483,8 +483,9 @@ def test_what_was_released_is_free_after_a_restart_too(tmp_path: Path) -> None:
 def test_what_was_released_is_free_after_a_crash_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path / "0") as s:
-            group = await s.broker.group(await s.queue(partitions=1), "g")
-            await s.put(group.queue, b"1")
+            queue = await s.queue(partitions=1)
+            group = await s.broker.group(queue, "g")
+            await s.put(queue, b"1")
             [taken] = await s.broker.pull(group, s.broker.session(), 1)
             await s.broker.ledger.flush([taken.unit])
             s.broker.settling.release(Held(taken))

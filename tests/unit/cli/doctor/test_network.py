@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from penstock.cli.doctor.doctor import Verdict
+from penstock.cli.doctor.finding import Verdict
 from penstock.cli.doctor.network import certificates, ports, server
 from penstock.server.config import Config, load
 from penstock.server.context import Context, Contexts, context_file, write_contexts

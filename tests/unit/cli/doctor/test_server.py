@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from penstock.cli.doctor.doctor import Verdict
+from penstock.cli.doctor.finding import Verdict
 from penstock.cli.doctor.server import event_loop, packages
 from penstock.server.config import load
 from penstock.server.server import check_files

@@ -13,7 +13,8 @@ from tests.support.descriptors import open_descriptors
 from tests.support.wire import Door, FakeTransport, compiled, is_ready, packet
 
 from penstock.core.errors import InvalidArgument
-from penstock.gateways.wire.reactor import Accepted, Reactor, ReactorOptions, open_reactor
+from penstock.gateways.wire.platform import open_reactor
+from penstock.gateways.wire.reactor import Accepted, Reactor, ReactorOptions
 from penstock.gateways.wire.sockets import SocketReactor
 
 Open = Callable[..., Reactor]

@@ -12,7 +12,7 @@ from tests.support.engines import close_engine, make_log, open_engine, put, valu
 from tests.support.simdisk import SimDisk, SimulatedCrash
 
 from penstock.cli.doctor.disk import data_directory
-from penstock.cli.doctor.doctor import Verdict
+from penstock.cli.doctor.finding import Verdict
 from penstock.core.errors import DirectoryFormat
 from penstock.core.types import FilePosition
 from penstock.jobs.audit import audit_job

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterable
+from functools import cache, cached_property
 from importlib.resources import files
 
 import msgspec
@@ -19,29 +20,54 @@ _TAG = "Description"
 _POLICY = b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 
 
-@cache
-def _openapi() -> bytes:
-    from penstock.gateways.http.table import ROUTES
+class Description:
+    """Of these routes, and of its own."""
 
-    return msgspec.json.encode(document(ROUTES))
+    def __init__(self, routes: Iterable[Route]) -> None:
+        public, html = Right.PUBLIC, ("text/html",)
+        own = (
+            Route("GET", "/", root, public, _TAG, "Redirect to /docs", answers={302: None}, answer_types=html),
+            Route(
+                "GET",
+                "/openapi.json",
+                self.openapi,
+                public,
+                _TAG,
+                "OpenAPI description",
+                answers={200: dict[str, object]},
+            ),
+            Route(
+                "GET",
+                "/postman.json",
+                self.postman,
+                public,
+                _TAG,
+                "Postman collection",
+                answers={200: dict[str, object]},
+            ),
+            Route("GET", "/docs", docs, public, _TAG, "API documentation page", answers={200: None}, answer_types=html),
+        )
+        self.routes = (*routes, *own)
 
+    @cached_property
+    def _openapi(self) -> bytes:
+        return msgspec.json.encode(document(self.routes))
 
-@cache
-def _postman() -> bytes:
-    return msgspec.json.encode(collection(msgspec.json.decode(_openapi())))
+    @cached_property
+    def _postman(self) -> bytes:
+        return msgspec.json.encode(collection(msgspec.json.decode(self._openapi)))
+
+    async def openapi(self, _: Exchange) -> Reply:
+        return Reply(200, self._openapi, JSON)
+
+    async def postman(self, _: Exchange) -> Reply:
+        disposition = b'attachment; filename="penstock.postman.json"'
+        return Reply(200, self._postman, JSON, [(b"content-disposition", disposition)])
 
 
 @cache
 def _page() -> bytes:
     return files("penstock.gateways.http").joinpath("docs.html").read_bytes()
-
-
-async def openapi(_: Exchange) -> Reply:
-    return Reply(200, _openapi(), JSON)
-
-
-async def postman(_: Exchange) -> Reply:
-    return Reply(200, _postman(), JSON, [(b"content-disposition", b'attachment; filename="penstock.postman.json"')])
 
 
 async def root(_: Exchange) -> Reply:
@@ -52,28 +78,3 @@ async def root(_: Exchange) -> Reply:
 async def docs(_: Exchange) -> Reply:
     headers = [(b"content-security-policy", _POLICY), (b"x-content-type-options", b"nosniff")]
     return Reply(200, _page(), HTML, headers)
-
-
-ROUTES = (
-    Route("GET", "/", root, Right.PUBLIC, _TAG, "Redirect to /docs", answers={302: None}, answer_types=("text/html",)),
-    Route("GET", "/openapi.json", openapi, Right.PUBLIC, _TAG, "OpenAPI description", answers={200: dict[str, object]}),
-    Route(
-        "GET",
-        "/postman.json",
-        postman,
-        Right.PUBLIC,
-        _TAG,
-        "Postman collection",
-        answers={200: dict[str, object]},
-    ),
-    Route(
-        "GET",
-        "/docs",
-        docs,
-        Right.PUBLIC,
-        _TAG,
-        "API documentation page",
-        answers={200: None},
-        answer_types=("text/html",),
-    ),
-)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
+from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.server.outlet import Outlet
 from penstock.gateways.http.server.problems import Refusal
 from penstock.gateways.http.server.reply import Headers
-
-if TYPE_CHECKING:
-    from penstock.gateways.http.server.exchange import Exchange
 
 RETRY_MS = 2000
 HEARTBEAT_S = 15.0
@@ -52,6 +50,25 @@ def chunk(data: bytes) -> bytes:
 
 
 _HEARTBEAT = chunk(b":\n\n")
+
+
+class Answer(Protocol):
+    """To a request, sent as it comes."""
+
+    options: HttpOptions
+
+    @property
+    def outlet(self) -> Outlet: ...
+
+    async def start(self, status: int, headers: Headers) -> None: ...
+
+    async def send(self, data: bytes) -> None:
+        """Waits while the client does not read."""
+
+    async def end(self) -> None: ...
+
+    async def abort(self) -> None:
+        """The client sees an answer that was cut short."""
 
 
 class EventStream:
@@ -143,15 +160,13 @@ class Streams:
             self.count -= 1
 
     @asynccontextmanager
-    async def opened(
-        self, exchange: Exchange, first: bytes, is_allowed: Callable[[], bool]
-    ) -> AsyncIterator[EventStream]:
-        """An answer that begins with `first` and ends with the block."""
-        with self.counted(exchange.options.max_streams):
-            await exchange.start(200, _HEADERS)
-            await exchange.send(b"retry: %d\n%b\n" % (RETRY_MS, first))
-            exchange.outlet.keep_short()
-            stream = EventStream(exchange.outlet, is_allowed)
+    async def opened(self, answer: Answer, first: bytes, is_allowed: Callable[[], bool]) -> AsyncIterator[EventStream]:
+        """It begins with `first` and ends with the block."""
+        with self.counted(answer.options.max_streams):
+            await answer.start(200, _HEADERS)
+            await answer.send(b"retry: %d\n%b\n" % (RETRY_MS, first))
+            answer.outlet.keep_short()
+            stream = EventStream(answer.outlet, is_allowed)
             self._open[stream] = None
             if self._looking_after is None or self._looking_after.done():
                 self._looking_after = asyncio.get_running_loop().create_task(self._look_after())
@@ -162,9 +177,9 @@ class Streams:
                 del self._open[stream]
             if stream.is_full:
                 # Half an event may be on its way, and an end in the middle of it could be taken for its own.
-                await exchange.abort()
+                await answer.abort()
             else:
-                await exchange.end()
+                await answer.end()
 
     async def _look_after(self) -> None:
         """While there are streams: one timer for all of them."""

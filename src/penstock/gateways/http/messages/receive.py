@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.broker.feed.delivery import Delivery
+from penstock.broker.feed.delivery import Delivery, take_back
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import EARLIEST, Start
 from penstock.codecs.http.deliveries import ReceiveBody
@@ -42,7 +43,7 @@ async def receive(exchange: Exchange) -> Reply:
     suffix, is_base64 = receipts.suffix(group, session), body.encoding == "base64"
     asked = min(body.max, step)
     pulling = broker.pull(group, session, asked, wait_s, lease_ms)
-    found = await (pulling if not wait_s else exchange.while_connected(pulling, group.take_back))
+    found = await (pulling if not wait_s else exchange.while_connected(pulling, take_back))
     if is_raw:
         exchange.state.counters.sent += len(found)
         return _raw(queue, found, suffix)
@@ -65,7 +66,7 @@ def step_of(queue: Queue) -> int:
     return max(1, _STEP_BYTES // queue.settings.limits.max_message_size_bytes)
 
 
-def messages_of(queue: Queue, delivery: Delivery, suffix: str, is_base64: bool) -> list[Message]:
+def messages_of(queue: PartitionedQueue, delivery: Delivery, suffix: str, is_base64: bool) -> list[Message]:
     """`suffix` is that of the consumer's receipts."""
     partition = delivery.unit.partition
     prefix, name = queue.message_id_prefix(partition), queue.name

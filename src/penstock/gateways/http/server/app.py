@@ -62,15 +62,15 @@ class App:
         if exchange.method == "OPTIONS" and await self._is_told(exchange):
             return
         scope = exchange.scope
-        exchange.route, exchange.parameters = self._table.find(exchange.method, scope["raw_path"])
+        route, exchange.parameters = self._table.find(exchange.method, scope["raw_path"])
         credentials = exchange.header(b"authorization"), exchange.header(b"x-api-key")
         caller = await self._logins.caller(*credentials, scope["state"][CONNECTION])
         exchange.let_in(caller)
-        _require(exchange.route.right, caller)
-        if scope["query_string"] and exchange.route.query is None and exchange.route.right is not Right.PUBLIC:
+        _require(route.right, caller)
+        if scope["query_string"] and route.query is None and route.right is not Right.PUBLIC:
             # What is not understood must not be passed over: it could say that nothing is to be changed.
             exchange.query(Query)
-        reply = await exchange.route.handler(exchange)
+        reply = await route.handler(exchange)
         if reply is not None:
             await exchange.reply(reply)
 

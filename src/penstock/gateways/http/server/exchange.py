@@ -24,7 +24,6 @@ from penstock.gateways.http.server.login import Caller, ConnectionFacts
 from penstock.gateways.http.server.outlet import Outlet
 from penstock.gateways.http.server.problems import Refusal
 from penstock.gateways.http.server.reply import Headers, Reply
-from penstock.gateways.http.server.routes import Route
 from penstock.gateways.http.state import GatewayState
 from penstock.queues.names import check_namespace
 
@@ -83,7 +82,6 @@ class Exchange:
         "permissions",
         "ports",
         "request_id",
-        "route",
         "scope",
         "state",
     )
@@ -107,7 +105,6 @@ class Exchange:
         self.extra_headers: Headers = ()
         """for every answer, whatever it is"""
         self.is_anonymous = True
-        self.route: Route
         self.parameters: Mapping[str, str]
         self.identity: Identity
         self.permissions: Permissions

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
+from penstock.gateways.http.server.exchange import Exchange
 from penstock.gateways.http.server.problems import Refusal
 from penstock.gateways.http.server.reply import Reply
 from penstock.gateways.http.server.rights import Right
-
-if TYPE_CHECKING:
-    from penstock.gateways.http.server.exchange import Exchange
 
 API = "/api/v1"
 WEBSOCKET = "WEBSOCKET"
@@ -21,7 +18,7 @@ WEBSOCKET = "WEBSOCKET"
 # Paths with queue names in them: a handful for most, a bound for those who try all of them.
 _CACHED_PATHS = 4096
 
-Handler = Callable[["Exchange"], Awaitable[Reply | None]]
+Handler = Callable[[Exchange], Awaitable[Reply | None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,13 +11,11 @@ from penstock.broker.broker import Broker
 from penstock.broker.descriptions import describe_queue
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import ErrorCode, NotAuthorised, PenstockError
+from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.admin.user_admin import PREFIXES, UserAdmin
+from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.inbound.answers import Refused
 from penstock.gateways.mqtt.inbound.arrival import Arrived
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.connection import Connection
-
 
 _CREATE = "$admin/queue/create"
 _NAME_WILL_NOT_DO = (
@@ -33,8 +30,8 @@ _QUEUE, _CONFIG = "$admin/queue/", "/config"
 class Admin:
     """`$admin/queue/create` takes the settings of a queue as JSON, `$admin/queue/<name>/config` those that change."""
 
-    def __init__(self, broker: Broker, access: Access) -> None:
-        self._broker, self._users = broker, UserAdmin(access)
+    def __init__(self, broker: Broker, access: Access, reports: Reports) -> None:
+        self._broker, self._users, self._reports = broker, UserAdmin(access), reports
 
     async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> dict[int, Refused]:
         """All requests of one topic, one after the other: the rows that are refused."""
@@ -48,7 +45,7 @@ class Admin:
             try:
                 await self._do(topic.decode(), payload, connection)
             except (PenstockError, ValueError, RecursionError) as error:
-                connection.gateway.tell_refusal(connection, "admin request", error)
+                self._reports.refused(connection.name, "admin request", error)
                 refused[row] = Refused(_reason(error), str(error))
         return refused
 

@@ -2,49 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
 
+from penstock.broker.broker import Broker
 from penstock.broker.topics.publication import Publication
+from penstock.broker.topics.topics import Topics
+from penstock.gateways.mqtt.admin.admin import Admin
+from penstock.gateways.mqtt.admin.counters import MqttCounters
+from penstock.gateways.mqtt.sessions.registry import Registry
 from penstock.log.columns import Columns
 from penstock.version import VERSION
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.gateway import MqttGateway
 
 
 class SystemTopics:
     """Published now and then, to those who are connected; a new subscriber gets the next ones."""
 
-    def __init__(self, gateway: MqttGateway) -> None:
-        self._gateway = gateway
-        self._started_s = gateway.loop.time()
+    def __init__(
+        self, broker: Broker, topics: Topics, admin: Admin, registry: Registry, counters: MqttCounters
+    ) -> None:
+        self._broker, self._topics, self._admin = broker, topics, admin
+        self._registry, self._counters = registry, counters
+        self._publisher = broker.publisher()
+        self._time_s = asyncio.get_running_loop().time
+        self._started_s = self._time_s()
 
     async def publish(self) -> None:
         self._send("default", [(f"$SYS/broker/{name}".encode(), value.encode()) for name, value in self._said()])
-        if any(router.has_filters("$admin/") for router in self._gateway.topics.routers):
-            for namespace, topic, payload in await self._gateway.admin.stats():
+        if any(router.has_filters("$admin/") for router in self._topics.routers):
+            for namespace, topic, payload in await self._admin.stats():
                 self._send(namespace, [(topic, payload)])
 
     def _said(self) -> list[tuple[str, str]]:
-        gateway = self._gateway
-        metrics = gateway.broker.shard.metrics
+        counters, sessions = self._counters, self._topics.sessions
         return [
             ("version", f"penstock {VERSION}"),
-            ("uptime", f"{int(gateway.loop.time() - self._started_s)} seconds"),
-            ("clients/connected", str(gateway.connection_count)),
-            ("clients/total", str(len(gateway.registry))),
-            ("connections/accepted", str(gateway.accepted)),
-            ("subscriptions/count", str(gateway.subscription_count)),
-            ("retained messages/count", str(gateway.retained.count)),
-            ("messages/received", str(gateway.topics.received)),
-            ("messages/refused", str(gateway.counters.refused_rows.total())),
-            ("messages/dropped", str(gateway.dropped)),
-            ("messages/stored", str(gateway.sessions.queued_messages)),
-            ("store/records", str(metrics.records)),
-            ("errors/protocol", str(sum(gateway.failures.values()))),
+            ("uptime", f"{int(self._time_s() - self._started_s)} seconds"),
+            ("clients/connected", str(counters.connected)),
+            ("clients/total", str(len(self._registry))),
+            ("connections/accepted", str(counters.accepted)),
+            ("subscriptions/count", str(counters.subscriptions)),
+            ("retained messages/count", str(self._topics.retained.count)),
+            ("messages/received", str(counters.received)),
+            ("messages/refused", str(sum(counters.refused.values()))),
+            ("messages/dropped", str(counters.dropped)),
+            ("messages/stored", str(sessions.queued_messages)),
+            ("store/records", str(self._broker.shard.metrics.records)),
+            ("errors/protocol", str(sum(counters.errors.values()))),
         ]
 
     def _send(self, namespace: str, said: list[tuple[bytes, bytes]]) -> None:
         topics = [topic for topic, _ in said]
         columns = Columns.of([value for _, value in said], topics=topics)
-        self._gateway.topics.tell(Publication(columns, topics, bytes(len(said)), self._gateway.publisher, namespace))
+        self._topics.tell(Publication(columns, topics, bytes(len(said)), self._publisher, namespace))

@@ -7,34 +7,33 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from typing import TYPE_CHECKING
 
+from penstock.broker.auth.access import Access
+from penstock.broker.auth.permissions import Permissions
+from penstock.broker.broker import Broker
 from penstock.broker.topics.publication import Publication, is_settlement
-from penstock.broker.topics.subscriptions import Subscriber
+from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.errors import PacketError
 from penstock.core.errors import OutcomeUnknown, PenstockError
-from penstock.gateways.mqtt.inbound.arrival import Aliased, Arrived
+from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.inbound.arrival import Aliased, Arrivals, Arrived
 from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
 from penstock.gateways.mqtt.inbound.directed import directed_rows
 from penstock.gateways.mqtt.inbound.grants import Grants
+from penstock.gateways.mqtt.inbound.own_publishes import OwnPublishes
 from penstock.gateways.mqtt.inbound.refusals import OF_EVERYBODY
-from penstock.gateways.mqtt.inbound.scanned import RunOfRows, Scanned, rows_of
+from penstock.gateways.mqtt.inbound.scanned import TURN_ROWS, RunOfRows, Scanned, rows_of
 from penstock.gateways.mqtt.inbound.turn_answers import TurnAnswers
+from penstock.gateways.mqtt.outbound.outbox import Flusher
 from penstock.gateways.mqtt.sessions.session import Session
 from penstock.gateways.wire.reactor import Reactor
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import turn as kernel
 from penstock.kernels.mqtt_scan import Scanner
 from penstock.log.journal.late import Part
-
-if TYPE_CHECKING:
-    from penstock.broker.auth.permissions import Permissions
-    from penstock.broker.publish.routes import Routes
-    from penstock.gateways.mqtt.connection import Connection
-    from penstock.gateways.mqtt.gateway import MqttGateway
 
 _QOS, _QOS_2 = 0x06, 0x04
 _ZERO = array("i", [0])
@@ -47,19 +46,27 @@ class Publishes:
 
     def __init__(
         self,
-        gateway: MqttGateway,
         reactor: Reactor,
         scanner: Scanner,
         columns: ClientColumns,
         connections: Mapping[int, Connection],
+        broker: Broker,
+        topics: Topics,
+        access: Access,
+        flusher: Flusher,
+        own_publishes: OwnPublishes,
     ) -> None:
-        self._gateway, self._reactor, self._scanner, self._columns = gateway, reactor, scanner, columns
-        self._connections = connections
-        """by slot"""
-        self._publisher = gateway.broker.publisher()
-        self._grants = Grants(gateway.access)
+        """Connections by slot."""
+        self._reactor, self._scanner, self._columns, self._connections = reactor, scanner, columns, connections
+        self._broker, self._topics, self._flusher, self._own_publishes = broker, topics, flusher, own_publishes
+        self._routes = broker.publishing.routes
+        self._publisher = broker.publisher()
+        self._arrivals = Arrivals(TURN_ROWS)
+        self._grants = Grants(access)
         self._work: dict[Connection, list[Work]] = {}
         """what has to be awaited of a connection, of this turn"""
+        self.then: Callable[[], None] = _nothing
+        """called when a frame is committed, or nobody knows whether it is"""
         self.under_way = 0
         """frames that are not committed yet"""
 
@@ -78,24 +85,22 @@ class Publishes:
         if publishers == 1 and not contents[region := wanted.index(1)] & kernel.ACKNOWLEDGES:
             as_it_came = self._columns.versions[reactor.slots[region]], reactor.starts[region]
         aliased = self._aliased(scanned, contents) if every & kernel.HAS_ALIASES else ()
-        arrived, wrong = self._gateway.arrivals.take(
-            reactor.arena[: reactor.stops[-1]], scanned, aliased, self._gateway.broker.wall(), as_it_came
+        arrived, wrong = self._arrivals.take(
+            reactor.arena[: reactor.stops[-1]], scanned, aliased, self._broker.wall(), as_it_came
         )
         wrong |= self._count_in(arrived)
         held = self._hold(arrived, wrong) if every & kernel.HAS_QOS_2 else _NOTHING_HELD
         if wrong:
             arrived = self._without_wrong(arrived, wrong, wanted)
-        try:
-            if arrived.count:
-                self._take_namespaces(arrived, held)
-                self._pause_limited(arrived)
-        finally:
-            self._begin_work()
+        if arrived.count:
+            self._take_namespaces(arrived, held)
+            self._pause_limited(arrived)
 
-    def _begin_work(self) -> None:
+    def waiting(self) -> list[tuple[Connection, Work]]:
+        """What has to be awaited of connections before anything else of them is looked at, of what was taken since the
+        last call."""
         work, self._work = self._work, {}
-        for connection, several in work.items():
-            self._gateway.turns.wait_for(connection, several[0] if len(several) == 1 else _in_turn(several))
+        return [(each, several[0] if len(several) == 1 else _in_turn(several)) for each, several in work.items()]
 
     def _connection(self, region: int) -> Connection:
         return self._connections[self._reactor.slots[region]]
@@ -144,7 +149,7 @@ class Publishes:
             if region not in wrong:
                 connection = self._connection(region)
                 try:
-                    connection.own_publishes.hold(mine)
+                    connection.hold(mine)
                 except PacketError as error:
                     wrong[region] = error
         return ids
@@ -193,7 +198,7 @@ class Publishes:
         for row in directed_rows(arrived) if arrived.has_user_properties else ():
             apart[regions[row]] = 1
         for region in held:
-            apart[region] |= self._connection(region).own_publishes.has_duplicates
+            apart[region] |= bool(self._connection(region).came.duplicate)
         return apart
 
     def _permissions(self, region: int) -> Permissions:
@@ -206,7 +211,7 @@ class Publishes:
         if not topic.startswith(b"$queue/") or is_settlement(topic):
             return True
         try:
-            return self._gateway.broker.publishing.routes.queues(topic, namespace) is None
+            return self._routes.queues(topic, namespace) is None
         except PenstockError:
             return True  # it can be no queue's, which its publisher is told
 
@@ -216,7 +221,7 @@ class Publishes:
             mine = arrived.of_regions(_only(region, len(apart)))
             if mine.count:
                 connection = self._connection(region)
-                self._await(connection, connection.own_publishes.take(mine))
+                self._await(connection, self._own_publishes.take(connection, mine))
 
     def _await(self, connection: Connection, work: Work) -> None:
         self._work.setdefault(connection, []).append(work)
@@ -225,11 +230,11 @@ class Publishes:
 
     def _publish(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
         publication = self._publication(arrived, held, namespace)
-        shared = self._reactor, self._columns, self._connections, self._gateway.flusher
+        shared = self._reactor, self._columns, self._connections, self._flusher
         turn = TurnAnswers(*shared, arrived)
         self.under_way += 1
         try:
-            is_taken = self._gateway.topics.publish_now(publication, partial(self._done, turn))
+            is_taken = self._topics.publish_now(publication, partial(self._done, turn))
         except OutcomeUnknown as error:
             turn.owe()
             self._done(turn, error)
@@ -266,7 +271,7 @@ class Publishes:
         mine, found = set(arrived.regions), []
         for region, ids in held.items():
             if region in mine and (stored := self._connection(region).session.stored) is not None:
-                found.append(self._gateway.sessions.held_part(stored, ids))
+                found.append(self._topics.sessions.held_part(stored, ids))
         return found
 
     def _refused(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, error: PenstockError) -> None:
@@ -305,7 +310,7 @@ class Publishes:
         """Something has to be waited for: by all of them together, and by nobody else."""
         arrived.keep()
         parties = {region: self._connection(region) for region in dict.fromkeys(arrived.regions)}
-        task = self._gateway.loop.create_task(self._published(parties, arrived, turn, publication))
+        task = asyncio.create_task(self._published(parties, arrived, turn, publication))
         for connection in parties.values():
             self._await(connection, _finished(task))
 
@@ -314,7 +319,7 @@ class Publishes:
     ) -> None:
         regions = max(parties) + 1
         try:
-            await self._gateway.topics.publish(publication)
+            await self._topics.publish(publication)
         except OutcomeUnknown as error:
             self._done(turn, error)
         except PenstockError:
@@ -322,19 +327,15 @@ class Publishes:
             turn.give_up()
             for region, connection in parties.items():
                 if not connection.is_ended:
-                    await connection.own_publishes.take(arrived.of_regions(_only(region, regions)))
+                    await self._own_publishes.take(connection, arrived.of_regions(_only(region, regions)))
         else:
             self._done(turn, None)
-
-    @property
-    def _routes(self) -> Routes:
-        return self._gateway.broker.publishing.routes
 
     def _done(self, turn: TurnAnswers, error: PenstockError | None) -> None:
         """All of it is committed, or nobody knows whether."""
         self.under_way -= 1
         turn.done(error)
-        self._gateway.turns.committed()
+        self.then()
 
 
 class _Publishers:
@@ -345,7 +346,7 @@ class _Publishers:
     def __init__(self, slots: array[int], regions: array[int]) -> None:
         self._slots, self._regions = slots, regions
 
-    def rows_by(self, subscriber: Subscriber) -> Collection[int]:
+    def rows_by(self, subscriber: Hashable) -> Collection[int]:
         connection = subscriber.connection if isinstance(subscriber, Session) else None
         if connection is None or connection.transport.slot not in self._slots:
             return ()
@@ -366,6 +367,10 @@ async def _in_turn(several: Sequence[Work]) -> None:
 
 async def _finished(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
+
+
+def _nothing() -> None:
+    """Nobody has to be told."""
 
 
 def _zeros(count: int) -> array[int]:

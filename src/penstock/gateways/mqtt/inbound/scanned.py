@@ -8,6 +8,9 @@ from typing import Protocol
 
 from penstock.kernels.mqtt_scan import Scanner
 
+# Packets of a turn; the smallest take 4 bytes. What does not fit is looked at in the next one.
+TURN_ROWS = 32_768
+
 
 class Scanned(Protocol):
     def pick(self, numbers: Sequence[int]) -> list[array[int]]:

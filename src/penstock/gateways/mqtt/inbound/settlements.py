@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from penstock.broker.broker import Broker
 from penstock.broker.feed.held import Held
@@ -14,16 +14,13 @@ from penstock.broker.queues.queue import Queue
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, PenstockError
 from penstock.core.units import parse_duration
+from penstock.gateways.mqtt.admin.reports import Reports
+from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.inbound.answers import Refused
 from penstock.gateways.mqtt.inbound.arrival import Arrived
 from penstock.log.columns import Columns
 from penstock.queues.names import parse_message_id, queue_address
 from penstock.queues.properties import decode_user_properties
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.connection import Connection
-
-logger = logging.getLogger("penstock.mqtt")
 
 _DONE, _AGAIN, _NEVER = b"$ack", b"$nack", b"$reject"
 _ANYBODY = -1
@@ -57,8 +54,8 @@ class Asked(NamedTuple):
 
 
 class Settlements:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, broker: Broker, reports: Reports) -> None:
+        self._broker, self._reports = broker, reports
 
     async def take(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> dict[int, Refused]:
         """All publishes of one topic: the rows that are refused. Those that say the same are settled together; each is
@@ -115,7 +112,7 @@ class Settlements:
         except (InvalidArgument, NoSuchGroup) as error:
             return dict.fromkeys([row for row, _ in named], Refused(ReasonCode.TOPIC_NAME_INVALID, str(error)))
         except PenstockError as error:
-            connection.gateway.tell_refusal(connection, "settlement", error, logging.WARNING)
+            self._reports.refused(connection.name, "settlement", error, logging.WARNING)
             detail = str(error)
         refused = Refused(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, detail)
         return {row: refused for row, offset in named if offset in left}

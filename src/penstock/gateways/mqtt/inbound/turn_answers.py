@@ -5,18 +5,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from itertools import compress
-from typing import TYPE_CHECKING
 
 from penstock.core.errors import PenstockError
+from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.inbound.answers import Encoded
 from penstock.gateways.mqtt.inbound.arrival import Arrived
 from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
 from penstock.gateways.mqtt.outbound.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor
 from penstock.kernels import turn as kernel
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.connection import Connection
 
 _ANSWER_BYTES = 4
 _ZERO = array("i", [0])
@@ -98,7 +95,7 @@ class TurnAnswers:
             return
         for place in range(len(self._slots)):
             if (connection := self._connection(place)) is not None and not connection.is_ended:
-                connection.own_publishes.failed(self._error)
+                connection.uncommitted(self._error)
 
     def _answer(self) -> None:
         columns, reactor, flusher = self._columns, self._reactor, self._flusher

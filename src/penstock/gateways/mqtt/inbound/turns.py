@@ -7,38 +7,37 @@ import asyncio
 import math
 import socket
 from array import array
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import compress
 from operator import ne
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from penstock.codecs.mqtt.decode import decode, read_header
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import PacketType, Version
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.ports import Buffer
+from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.connections import Connections
 from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
 from penstock.gateways.mqtt.inbound.publishes import Publishes
+from penstock.gateways.mqtt.inbound.requests import Requests
 from penstock.gateways.mqtt.inbound.scanned import RunOfRows
+from penstock.gateways.mqtt.options import CurrentOptions
+from penstock.gateways.mqtt.outbound.outbox import Flusher
 from penstock.gateways.wire.listener import ListenerFacts
-from penstock.gateways.wire.reactor import Reactor, ReactorOptions, Transport, open_reactor
+from penstock.gateways.wire.reactor import Reactor, Transport
 from penstock.gateways.wire.slot import Facts, SlotTransport
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import turn as kernel
 from penstock.kernels.mqtt_scan import Scanner
+from penstock.log.shard import Shard
 
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.gateway import MqttGateway
-
-# Packets of a turn; the smallest take 4 bytes. What does not fit is looked at in the next one.
-TURN_ROWS = 32_768
 _LONG_BYTES = 64 << 10
 # A sync takes a tenth of that; who publishes to no queue waits no longer for one.
 _LONGEST_WAIT_S = 2e-3
-_HIGH_WATER_BYTES = 64 << 10
 # The scanner looks at the flags of these, whole or not.
 _KINDS = frozenset(kind.value for kind in PacketType)
 _SCANNED = range(PacketType.PUBLISH, PacketType.PUBCOMP + 1)
@@ -47,64 +46,48 @@ _SCANNED = range(PacketType.PUBLISH, PacketType.PUBCOMP + 1)
 class Turns:
     """Used from the loop."""
 
-    def __init__(self, gateway: MqttGateway) -> None:
-        self._gateway, self._loop = gateway, gateway.loop
-        options = gateway.options
-        self.reactor: Reactor = open_reactor(
-            ReactorOptions(
-                max_packet_bytes=max(options.max_packet_bytes, 1 << 20),
-                max_pieces_bytes=gateway.incoming_bytes,
-                high_water_bytes=_HIGH_WATER_BYTES,
-            )
-        )
-        self.columns = ClientColumns(self.reactor)
-        self._namespaces: dict[str, int] = {}
-        self._connections: dict[int, Connection] = {}
-        """by slot"""
+    def __init__(
+        self,
+        reactor: Reactor,
+        scanner: Scanner,
+        columns: ClientColumns,
+        connections: Connections,
+        publishes: Publishes,
+        requests: Requests,
+        gone: Callable[[Connection], None],
+        shard: Shard,
+        flusher: Flusher,
+        options: CurrentOptions,
+        reports: Reports,
+    ) -> None:
+        """`gone` is told of clients that were let in."""
+        self._loop = asyncio.get_running_loop()
+        self.reactor, self.scanner, self.columns, self.publishes = reactor, scanner, columns, publishes
+        self._all, self._connections = connections, connections.by_slot
+        self._requests, self._gone, self._shard, self._flusher = requests, gone, shard, flusher
+        self._options, self._reports = options, reports
         self._waiting: dict[Connection, asyncio.Task[None]] = {}
         """what has to be done before anything else of the client is looked at"""
-        self.scanner = Scanner(TURN_ROWS)
-        self.publishes = Publishes(gateway, self.reactor, self.scanner, self.columns, self._connections)
         self._is_turning = self._is_called = self._is_closed = self._is_late = False
         self._timer: asyncio.TimerHandle | None = None
         """while nothing is received, so that what comes during a sync is one turn"""
         self._loop.add_reader(self.reactor.fileno(), self._readable)
-        gateway.flusher.then = self.reactor.flush
+        flusher.then = self.reactor.flush
+        publishes.then = self._committed
 
     # Connections
 
     def adopt(self, sock: socket.socket, facts: ListenerFacts, peer: object) -> None:
         """One that the server accepted."""
         slot = self.reactor.add(sock.detach(), 0)
-        self._begin(SlotTransport(self.reactor, slot, self.soon, peer), facts)
+        self._all.open(SlotTransport(self.reactor, slot, self.soon, peer), facts)
 
     def adopt_foreign(self, transport: Transport, facts: ListenerFacts, known: Facts) -> SlotTransport:
         """One whose bytes come and go by a transport of asyncio: see feed() and ended()."""
         slot = self.reactor.add_foreign(transport, 0)
         made = SlotTransport(self.reactor, slot, self.soon, facts=known)
-        self._begin(made, facts)
+        self._all.open(made, facts)
         return made
-
-    def _begin(self, transport: SlotTransport, facts: ListenerFacts) -> None:
-        connection = self._connections[transport.slot] = Connection(self._gateway, transport, facts)
-        self._gateway.opened(connection)
-
-    def let_in(self, connection: Connection) -> None:
-        """From now on its packets are scanned."""
-        slot, columns = connection.transport.slot, self.columns
-        assert connection.version is not None
-        columns.versions[slot], columns.alias_maxima[slot] = connection.version, connection.alias_maximum
-        columns.maxima[slot], columns.places[slot] = (
-            connection.incoming.receive_maximum,
-            connection.own_publishes.place,
-        )
-        namespace = connection.session.namespace
-        columns.namespaces[slot] = self._namespaces.setdefault(namespace, len(self._namespaces))
-        columns.is_limited[slot] = connection.rates.messages.is_limited
-
-    def shut_out(self, connection: Connection) -> None:
-        """Nothing more of it is taken."""
-        self.columns.versions[connection.transport.slot] = 0
 
     def feed(self, transport: SlotTransport, data: Buffer) -> None:
         self.reactor.feed(transport.slot, transport.generation, data)
@@ -126,13 +109,9 @@ class Turns:
         if self._timer is not None:
             self._timer.cancel()
         self._loop.remove_reader(self.reactor.fileno())
-        self._gateway.flusher.then = _nothing
+        self._flusher.then = _nothing
         self._is_closed = True
         self.reactor.close()
-
-    @property
-    def received_bytes(self) -> int:
-        return self.reactor.counters().received_bytes
 
     # A turn
 
@@ -158,7 +137,7 @@ class Turns:
             self._loop.remove_reader(self.reactor.fileno())
             self._timer = self._loop.call_later(_LONGEST_WAIT_S, self._go_on, True)
 
-    def committed(self) -> None:
+    def _committed(self) -> None:
         """The frame is: out with the answers, and on to what came meanwhile."""
         self._is_late = False
         if self._timer is not None:
@@ -175,7 +154,7 @@ class Turns:
         self.soon()
 
     def turn(self) -> None:
-        reactor, flusher, shard = self.reactor, self._gateway.flusher, self._gateway.broker.shard
+        reactor, flusher, shard = self.reactor, self._flusher, self._shard
         self._is_turning = True
         flusher.gather()
         shard.begin_turn()
@@ -201,19 +180,20 @@ class Turns:
             self._take_regions()
         for slot in reactor.overfull:
             if (connection := self._connections.get(slot)) is not None and not connection.is_ended:
-                self._gateway.counters.throttled["memory"] += 1
+                self._reports.throttled["memory"] += 1
                 detail = "the server has no memory left for packets that come in pieces"
                 connection.fail(ProtocolError(detail, ReasonCode.QUOTA_EXCEEDED, connection.version))
         for slot in reactor.lost:
-            self._lost(self._connections.pop(slot))
+            self._lost(slot)
 
-    def _lost(self, connection: Connection) -> None:
-        if (task := self._waiting.pop(connection, None)) is not None:
+    def _lost(self, slot: int) -> None:
+        if (task := self._waiting.pop(self._connections[slot], None)) is not None:
             task.cancel()
-        connection.lost()
+        if (connection := self._all.lost(slot)).is_known:
+            self._gone(connection)
 
     def _take_regions(self) -> None:
-        reactor, scanner, options = self.reactor, self.scanner, self._gateway.options
+        reactor, scanner, options = self.reactor, self.scanner, self._options.now
         versions, alias_maxima = reactor.values(self.columns.versions), reactor.values(self.columns.alias_maxima)
         arena, starts, stops = reactor.arena, reactor.starts, reactor.stops
         limits = options.maximum_qos, options.retain_available
@@ -250,11 +230,18 @@ class Turns:
             self._take_acknowledgements(regions, contents)
         if every & kernel.PUBLISHES:
             try:
-                self.publishes.take(heads, regions, contents, every)
+                self._take_publishes(heads, regions, contents, every)
             except Exception as error:
                 # A mistake of ours: those whom it may be about pay for it, and nobody else.
                 for slot in compress(self.reactor.slots, [what & kernel.PUBLISHES for what in contents]):
                     self._connections[slot].broke(error)
+
+    def _take_publishes(self, heads: array[int], regions: array[int], contents: array[int], every: int) -> None:
+        try:
+            self.publishes.take(heads, regions, contents, every)
+        finally:
+            for connection, work in self.publishes.waiting():
+                self._wait_for(connection, work)
 
     def _take_acknowledgements(self, regions: array[int], contents: array[int]) -> None:
         firsts = array("i", bytes(4 * (len(contents) + 1)))
@@ -269,7 +256,7 @@ class Turns:
         if connection.is_ended:
             return
         try:
-            self.wait_for(connection, take())
+            self._wait_for(connection, take())
         except PacketError as error:
             connection.fail(error)
         except Exception as error:
@@ -309,11 +296,11 @@ class Turns:
 
     def _take_packet(self, connection: Connection, data: memoryview) -> None:
         version = None if connection.version is None else Version(connection.version)
-        self.wait_for(connection, connection.take(decode(data, version)))
+        self._wait_for(connection, self._requests.take(connection, decode(data, version)))
 
     def _decoded(self, connection: Connection, data: memoryview) -> int:
         """The size of the packet, 0 if it is not there whole. One at a time until the client is let in."""
-        limit = self._gateway.options.max_packet_bytes_before_login
+        limit = self._options.now.max_packet_bytes_before_login
         header = read_header(data[:5], connection.version)
         if header is not None and header.packet_bytes > limit:
             raise ProtocolError(
@@ -328,7 +315,7 @@ class Turns:
 
     # What takes longer
 
-    def wait_for(self, connection: Connection, work: Coroutine[None, None, None] | None) -> None:
+    def _wait_for(self, connection: Connection, work: Coroutine[None, None, None] | None) -> None:
         """Look at nothing else of the client until the work is done. What it waits for already comes first."""
         if work is None:
             return
@@ -346,7 +333,7 @@ class Turns:
         del self._waiting[connection]
         slot = connection.transport.slot
         self.reactor.heard_ms[slot] = int(monotonic() * 1000)
-        if not connection.is_ended and not self._gateway.is_closing:
+        if not connection.is_ended and not self._all.is_closing:
             connection.transport.resume_reading()
 
 

@@ -5,26 +5,23 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.topics.publication import QOS, Publication
-from penstock.broker.topics.shares import Share
-from penstock.broker.topics.subscriptions import Manner, Some, Subscriber
+from penstock.broker.topics.subscriptions import Manner, Share, Some, Subscriber
 from penstock.codecs.mqtt.packets import Publish
 from penstock.codecs.mqtt.wire import varint_bytes
 from penstock.core.ports import Buffer
 from penstock.core.timeline import Timeline
 from penstock.gateways.mqtt.inbound.arrival import FLAGS, Verbatim
+from penstock.gateways.mqtt.inbound.topic_aliases import TopicAliases
 from penstock.gateways.mqtt.outbound.packed import packed
 from penstock.gateways.mqtt.outbound.packets import Packets, in_order, oversized_places, without
+from penstock.gateways.mqtt.outbound.sender import Sender
 from penstock.kernels.mqtt_encode import SPAN_WORDS, column_spans, mark_aliases
 from penstock.kernels.mqtt_publish import PublishEncoder
 from penstock.log.columns import Columns
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.connection import Connection
-    from penstock.gateways.mqtt.sessions.session import Session
 
 _MAX_AUDIENCES = 256
 _PUBLISH = 0x30
@@ -37,6 +34,21 @@ def _head_table(qos: int, keeps_retain: bool) -> bytes:
 
 
 _HEADS = {(qos, keeps): _head_table(qos, keeps) for qos in range(3) for keeps in (False, True)}
+
+
+class Connected(Protocol):
+    sender: Sender
+    topic_aliases: TopicAliases | None
+
+
+class Receiver(Protocol):
+    """A session."""
+
+    @property
+    def connection(self) -> Connected | None: ...
+
+    def push(self, packets: Packets) -> None:
+        """To be sent at once, or as soon as the client takes more; nothing if it is not connected."""
 
 
 class FanOut:
@@ -84,14 +96,14 @@ class MqttAudience:
         share: Share | None = None,
     ) -> None:
         packets: Packets | None = None
-        for session in cast("Sequence[Session]", subscribers):
-            connection = session.connection
+        for receiver in cast("Sequence[Receiver]", subscribers):
+            connection = receiver.connection
             if connection is None or (share is None and self._push_aliased(publication, manner, rows, connection)):
                 continue
             if packets is None:
                 packets = self._encode(publication, manner, rows)[0]
                 packets.share = share
-            session.push(packets)
+            receiver.push(packets)
 
     def deliver_mixed(self, publication: Publication, subscriber: Subscriber, parts: Sequence[Some]) -> None:
         """What follows each other in the same manner goes out together; without aliases, for few clients mix."""
@@ -102,9 +114,9 @@ class MqttAudience:
             packets.share = share
             encoded.append((packets, array("i", [row for place, row in enumerate(rows) if place not in left_out])))
         for packets in in_order(encoded):
-            cast("Session", subscriber).push(packets)
+            cast("Receiver", subscriber).push(packets)
 
-    def _push_aliased(self, publication: Publication, manner: Manner, rows: array[int], connection: Connection) -> bool:
+    def _push_aliased(self, publication: Publication, manner: Manner, rows: array[int], connection: Connected) -> bool:
         """With topic aliases, if the client takes any and all of it can go out now."""
         aliases, index = connection.topic_aliases, publication.columns.topic_index
         if aliases is None or index is None or connection.sender.room < len(rows):

@@ -9,7 +9,7 @@ from heapq import merge
 from itertools import groupby
 from operator import itemgetter
 
-from penstock.broker.topics.shares import Share
+from penstock.broker.topics.subscriptions import Share
 from penstock.core.ports import Buffer
 from penstock.kernels.mqtt_encode import patch_packet_ids
 

@@ -2,73 +2,81 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from penstock.broker.broker import Broker
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.queues.group import Group
-from penstock.broker.queues.queue import Queue
+from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.unit import Unit
-from penstock.core.errors import PenstockError
 from penstock.gateways.mqtt.outbound.delivery_packets import template_of
+from penstock.gateways.mqtt.outbound.queue_line import QueueLine
 from penstock.kernels.mqtt_publish import Template
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.connection import Connection
-
-logger = logging.getLogger("penstock.mqtt")
 
 # Asked for before it is known how large messages of the queue are.
 _FIRST_MESSAGES = 32
 
 
+class Owner(Protocol):
+    """Who began it for a client, and hears what becomes of it."""
+
+    @property
+    def name(self) -> str:
+        """The client's."""
+
+    def closed(self, consumer: QueueConsumer) -> None: ...
+
+    def dismissed(self, consumer: QueueConsumer) -> None:
+        """The queue or the group was deleted while the client consumed it."""
+
+    def broke(self, consumer: QueueConsumer, error: BaseException) -> None:
+        """It has stopped."""
+
+
 class QueueConsumer:
     """An outlet, of one connection and filter. With `settles_by_answer`, PUBACK and PUBCOMP settle; with QoS 0, sending
-    does. With `ends_group`, nobody else is meant to be in the group, and it ends with the last consumer."""
+    does."""
 
     def __init__(
         self,
-        connection: Connection,
+        broker: Broker,
+        line: QueueLine,
         group: Group,
         prefetch: int | None,
         qos: int,
         settles_by_answer: bool,
-        ends_group: bool = False,
+        owner: Owner,
     ) -> None:
-        self._connection, self.group, self.qos = connection, group, qos
+        self._line, self._sender, self.group, self.qos = line, line.sender, group, qos
         self.manner = qos, settles_by_answer
-        """what is sent together has the same"""
-        self._ends_group = ends_group
-        self._line = connection.deliveries.line
+        self._owner = owner
         self._templates: dict[Unit, Template] = {}
-        broker = connection.gateway.broker
         self._settling = broker.settling
         self._at_once = _FIRST_MESSAGES
         """so many messages that they are not larger than what the client may leave lying"""
         self.member = broker.join(group, prefetch)
-        self.member.name = connection.name
+        self.member.name = owner.name
         self._feed = broker.feed(self.member, self)
 
     @property
-    def queue(self) -> Queue:
+    def queue(self) -> PartitionedQueue:
         return self.group.queue
 
     def room(self) -> int:
         """How many the client may be sent now."""
-        sender = self._connection.sender
         if self.qos:
-            room = min(sender.room - self._line.waiting, self._at_once)
+            room = min(self._sender.room - self._line.waiting, self._at_once)
         else:
-            room = 0 if sender.is_behind else self._at_once
+            room = 0 if self._sender.is_behind else self._at_once
         if room <= 0:
-            self._connection.deliveries.starved[self] = None
+            self._line.starved[self] = None
         return room
 
     def send(self, deliveries: list[Delivery]) -> int:
         taken = count = size = 0
-        limit_bytes = self._connection.outbox.limit_bytes
+        limit_bytes = self._sender.outbox.limit_bytes
         for delivery in deliveries:
             if size > limit_bytes:
                 break
@@ -86,7 +94,7 @@ class QueueConsumer:
 
     def learn(self, count: int, size: int) -> None:
         """How large messages of the queue are: so many went out in so many bytes."""
-        batch, limit_bytes = self.queue.settings.performance.batch_size, self._connection.outbox.limit_bytes
+        batch, limit_bytes = self.queue.settings.performance.batch_size, self._sender.outbox.limit_bytes
         self._at_once = max(1, min(batch, limit_bytes * count // (size + 1)))
 
     def give_up(self, delivery: Delivery, places: Sequence[int]) -> None:
@@ -100,22 +108,13 @@ class QueueConsumer:
     def close(self) -> None:
         """What the client holds goes back to the group, and is not sent again under its identifier."""
         self._line.flush()
-        self._connection.session.outgoing.abandon(self._line.flights.give_up(self))
+        self._sender.outgoing.abandon(self._line.flights.give_up(self))
         self._feed.close()
-        if self._ends_group and not self.group.is_wanted:
-            self._connection.gateway.spawn(self._end_group())
-
-    async def _end_group(self) -> None:
-        if self.queue.groups.get(self.group.key) is self.group:
-            await self._connection.gateway.broker.declaring.delete_group(self.group)
+        self._owner.closed(self)
 
     def dismissed(self) -> None:
-        self._connection.dismissed(self)
+        self._owner.dismissed(self)
 
     def broke(self, error: BaseException) -> None:
-        """Then the client pays for it."""
         self._feed.stop()
-        if isinstance(error, PenstockError):
-            text = "consumer stopped queue=%s group=%s error=%s"
-            self._connection.gateway.telling.warn("consumer", text, self.queue.name, self.group.name, error)
-        self._connection.broke(error)
+        self._owner.broke(self, error)

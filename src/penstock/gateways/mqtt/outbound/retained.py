@@ -5,27 +5,26 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Iterator
-from typing import TYPE_CHECKING
 
+from penstock.broker.broker import Broker
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.targets import RETAIN, Targets
 from penstock.broker.topics.router import receiver_of
 from penstock.broker.topics.subscriptions import Manner, Subscription
-from penstock.gateways.mqtt.options import MqttOptions
+from penstock.broker.topics.topics import Topics
+from penstock.gateways.mqtt.background import Background
+from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.options import CurrentOptions, MqttOptions
 from penstock.gateways.mqtt.outbound.packets import Packets
 from penstock.kernels.mqtt_encode import SPAN_WORDS, batch_spans
 from penstock.log.columns import Columns
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.connection import Connection
 
 _MAX_MESSAGES = 10_000_000
 
 
 class RetainedMessages:
-    def __init__(self, retained: Retained) -> None:
-        self._retained = retained
+    def __init__(self, broker: Broker, topics: Topics, options: CurrentOptions, background: Background) -> None:
+        self._broker, self._topics, self._options, self._background = broker, topics, options, background
 
     async def send(self, connection: Connection, subscription: Subscription) -> None:
         """Returns when all of it is sent, or the client takes no more for now: the rest follows when it does."""
@@ -35,7 +34,7 @@ class RetainedMessages:
         chunks = self._chunks(connection, subscription)
         async for packets in chunks:
             if not connection.sender.room:
-                connection.gateway.spawn(self._send_rest(connection, packets, chunks))
+                self._background.spawn(self._send_rest(connection, packets, chunks))
                 return
             connection.sender.send(packets)
 
@@ -52,16 +51,16 @@ class RetainedMessages:
         receiver.retain_as_published = True
         async for stored, rows in self._found(connection, subscription):
             some = self._packets(connection, stored, rows, receiver.manner())
-            for portion in _portions(some, connection.gateway.options):
+            for portion in _portions(some, self._options.now):
                 yield portion
 
     async def _found(
         self, connection: Connection, subscription: Subscription
     ) -> AsyncGenerator[tuple[StoredBatch, array[int]], None]:
-        if connection.gateway.topics.retaining:
+        if self._topics.retaining:
             # What was published before the subscription is committed before it is looked for.
-            await connection.gateway.broker.shard.drain()
-        space = self._retained.spaces.get(connection.session.namespace)
+            await self._broker.shard.drain()
+        space = self._topics.retained.spaces.get(connection.session.namespace)
         if space is None or not space.count:
             return
         offsets = await space.matched(subscription.topic_filter.encode(), _MAX_MESSAGES)
@@ -78,7 +77,7 @@ class RetainedMessages:
         async for stored, rows in found:
             await self._store_rows(connection, subscription, stored, rows)
             if not self._has_stored_room(connection):
-                connection.gateway.spawn(self._store_rest(connection, subscription, found))
+                self._background.spawn(self._store_rest(connection, subscription, found))
                 return
 
     async def _store_rest(
@@ -98,13 +97,13 @@ class RetainedMessages:
         await found.aclose()
 
     def _has_stored_room(self, connection: Connection) -> bool:
-        stored, options = connection.session.stored, connection.gateway.options
-        return stored is not None and 2 * stored.queued < options.max_queued_messages
+        stored = connection.session.stored
+        return stored is not None and 2 * stored.queued < self._options.now.max_queued_messages
 
     async def _store_rows(
         self, connection: Connection, subscription: Subscription, stored: StoredBatch, rows: array[int]
     ) -> None:
-        session, gateway = connection.session, connection.gateway
+        session = connection.session
         qos_of = {row: min((stored.batch.native(row) or b"\0")[0], subscription.qos) for row in rows}
         bare = array("i", [row for row in rows if not qos_of[row]])
         if bare:
@@ -116,11 +115,11 @@ class RetainedMessages:
             targets = Targets()
             flags = bytes([qos_of[row] | RETAIN for row in kept])
             targets.add(session.stored, array("i", range(len(kept))), flags)
-            later = gateway.broker.timeline.later(stored.batch.header.base_timestamp)
-            accepted = gateway.sessions.accept(_copied(stored, kept, later), targets)
+            later = self._broker.timeline.later(stored.batch.header.base_timestamp)
+            accepted = self._topics.sessions.accept(_copied(stored, kept, later), targets)
             try:
                 if accepted.parts:
-                    await gateway.broker.shard.commit(accepted.parts)
+                    await self._broker.shard.commit(accepted.parts)
                 accepted.taken()
             finally:
                 accepted.close()

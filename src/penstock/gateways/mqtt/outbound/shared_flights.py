@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from penstock.broker.topics.shares import Share
+from penstock.broker.topics.subscriptions import Share
 from penstock.codecs.mqtt.decode import decode
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.packets import Publish

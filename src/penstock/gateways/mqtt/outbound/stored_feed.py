@@ -6,17 +6,18 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from penstock.broker.auth.permissions import Permissions
 from penstock.broker.sessions.queued import Taken
 from penstock.broker.sessions.session import Session as StoredSession
+from penstock.broker.topics.router import Router
 from penstock.codecs.mqtt.inflight import Awaits, Outgoing
 from penstock.codecs.mqtt.kinds import PacketType
 from penstock.gateways.mqtt.outbound.packets import Packets
+from penstock.gateways.mqtt.outbound.sender import Sender
+from penstock.gateways.mqtt.sessions.session import Session
 from penstock.kernels.mqtt_encode import SPAN_WORDS, batch_spans, encode_acks, patch_packet_ids
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.connection import Connection
 
 _BYTES_AT_ONCE = 256 << 10
 _PUBLISH, _DUP, _RETAIN_FLAG = 0x30, 0x08, 0x04
@@ -38,11 +39,26 @@ def _awaits(qos: int, is_received: bool) -> Awaits:
     return Awaits.PUBACK if qos == 1 else Awaits.PUBREC
 
 
+class Taker(Protocol):
+    """A client that is connected."""
+
+    sender: Sender
+    permissions: Permissions
+    is_ended: bool
+
+    async def has_room(self) -> bool:
+        """Wait until the client takes more; False if it is gone."""
+
+    def broke(self, error: BaseException) -> None:
+        """Something went wrong here; this client pays for it."""
+
+
 class StoredFeed:
     """Of one connection."""
 
-    def __init__(self, connection: Connection, stored: StoredSession) -> None:
-        self._connection, self._stored = connection, stored
+    def __init__(self, taker: Taker, session: Session, stored: StoredSession, router: Router) -> None:
+        self._taker, self._session, self._stored, self._router = taker, session, stored, router
+        self._sender = taker.sender
         self._message_ids: dict[int, int] = {}
         """of the packet identifiers under way"""
         self._qos_2: set[int] = set()
@@ -59,14 +75,14 @@ class StoredFeed:
     @property
     def is_about_to_send(self) -> bool:
         """Whether there is something that the client would take now."""
-        return self._connection.sender.room > 0 and (self._task is not None or self._stored.has_more)
+        return self._sender.room > 0 and (self._task is not None or self._stored.has_more)
 
-    def start(self, is_narrowed: bool) -> None:
+    def start(self, receive_maximum: int, is_narrowed: bool) -> None:
         """After CONNACK: PUBREL for what the client has, then what it was sent and did not confirm, then the rest. With
         `is_narrowed`, rules allow less than when messages were stored: each is looked at."""
         self._is_started, self._is_narrowed = True, is_narrowed
-        stored, outgoing = self._stored, self._connection.session.outgoing
-        released = outgoing.resume(self._connection.login.receive_maximum)
+        stored, outgoing = self._stored, self._sender.outgoing
+        released = outgoing.resume(receive_maximum)
         if released:
             self._release(released)
         for each in stored.outgoing:
@@ -79,14 +95,14 @@ class StoredFeed:
 
     def pump(self) -> None:
         """Send what may go out now."""
-        if self._task is not None or self._connection.is_ended:
+        if self._task is not None or self._taker.is_ended:
             return
-        outgoing = self._connection.session.outgoing
+        outgoing = self._sender.outgoing
         if outgoing.has_resends:
             if outgoing.window:
                 self._begin(self._resend())
             return
-        while (room := self._connection.sender.room) > 0:
+        while (room := self._sender.room) > 0:
             taken = self._stored.take_near(room, _BYTES_AT_ONCE)
             if not taken:
                 if self._stored.has_more:
@@ -100,7 +116,7 @@ class StoredFeed:
 
     def _begin(self, work: object) -> None:
         assert asyncio.iscoroutine(work)
-        self._task = self._connection.gateway.loop.create_task(work)
+        self._task = asyncio.create_task(work)
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -109,24 +125,23 @@ class StoredFeed:
             return
         error = task.exception()
         if error is not None:
-            self._connection.broke(error)
+            self._taker.broke(error)
         else:
             self.pump()
 
     async def _read(self) -> None:
-        room = self._connection.sender.room
+        room = self._sender.room
         if room > 0:
             await self._send_all(await self._stored.take(room, _BYTES_AT_ONCE))
 
     async def _send_all(self, taken: Iterable[Taken]) -> None:
         """Others may send to the client between: then some wait until it takes more."""
-        sender = self._connection.sender
         for each in taken:
-            while (room := sender.room) < len(each.rows):
+            while (room := self._sender.room) < len(each.rows):
                 if room:
                     await self._send_some(_part(each, 0, room))
                     each = _part(each, room, len(each.rows))
-                elif not await self._connection.has_room():
+                elif not await self._taker.has_room():
                     return
             await self._send_some(each)
 
@@ -139,7 +154,7 @@ class StoredFeed:
     def _send(self, taken: Taken) -> None:
         """What is sent before, and not confirmed, comes again after a crash, with DUP and under another identifier."""
         packets, message_ids = self._packets(taken)
-        ids = self._connection.sender.send_now(packets)
+        ids = self._sender.send_now(packets)
         self._message_ids.update(zip(ids, self._without_unassured(packets, message_ids), strict=True))
 
     def _without_unassured(self, packets: Packets, message_ids: list[int]) -> list[int]:
@@ -154,7 +169,7 @@ class StoredFeed:
     async def _send_exactly_once(self, taken: Taken) -> None:
         """Under which identifier a message goes out is durable before it does: sent again, it has the same one."""
         packets, message_ids = self._packets(taken)
-        outgoing = self._connection.session.outgoing
+        outgoing = self._sender.outgoing
         assured = [packets.qos_of(place) for place in range(len(packets)) if packets.qos_of(place)]
         message_ids = self._without_unassured(packets, message_ids)
         ids: list[int] = []
@@ -164,11 +179,11 @@ class StoredFeed:
         self._message_ids.update(zip(ids, message_ids, strict=True))
         self._qos_2.update([ids[place] for place in second])
         await self._stored.sent([ids[place] for place in second], [message_ids[place] for place in second])
-        self._connection.sender.sent += len(packets)
-        self._connection.outbox.write(packets.with_ids(ids))
+        self._sender.sent += len(packets)
+        self._sender.outbox.write(packets.with_ids(ids))
 
     async def _resend(self) -> None:
-        outgoing = self._connection.session.outgoing
+        outgoing = self._sender.outgoing
         while ids := outgoing.resends():
             wanted = {self._message_ids[packet_id]: packet_id for packet_id in ids}
             for taken in await self._stored.look_up(list(wanted)):
@@ -176,13 +191,13 @@ class StoredFeed:
                 data = bytearray(packets.data)
                 named = [wanted.pop(number) for number in message_ids]
                 patch_packet_ids(data, packets.id_positions, array("i", named))
-                self._connection.outbox.write(data)
+                self._sender.outbox.write(data)
             if wanted:
                 self._give_up(list(wanted.values()))
 
     def _give_up(self, packet_ids: list[int]) -> None:
         """Messages that are not there any more, or are too large for the client now. It may hold their identifiers."""
-        self._connection.session.outgoing.abandon(packet_ids)
+        self._sender.outgoing.abandon(packet_ids)
         released = [packet_id for packet_id in packet_ids if packet_id in self._qos_2]
         for packet_id in packet_ids:
             if packet_id not in self._qos_2:
@@ -191,8 +206,8 @@ class StoredFeed:
             self._release(released)
 
     def _release(self, packet_ids: list[int]) -> None:
-        version = self._connection.session.version
-        self._connection.outbox.write(encode_acks(PacketType.PUBREL, array("i", packet_ids), None, version))
+        version = self._session.version
+        self._sender.outbox.write(encode_acks(PacketType.PUBREL, array("i", packet_ids), None, version))
 
     def _packets(self, taken: Taken, is_again: bool = False) -> tuple[Packets, list[int]]:
         """Without those that are too large for the client, or that it may not have, which are done with."""
@@ -204,7 +219,7 @@ class StoredFeed:
         heads = bytes(taken.flags.translate(_SENT_AGAIN if is_again else _SENT))
         if not is_again and taken.message_ids and taken.message_ids[0] < self._stored.sent_below:
             heads = self._perhaps_again(taken, heads)
-        audience = self._connection.session.audience
+        audience = self._session.audience
         stamp = batch.header.base_timestamp
         packets, oversized = audience.encode_stored(batch.body, spans, heads, self._identifiers(taken), stamp)
         message_ids = list(taken.message_ids)
@@ -220,7 +235,7 @@ class StoredFeed:
         return bytes(again) + heads[below:]
 
     def _allowed(self, taken: Taken) -> Taken:
-        may_receive, batch = self._connection.permissions.may_receive, taken.stored.batch
+        may_receive, batch = self._taker.permissions.may_receive, taken.stored.batch
         kept = [place for place, row in enumerate(taken.rows) if may_receive(batch.topic(row) or b"")]
         gone = set(taken.message_ids) - {taken.message_ids[place] for place in kept}
         self._stored.settle(sorted(gone))
@@ -233,11 +248,10 @@ class StoredFeed:
 
     def _identifiers(self, taken: Taken) -> list[tuple[int, ...]] | None:
         """Subscription identifiers of each row, as the session has them now."""
-        session = self._connection.session
+        session = self._session
         if not any(each.identifier for each in session.subscriptions.values()):
             return None
-        router = self._connection.gateway.topics.router(session.namespace)
-        return [router.identifiers(session, taken.stored.batch.topic(row) or b"") for row in taken.rows]
+        return [self._router.identifiers(session, taken.stored.batch.topic(row) or b"") for row in taken.rows]
 
     # What the client says
 
@@ -251,7 +265,7 @@ class StoredFeed:
         if not mine:
             return
         done = [self._message_ids.pop(packet_id) for packet_id in mine]
-        self._stored.last_packet_id = self._connection.session.outgoing.last
+        self._stored.last_packet_id = self._sender.outgoing.last
         if kind is not PacketType.PUBCOMP:
             self._stored.settle(done)
         if kind is not PacketType.PUBACK:

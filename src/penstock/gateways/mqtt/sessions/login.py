@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING
 
-from penstock.broker.auth.access import ScramLogin
+from penstock.broker.auth.access import Access
 from penstock.broker.auth.identity import Credentials, Identity
 from penstock.broker.auth.permissions import Permissions
+from penstock.broker.broker import Broker
 from penstock.broker.topics.publication import is_reserved
+from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.inflight import DEFAULT_RECEIVE_MAXIMUM
 from penstock.codecs.mqtt.kinds import MAX_PACKET_BYTES, Version
@@ -17,10 +17,14 @@ from penstock.codecs.mqtt.packets import Auth, ConnAck, Connect
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import ErrorCode, PenstockError
+from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.connections import Connections
 from penstock.gateways.mqtt.inbound.topic_aliases import TopicAliases
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.options import CurrentOptions
+from penstock.gateways.mqtt.outbound.backlog import Backlog
+from penstock.gateways.mqtt.outbound.fanout import FanOut
+from penstock.gateways.mqtt.sessions.exchange import Exchange
+from penstock.gateways.mqtt.sessions.registry import Registry
 
 SCRAM = "SCRAM-SHA-256"
 CREATE_QUEUES = "create-queues"
@@ -42,30 +46,31 @@ def _makes_queues(packet: Connect) -> bool:
 
 
 class Login:
-    """Of one connection, the exchange of AUTH packets included."""
+    """For all connections, the exchange of AUTH packets included."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._connect: Connect | None = None
-        self._scram: ScramLogin | None = None
-        self._is_challenged = False
-        self.receive_maximum = DEFAULT_RECEIVE_MAXIMUM
-        self.is_assigned = False
-        """the broker made up the client id"""
+    def __init__(
+        self,
+        broker: Broker,
+        topics: Topics,
+        access: Access,
+        options: CurrentOptions,
+        connections: Connections,
+        registry: Registry,
+    ) -> None:
+        self._broker, self._topics, self._access, self._options = broker, topics, access, options
+        self._connections, self._registry = connections, registry
+        self._fanout = FanOut(broker.timeline)
 
-    def take(self, packet: Connect | Auth) -> Coroutine[None, None, None]:
-        return self._take_connect(packet) if isinstance(packet, Connect) else self._take_auth(packet)
-
-    async def _take_connect(self, packet: Connect) -> None:
-        self._connect = packet
-        self._connection.max_packet_bytes = packet.properties.maximum_packet_bytes or MAX_PACKET_BYTES
-        self._connection.tells_problems = packet.properties.request_problem_information is not False
-        gateway = self._connection.gateway
-        gateway.refuse_if_closing(packet.version)
-        self._connection.makes_queues = _makes_queues(packet)
+    async def take_connect(self, connection: Connection, packet: Connect) -> None:
+        exchange = connection.exchange = Exchange(packet)
+        connection.max_packet_bytes = packet.properties.maximum_packet_bytes or MAX_PACKET_BYTES
+        connection.tells_problems = packet.properties.request_problem_information is not False
+        if self._connections.is_closing:
+            raise ProtocolError("the server is shutting down", ReasonCode.SERVER_UNAVAILABLE, packet.version)
+        connection.makes_queues = _makes_queues(packet)
         method = packet.properties.authentication_method
         if method is None:
-            await self._let_in(await self._identify(packet))
+            await self._let_in(connection, packet, await self._identify(connection, packet))
         elif method != SCRAM:
             raise ProtocolError(
                 f"no authentication method {method!r} here, but {SCRAM}",
@@ -73,10 +78,9 @@ class Login:
                 packet.version,
             )
         else:
-            await self._challenge(packet.properties.authentication_data)
+            await self._challenge(connection, exchange, packet.properties.authentication_data)
 
-    async def _identify(self, packet: Connect) -> Identity:
-        connection = self._connection
+    async def _identify(self, connection: Connection, packet: Connect) -> Identity:
         facts = connection.facts
         credentials = Credentials(
             packet.username,
@@ -88,82 +92,69 @@ class Login:
             facts.is_loopback,
         )
         try:
-            return await connection.gateway.access.login(credentials)
+            return await self._access.login(credentials)
         except PenstockError as error:
-            raise self._refusal(error) from error
-
-    def _refusal(self, error: PenstockError) -> PacketError:
-        version = self._connection.version
-        reason = _REFUSALS.get(error.code, ReasonCode.NOT_AUTHORIZED)
-        if self._connection.is_open:
-            reason = ReasonCode.NOT_AUTHORIZED
-        if version is Version.V3_1_1 and reason is ReasonCode.CONNECTION_RATE_EXCEEDED:
-            reason = ReasonCode.SERVER_UNAVAILABLE
-        return ProtocolError(str(error), reason, version)
+            raise _refusal(connection, error) from error
 
     # AUTH
 
-    async def _challenge(self, data: bytes | None) -> None:
+    async def _challenge(self, connection: Connection, exchange: Exchange, data: bytes | None) -> None:
         """The client's first message, or the beginning of an exchange that it did not begin with data."""
-        connection = self._connection
-        self._scram = connection.gateway.access.scram(connection.peer, is_loopback=connection.facts.is_loopback)
-        self._is_challenged = False
-        await self._answer(data or b"")
+        exchange.scram = self._access.scram(connection.peer, is_loopback=connection.facts.is_loopback)
+        await self._answer(connection, exchange, data or b"")
 
-    async def _take_auth(self, packet: Auth) -> None:
+    async def take_auth(self, connection: Connection, packet: Auth) -> None:
         if packet.reason is ReasonCode.RE_AUTHENTICATE:
-            await self._challenge(packet.properties.authentication_data)
+            connection.exchange = Exchange()
+            await self._challenge(connection, connection.exchange, packet.properties.authentication_data)
         else:
-            await self._answer(packet.properties.authentication_data or b"")
+            assert connection.exchange is not None
+            await self._answer(connection, connection.exchange, packet.properties.authentication_data or b"")
 
-    async def _answer(self, data: bytes) -> None:
-        assert self._scram is not None
+    async def _answer(self, connection: Connection, exchange: Exchange, data: bytes) -> None:
+        assert exchange.scram is not None
         try:
-            if not self._is_challenged:
-                said = self._scram.first(data)
-                self._is_challenged = True
-                self._connection.send(
+            if not exchange.is_challenged:
+                said = exchange.scram.first(data)
+                exchange.is_challenged = True
+                connection.send(
                     Auth(
                         ReasonCode.CONTINUE_AUTHENTICATION,
                         Properties(authentication_method=SCRAM, authentication_data=said),
                     )
                 )
                 return
-            said, identity = self._scram.final(data)
+            said, identity = exchange.scram.final(data)
         except PenstockError as error:
-            raise self._refusal(error) from error
-        await self._identified(identity, said)
-
-    async def _identified(self, identity: Identity, said: bytes) -> None:
-        if not self._connection.is_open:
-            await self._let_in(identity, said)
+            raise _refusal(connection, error) from error
+        if exchange.connect is not None:
+            await self._let_in(connection, exchange.connect, identity, said)
             return
-        if identity.name != self._connection.identity.name:
+        if identity.name != connection.identity.name:
             raise ProtocolError("another user cannot go on with this connection", ReasonCode.NOT_AUTHORIZED)
-        self._connection.send(
-            Auth(ReasonCode.SUCCESS, Properties(authentication_method=SCRAM, authentication_data=said))
-        )
+        connection.exchange = None
+        connection.send(Auth(ReasonCode.SUCCESS, Properties(authentication_method=SCRAM, authentication_data=said)))
 
     # The session
 
-    async def _let_in(self, identity: Identity, said: bytes | None = None) -> None:
-        connection, packet = self._connection, self._connect
-        assert packet is not None
+    async def _let_in(
+        self, connection: Connection, packet: Connect, identity: Identity, said: bytes | None = None
+    ) -> None:
+        """`said`: the server's last word, where both sides proved who they are."""
         if len(packet.client_id.encode()) > _MAX_CLIENT_ID_BYTES:
             raise ProtocolError(
                 f"a client id has at most {_MAX_CLIENT_ID_BYTES} bytes",
                 ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
                 packet.version,
             )
-        self.is_assigned = not packet.client_id
+        connection.is_assigned = not packet.client_id
         client_id = packet.client_id or f"auto{secrets.token_hex(8)}"
-        permissions = connection.gateway.access.permissions(identity, client_id)
+        permissions = self._access.permissions(identity, client_id)
         self._check_will(packet, permissions)
         properties = packet.properties
-        self.receive_maximum = properties.receive_maximum or DEFAULT_RECEIVE_MAXIMUM
-        registry = connection.gateway.registry
-        self._keep_alive(packet)
-        agreed = self._agreed(packet, client_id, registry.asked_expiry(packet), said)
+        registry, options = self._registry, self._options.now
+        self._keep_alive(connection, packet)
+        agreed = self._agreed(connection, packet, client_id, said)
         connection.refuse_unless_fitting(ConnAck(False, ReasonCode.SUCCESS, agreed))
         session, is_present = await registry.connect(connection, packet, client_id, identity)
         if connection.is_ended:
@@ -171,26 +162,28 @@ class Login:
             return
         session.version = packet.version
         session.max_packet_bytes = connection.max_packet_bytes
-        session.audience = connection.gateway.fanout.audience(packet.version, connection.max_packet_bytes)
-        connection.alias_maximum = connection.gateway.options.topic_alias_maximum if packet.version == 5 else 0
+        session.audience = self._fanout.audience(packet.version, connection.max_packet_bytes)
+        connection.alias_maximum = options.topic_alias_maximum if packet.version == 5 else 0
         if properties.topic_alias_maximum:
             connection.topic_aliases = TopicAliases(
-                min(properties.topic_alias_maximum, connection.gateway.options.topic_alias_maximum),
-                connection.gateway.names,
+                min(properties.topic_alias_maximum, options.topic_alias_maximum), self._connections.names
             )
-        connection.begin(session, identity, permissions)
-        connection.gateway.turns.let_in(connection)
+        backlog = Backlog(
+            options.max_queued_messages, options.max_queued_bytes, options.queued_policy, self._connections.budget
+        )
+        connection.begin(session, identity, permissions, backlog, self._broker, self._topics)
+        self._connections.let_in(connection)
         registry.attach(session, connection)
         connection.send(ConnAck(is_present, ReasonCode.SUCCESS, agreed))
-        connection.gateway.logged_in(connection)
-        self._connect = None  # an idle client is half a kilobyte less
-        await registry.resume(session, connection)
+        self._connections.logged_in(connection)
+        connection.exchange = None  # an idle client is half a kilobyte less
+        await registry.resume(connection, properties.receive_maximum or DEFAULT_RECEIVE_MAXIMUM)
 
     def _check_will(self, packet: Connect, permissions: Permissions) -> None:
         will = packet.will
         if will is None:
             return
-        options = self._connection.gateway.options
+        options = self._options.now
         if will.qos > options.maximum_qos:
             raise ProtocolError("the will has a QoS that is not served", ReasonCode.QOS_NOT_SUPPORTED, packet.version)
         if will.retain and not options.retain_available:
@@ -204,18 +197,18 @@ class Login:
         if not permissions.may_publish(will.topic.encode()):
             raise ProtocolError("the will's topic is not allowed", ReasonCode.NOT_AUTHORIZED, packet.version)
 
-    def _keep_alive(self, packet: Connect) -> None:
-        wanted, limit = packet.keep_alive_s, self._connection.gateway.options.max_keep_alive_s
+    def _keep_alive(self, connection: Connection, packet: Connect) -> None:
+        wanted, limit = packet.keep_alive_s, self._options.now.max_keep_alive_s
         if limit is not None and (not wanted or wanted > limit) and packet.version is Version.V5:
             wanted = limit
-        self._connection.keep_alive_s = wanted * KEEP_ALIVE_GRACE
+        connection.keep_alive_s = wanted * KEEP_ALIVE_GRACE
 
-    def _agreed(self, packet: Connect, client_id: str, expiry_s: int, said: bytes | None) -> Properties:
+    def _agreed(self, connection: Connection, packet: Connect, client_id: str, said: bytes | None) -> Properties:
         if packet.version is Version.V3_1_1:
             return Properties()
-        options = self._connection.gateway.options
+        options, expiry_s = self._options.now, self._registry.asked_expiry(packet)
         asked_expiry = packet.properties.session_expiry_interval_s or 0
-        keep_alive_s = int(self._connection.keep_alive_s / KEEP_ALIVE_GRACE)
+        keep_alive_s = int(connection.keep_alive_s / KEEP_ALIVE_GRACE)
         return Properties(
             session_expiry_interval_s=expiry_s if expiry_s != asked_expiry else None,
             assigned_client_identifier=client_id if not packet.client_id else None,
@@ -225,11 +218,19 @@ class Login:
             retain_available=None if options.retain_available else False,
             maximum_packet_bytes=options.max_packet_bytes,
             topic_alias_maximum=options.topic_alias_maximum or None,
-            authentication_method=SCRAM if self._scram is not None else None,
+            authentication_method=SCRAM if said is not None else None,
             authentication_data=said,
         )
 
-    def change_expiry(self, expiry_s: int) -> None:
+    def change_expiry(self, connection: Connection, expiry_s: int) -> None:
         """DISCONNECT said how long the session is kept."""
-        session = self._connection.session
-        session.expiry_s = self._connection.gateway.registry.bounded_expiry(expiry_s)
+        connection.session.expiry_s = self._registry.bounded_expiry(expiry_s)
+
+
+def _refusal(connection: Connection, error: PenstockError) -> PacketError:
+    reason = _REFUSALS.get(error.code, ReasonCode.NOT_AUTHORIZED)
+    if connection.is_open:
+        reason = ReasonCode.NOT_AUTHORIZED
+    if connection.version is Version.V3_1_1 and reason is ReasonCode.CONNECTION_RATE_EXCEEDED:
+        reason = ReasonCode.SERVER_UNAVAILABLE
+    return ProtocolError(str(error), reason, connection.version)

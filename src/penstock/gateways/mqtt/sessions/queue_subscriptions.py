@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.broker.auth.patterns import pattern_set, topic_set
+from penstock.broker.broker import Broker
+from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import EARLIEST, LATEST, Start
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.text import parse_shared
-from penstock.core.errors import InvalidArgument, NoSuchQueue
+from penstock.core.errors import InvalidArgument, NoSuchQueue, PenstockError
+from penstock.gateways.mqtt.background import Background
+from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.outbound.queue_consumer import QueueConsumer
+from penstock.gateways.mqtt.sessions.session import Session
+from penstock.log.upkeep.faults import Telling
 from penstock.queues.names import default_group, group_name, queue_address, subscription_address
-
-if TYPE_CHECKING:
-    from penstock.broker.catalogue.declarations import Declaring
-    from penstock.broker.queues.queue import Queue
-    from penstock.gateways.mqtt.connection import Connection
-    from penstock.gateways.mqtt.sessions.session import Session
 
 _EXPLICIT, _BY_ANSWER = "explicit", "puback"
 _KNOWN = ("consumer-group", "start", "prefetch", "ack-mode", "durable")
@@ -129,45 +129,102 @@ def wants_to_be_durable(properties: Properties) -> bool | None:
     return None if said is None else _TRUTH[said.lower()]
 
 
-async def consume(connection: Connection, filter: str, qos: int, terms: Terms, made: list[Queue] | None = None) -> None:
-    """From now on; a subscription of the same filter before it ends. A queue that is made for it is added to `made`."""
-    session, broker = connection.session, connection.gateway.broker
-    by_answer = terms.settles_by_answer(session.version)
-    group = await _group(connection, filter, terms, made)
-    consumers = connection.deliveries.consumers
-    before = consumers.pop(filter, None)
-    if before is not None:
-        before.close()
-    if connection.is_ended or broker.declaring.queues.get((session.namespace, group.queue.name)) is not group.queue:
-        return
-    session.keep(filter, group)
-    ends_group = connection.login.is_assigned and terms.group is None and group.record.is_derived
-    consumers[filter] = QueueConsumer(connection, group, terms.prefetch, qos, by_answer, ends_group)
+class QueueSubscriptions:
+    """`dismissed` is awaited beside connections when the queue or the group of a consumer was deleted."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        background: Background,
+        telling: Telling,
+        dismissed: Callable[[Connection, QueueConsumer], Coroutine[object, object, object]],
+    ) -> None:
+        self.broker, self.background, self.telling, self.dismissed = broker, background, telling, dismissed
+
+    async def consume(
+        self, connection: Connection, filter: str, qos: int, terms: Terms, made: list[Queue] | None = None
+    ) -> None:
+        """From now on; a subscription of the same filter before it ends. A queue that is made for it is added to
+        `made`."""
+        session, broker = connection.session, self.broker
+        by_answer = terms.settles_by_answer(session.version)
+        group = await self._group(connection, filter, terms, made)
+        consumers = connection.deliveries.consumers
+        before = consumers.pop(filter, None)
+        if before is not None:
+            before.close()
+        if connection.is_ended or broker.declaring.queues.get((session.namespace, group.queue.name)) is not group.queue:
+            return
+        session.keep(filter, group)
+        owner = _Owner(self, connection, connection.is_assigned and terms.group is None and group.record.is_derived)
+        line = connection.deliveries.line
+        consumers[filter] = QueueConsumer(broker, line, group, terms.prefetch, qos, by_answer, owner)
+
+    async def _group(self, connection: Connection, filter: str, terms: Terms, made: list[Queue] | None) -> Group:
+        broker, session = self.broker, connection.session
+        shared = parse_shared(filter)
+        if shared is not None and queue_address(shared.filter) is None:
+            return await self._durable_share(session.namespace, shared.group, shared.filter, terms, made)
+        topic_filter = filter if shared is None else shared.filter
+        self._refuse_to_make(connection, topic_filter)
+        asked = terms.group if shared is None else shared.group
+        is_assigned = connection.is_assigned
+        name = asked or (session.client_id if is_assigned else default_group(session.client_id))
+        start = Start.parse(terms.start) if terms.start else (LATEST if is_assigned and not asked else EARLIEST)
+        group_name(name)  # before a queue is made for it
+        queue, key_filter = await broker.declaring.subscribed(topic_filter, session.namespace, made)
+        return await broker.group(queue, group_name(name, key_filter), start, is_derived=asked is None)
+
+    def _refuse_to_make(self, connection: Connection, topic_filter: str) -> None:
+        """NoSuchQueue for a queue that is not there, where none is made by itself or the client wants none."""
+        broker, address = self.broker, subscription_address(topic_filter)
+        if (broker.options.auto_create and connection.makes_queues) or address is None:
+            return
+        if broker.declaring.queue_of(address, connection.session.namespace) is None:
+            raise NoSuchQueue(address.path)
+
+    async def _durable_share(
+        self, namespace: str, share: str, topic_filter: str, terms: Terms, made: list[Queue] | None
+    ) -> Group:
+        """A queue that is bound to the filter, and the share as its group: messages wait while all members are away."""
+        declaring, name = self.broker.declaring, _share_queue(share, topic_filter)
+        settings = declaring.settings_for(name, {"name": name, "namespace": namespace, "topics": [topic_filter]})
+        queue = await declaring.declared(settings, is_auto=True, made=made)
+        start = Start.parse(terms.start) if terms.start else EARLIEST
+        return await self.broker.group(queue, group_name(share), start)
 
 
-async def _group(connection: Connection, filter: str, terms: Terms, made: list[Queue] | None) -> Group:
-    broker, session = connection.gateway.broker, connection.session
-    shared = parse_shared(filter)
-    if shared is not None and queue_address(shared.filter) is None:
-        return await _durable_share(connection, shared.group, shared.filter, terms, made)
-    topic_filter = filter if shared is None else shared.filter
-    _refuse_to_make(connection, topic_filter)
-    asked = terms.group if shared is None else shared.group
-    is_assigned = connection.login.is_assigned
-    name = asked or (session.client_id if is_assigned else default_group(session.client_id))
-    start = Start.parse(terms.start) if terms.start else (LATEST if is_assigned and not asked else EARLIEST)
-    group_name(name)  # before a queue is made for it
-    queue, key_filter = await broker.declaring.subscribed(topic_filter, session.namespace, made)
-    return await broker.group(queue, group_name(name, key_filter), start, is_derived=asked is None)
+class _Owner:
+    """Of the consumer of one client and filter. With `ends_group`, nobody else is meant to be in the group, and it ends
+    with the last consumer."""
 
+    __slots__ = ("_connection", "_ends_group", "_subscriptions")
 
-def _refuse_to_make(connection: Connection, topic_filter: str) -> None:
-    """NoSuchQueue for a queue that is not there, where none is made by itself or the client wants none."""
-    broker, address = connection.gateway.broker, subscription_address(topic_filter)
-    if (broker.options.auto_create and connection.makes_queues) or address is None:
-        return
-    if broker.declaring.queue_of(address, connection.session.namespace) is None:
-        raise NoSuchQueue(address.path)
+    def __init__(self, subscriptions: QueueSubscriptions, connection: Connection, ends_group: bool) -> None:
+        self._subscriptions, self._connection, self._ends_group = subscriptions, connection, ends_group
+
+    @property
+    def name(self) -> str:
+        return self._connection.name
+
+    def closed(self, consumer: QueueConsumer) -> None:
+        if self._ends_group and not consumer.group.is_wanted:
+            self._subscriptions.background.spawn(self._end(consumer.group))
+
+    async def _end(self, group: Group) -> None:
+        if not group.is_deleted:
+            await self._subscriptions.broker.declaring.delete_group(group)
+
+    def dismissed(self, consumer: QueueConsumer) -> None:
+        if not self._connection.is_ended:
+            self._subscriptions.background.spawn(self._subscriptions.dismissed(self._connection, consumer))
+
+    def broke(self, consumer: QueueConsumer, error: BaseException) -> None:
+        """Then the client pays for it."""
+        if isinstance(error, PenstockError):
+            text = "consumer stopped queue=%s group=%s error=%s"
+            self._subscriptions.telling.warn("consumer", text, consumer.queue.name, consumer.group.name, error)
+        self._connection.broke(error)
 
 
 def group_before(declaring: Declaring, session: Session, filter: str, terms: Terms) -> Group | None:
@@ -189,15 +246,3 @@ def group_before(declaring: Declaring, session: Session, filter: str, terms: Ter
 
 def _share_queue(share: str, topic_filter: str) -> str:
     return f"shared/{share}/{hashlib.blake2s(topic_filter.encode(), digest_size=6).hexdigest()}"
-
-
-async def _durable_share(
-    connection: Connection, share: str, topic_filter: str, terms: Terms, made: list[Queue] | None
-) -> Group:
-    """A queue that is bound to the filter, and the share as its group: messages wait while all members are away."""
-    broker, namespace = connection.gateway.broker, connection.session.namespace
-    name = _share_queue(share, topic_filter)
-    settings = broker.declaring.settings_for(name, {"name": name, "namespace": namespace, "topics": [topic_filter]})
-    queue = await broker.declaring.declared(settings, is_auto=True, made=made)
-    start = Start.parse(terms.start) if terms.start else EARLIEST
-    return await broker.group(queue, group_name(share), start)

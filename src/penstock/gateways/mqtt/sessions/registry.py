@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from penstock.broker.auth.access import Access
 from penstock.broker.auth.identity import Identity
+from penstock.broker.broker import Broker
 from penstock.broker.sessions.records import Subscription as StoredSubscription
 from penstock.broker.sessions.records import Will as StoredWill
 from penstock.broker.sessions.session import Session as StoredSession
 from penstock.broker.topics.publication import OneSource, Publication, is_reserved
 from penstock.broker.topics.subscriptions import Subscription
+from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.errors import ProtocolError
 from penstock.codecs.mqtt.inflight import DEFAULT_RECEIVE_MAXIMUM, Incoming, Outgoing
 from penstock.codecs.mqtt.kinds import Version
@@ -23,27 +25,43 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
 from penstock.core.errors import PenstockError
 from penstock.core.types import Purpose
+from penstock.gateways.mqtt.admin.reports import Reports
+from penstock.gateways.mqtt.background import Background
+from penstock.gateways.mqtt.connection import Connection
+from penstock.gateways.mqtt.options import CurrentOptions
 from penstock.gateways.mqtt.outbound.fanout import publication_again
 from penstock.gateways.mqtt.outbound.stored_feed import awaited
 from penstock.gateways.mqtt.sessions.queue_subscriptions import Terms, group_before
 from penstock.gateways.mqtt.sessions.session import Session
-from penstock.gateways.mqtt.sessions.subscriptions import drop_forbidden, resubscribe
+from penstock.gateways.mqtt.sessions.subscriptions import Subscriptions
 from penstock.gateways.mqtt.sessions.wills import published_will, stored_will
+from penstock.gateways.wire.budget import Budget
 from penstock.queues.names import queue_address
-
-if TYPE_CHECKING:
-    from penstock.gateways.mqtt.connection import Connection
-    from penstock.gateways.mqtt.gateway import MqttGateway
-
 
 _NEVER_S = 0xFFFFFFFF
 _Key = tuple[str, str]
 
 
 class Registry:
-    def __init__(self, gateway: MqttGateway) -> None:
-        self._gateway = gateway
+    """`names` is the budget of topic filters."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        topics: Topics,
+        access: Access,
+        options: CurrentOptions,
+        names: Budget,
+        subscriptions: Subscriptions,
+        reports: Reports,
+        background: Background,
+    ) -> None:
+        self._broker, self._topics, self._access, self._options, self._names = broker, topics, access, options, names
+        self._subscriptions, self._reports, self._background = subscriptions, reports, background
+        self._stored, self._publisher = topics.sessions, broker.publisher()
         self._sessions: dict[_Key, Session] = {}
+        self._connections: dict[Session, Connection] = {}
+        """of those who are connected"""
         self._turns: dict[_Key, tuple[asyncio.Lock, int]] = {}
         """of clients that are being let in: how many connections wait for it, the one whose turn it is included"""
         self._wills: set[StoredSession] = set()
@@ -59,9 +77,13 @@ class Registry:
     def find(self, namespace: str, client_id: str) -> Session | None:
         return self._sessions.get((namespace, client_id))
 
+    def connection(self, session: Session) -> Connection | None:
+        """None while its client is away."""
+        return self._connections.get(session)
+
     def restore(self) -> None:
         """Sessions of before: they go on collecting."""
-        for stored in self._gateway.sessions:
+        for stored in self._stored:
             session = Session(stored.client_id, stored.namespace, stored)
             session.expiry_s = stored.expiry_s
             self._sessions[stored.namespace, stored.client_id] = session
@@ -71,12 +93,12 @@ class Registry:
     def _restore_subscription(self, session: Session, filter: str, stored: StoredSubscription) -> None:
         subscription = subscription_of(session, filter, stored)
         if queue_address(subscription.topic_filter) is None and not stored.extra:
-            session.add_filter(filter, subscription, self._gateway.names)
-            self._gateway.topics.router(session.namespace).add(subscription)
+            session.add_filter(filter, subscription, self._names)
+            self._topics.router(session.namespace).add(subscription)
             return
-        session.add_filter(filter, None, self._gateway.names)
+        session.add_filter(filter, None, self._names)
         try:
-            group = group_before(self._gateway.broker.declaring, session, filter, Terms.decoded(stored.extra))
+            group = group_before(self._broker.declaring, session, filter, Terms.decoded(stored.extra))
         except PenstockError:
             group = None  # the client is told when it comes back
         if group is not None:
@@ -111,7 +133,7 @@ class Registry:
         if session.stored is None or session.connection is not None:
             return False
         ends_ms = session.stored.ends_ms
-        return session.expiry_s == 0 or (ends_ms is not None and ends_ms <= self._gateway.broker.now())
+        return session.expiry_s == 0 or (ends_ms is not None and ends_ms <= self._broker.now())
 
     @asynccontextmanager
     async def _turn(self, key: _Key) -> AsyncIterator[None]:
@@ -128,7 +150,7 @@ class Registry:
 
     def _refuse_stranger(self, session: Session, identity: Identity, version: Version) -> None:
         """A session belongs to the user who began it."""
-        connection = session.connection
+        connection = self.connection(session)
         owner = session.stored.owner if session.stored is not None else connection and connection.identity.name
         if owner is not None and owner != identity.name and not identity.is_admin:
             raise ProtocolError(
@@ -143,7 +165,7 @@ class Registry:
             return session is not None and await self._put_out(session, reason, detail)
 
     async def _put_out(self, session: Session, reason: ReasonCode, detail: str) -> bool:
-        old = session.connection
+        old = self.connection(session)
         if old is None:
             return False
         old.disconnect(reason, detail)
@@ -154,9 +176,7 @@ class Registry:
     async def _go_on(
         self, session: Session, stored: StoredSession, packet: Connect, identity: Identity, expiry_s: int
     ) -> None:
-        await self._gateway.sessions.connected(
-            stored, expiry_s=expiry_s, owner=identity.name, will=stored_will(packet.will)
-        )
+        await self._stored.connected(stored, expiry_s=expiry_s, owner=identity.name, will=stored_will(packet.will))
         session.expiry_s = expiry_s
         session.outgoing = awaited(stored)
         session.incoming = Incoming(self._receive_maximum(packet.version), stored.held)
@@ -164,7 +184,7 @@ class Registry:
     async def _begin(self, key: _Key, packet: Connect, identity: Identity, expiry_s: int) -> Session:
         session = Session(key[1], key[0])
         if expiry_s:
-            session.stored = await self._gateway.sessions.begin(
+            session.stored = await self._stored.begin(
                 key[1],
                 owner=identity.name,
                 expiry_s=expiry_s,
@@ -181,7 +201,7 @@ class Registry:
 
     def _receive_maximum(self, version: Version) -> int:
         """What a client was told; MQTT 3.1.1 has no words for it."""
-        return self._gateway.options.receive_maximum if version is Version.V5 else DEFAULT_RECEIVE_MAXIMUM
+        return self._options.now.receive_maximum if version is Version.V5 else DEFAULT_RECEIVE_MAXIMUM
 
     def asked_expiry(self, packet: Connect) -> int:
         """How long the session of this CONNECT outlives its connection."""
@@ -190,38 +210,40 @@ class Registry:
         return self.bounded_expiry(packet.properties.session_expiry_interval_s or 0)
 
     def bounded_expiry(self, wanted_s: int) -> int:
-        limit = self._gateway.options.max_session_expiry_s
+        limit = self._options.now.max_session_expiry_s
         return wanted_s if limit is None else min(wanted_s, limit)
 
     def attach(self, session: Session, connection: Connection) -> None:
-        session.connection, session.identity = connection, connection.identity
+        self._connections[session] = session.connection = connection
+        session.identity = connection.identity
         if session.subscriptions:
-            self._gateway.topics.router(session.namespace).changed()
+            self._topics.router(session.namespace).changed()
 
-    async def resume(self, session: Session, connection: Connection) -> None:
+    async def resume(self, connection: Connection, receive_maximum: int) -> None:
         """After CONNACK: what waits, and the queues that the client consumed."""
-        if session.stored is None:
+        stored = connection.session.stored
+        if stored is None:
             return
-        is_narrowed = await drop_forbidden(connection)
+        is_narrowed = await self._subscriptions.drop_forbidden(connection)
         if connection.is_ended:
             return
         if connection.deliveries.feed is not None:
-            connection.deliveries.feed.start(is_narrowed)
-        await resubscribe(connection, session.stored.subscriptions)
+            connection.deliveries.feed.start(receive_maximum, is_narrowed)
+        await self._subscriptions.resubscribe(connection, stored.subscriptions)
 
     def abandoned(self, session: Session) -> None:
         """The connection was lost before the client was let in."""
         if session.stored is None and session.connection is None:
             self._sessions.pop((session.namespace, session.client_id), None)
         elif session.stored is not None:
-            self._gateway.spawn(self._store_disconnect(session, session.stored, True, session.stored.in_flight))
+            self._background.spawn(self._store_disconnect(session, session.stored, True, session.stored.in_flight))
 
     # Going
 
     def disconnected(self, connection: Connection) -> None:
-        """The connection was lost; nothing if the session has another one by now."""
+        """The connection of a client that was let in was lost; nothing if the session has another one by now."""
         if connection.session.connection is connection:
-            self._gateway.spawn(self._see_off(connection))
+            self._background.spawn(self._see_off(connection))
         else:
             connection.let_go()
 
@@ -235,8 +257,9 @@ class Registry:
         if session.connection is not connection:
             return
         session.connection = None
+        del self._connections[session]
         if session.subscriptions:
-            self._gateway.topics.router(session.namespace).changed()
+            self._topics.router(session.namespace).changed()
         keep_will = not connection.said_goodbye
         if session.stored is not None:
             feed = connection.deliveries.feed
@@ -251,20 +274,20 @@ class Registry:
             await self._publish(self._will(will, session.namespace, session))
 
     async def _redistribute(self, connection: Connection) -> None:
-        gateway, namespace = self._gateway, connection.session.namespace
+        namespace = connection.session.namespace
         try:
             for share, some in groupby(connection.sender.unfinished_shared(), lambda each: each.share):
                 packets = [each.packet for each in some]
-                again = publication_again(packets, gateway.broker.wall(), gateway.publisher, namespace)
-                await gateway.topics.redistribute(share, again)
+                again = publication_again(packets, self._broker.wall(), self._publisher, namespace)
+                await self._topics.redistribute(share, again)
         except PenstockError as error:
             text = "messages of shared subscriptions lost client=%s error=%s"
-            self._gateway.telling.warn("shared", text, connection.name, error)
+            self._reports.telling.warn("shared", text, connection.name, error)
 
     async def _store_disconnect(
         self, session: Session, stored: StoredSession, keep_will: bool, in_flight: Sequence[tuple[int, int]]
     ) -> None:
-        await self._gateway.sessions.disconnected(
+        await self._stored.disconnected(
             stored,
             expiry_s=session.expiry_s,
             keeps_will=keep_will,
@@ -278,13 +301,13 @@ class Registry:
         if stored is not None:
             if stored.will is not None:
                 await self._publish_will(stored)
-            await self._gateway.sessions.end(stored)
+            await self._stored.end(stored)
 
     def _forget(self, session: Session) -> None:
-        router = self._gateway.topics.router(session.namespace)
+        router = self._topics.router(session.namespace)
         for subscription in session.subscriptions.values():
             router.remove(subscription)
-        session.remove_filters(self._gateway.names)
+        session.remove_filters(self._names)
         for filter in list(session.groups):
             session.let_go(filter)
         key = session.namespace, session.client_id
@@ -293,8 +316,7 @@ class Registry:
 
     async def look_at_due(self) -> None:
         """Wills whose delay is over, sessions that ended."""
-        now, sessions = self._gateway.broker.now(), self._gateway.sessions
-        due = sessions.due(now)
+        due = self._stored.due(self._broker.now())
         for stored in due.wills:
             await self._publish_will(stored)
         for stored in due.ended:
@@ -308,9 +330,9 @@ class Registry:
         self._wills.add(stored)
         try:
             found = self._sessions.get((stored.namespace, stored.client_id))
-            part = self._gateway.sessions.will_part(stored)
+            part = self._stored.will_part(stored)
             if not self._may_be_published(stored.will, stored.client_id, found):
-                await self._gateway.broker.shard.commit([part], Purpose.SETTLE)
+                await self._broker.shard.commit([part], Purpose.SETTLE)
                 return
             publication = self._will(stored.will, stored.namespace, found)
             publication.parts = [part]
@@ -320,7 +342,7 @@ class Registry:
 
     def _may_be_published(self, will: StoredWill, client_id: str, session: Session | None) -> bool:
         """By the rules of now, which may have changed since the client connected."""
-        access = self._gateway.access
+        access = self._access
         may = not is_reserved(will.topic)
         if may and session is not None and session.identity is not None:
             # The end of a login is no reason to keep quiet about the end of its client.
@@ -329,20 +351,19 @@ class Registry:
         elif may and session is not None and session.stored is not None:
             may = access.may_publish_still(session.stored.owner, session.namespace, client_id, will.topic)
         if not may:
-            self._gateway.tell_lost_will(client_id, "its client may not publish to the topic any more")
+            self._reports.lost_will(client_id, "its client may not publish to the topic any more")
         return may
 
     def _will(self, will: StoredWill, namespace: str, session: Session | None) -> Publication:
-        gateway = self._gateway
-        return published_will(will, gateway.broker.wall(), gateway.publisher, namespace, session)
+        return published_will(will, self._broker.wall(), self._publisher, namespace, session)
 
     async def _publish(self, publication: Publication) -> None:
         try:
-            await self._gateway.topics.publish(publication)
+            await self._topics.publish(publication)
         except Exception as error:
             source = publication.sources
             session = source.subscriber if isinstance(source, OneSource) else None
-            self._gateway.tell_lost_will(session.client_id if isinstance(session, Session) else "", str(error))
+            self._reports.lost_will(session.client_id if isinstance(session, Session) else "", str(error))
 
 
 def subscription_of(session: Session, filter: str, stored: StoredSubscription) -> Subscription:

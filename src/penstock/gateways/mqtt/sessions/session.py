@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from penstock.broker.auth.identity import Identity
+from penstock.broker.queues.group import Group
+from penstock.broker.sessions.session import Session as StoredSession
 from penstock.broker.topics.subscriptions import Subscription
 from penstock.codecs.mqtt.inflight import Incoming, Outgoing
 from penstock.codecs.mqtt.kinds import MAX_PACKET_BYTES, Version
 from penstock.codecs.mqtt.packets import Will
+from penstock.gateways.mqtt.outbound.fanout import Connected, MqttAudience
 from penstock.gateways.mqtt.outbound.packets import Packets
-
-if TYPE_CHECKING:
-    from penstock.broker.auth.identity import Identity
-    from penstock.broker.queues.group import Group
-    from penstock.broker.sessions.session import Session as StoredSession
-    from penstock.gateways.mqtt.connection import Connection
-    from penstock.gateways.mqtt.outbound.fanout import MqttAudience
-    from penstock.gateways.wire.budget import Budget
+from penstock.gateways.wire.budget import Budget
+from penstock.gateways.wire.slot import SlotTransport
 
 
 def filter_bytes(filter: str) -> int:
     return len(filter) if filter.isascii() else len(filter.encode())
+
+
+class Link(Connected, Protocol):
+    """The connection of a client, as far as its session has to know it."""
+
+    transport: SlotTransport
+
+    @property
+    def is_about_to_send(self) -> bool:
+        """Whether there is something stored that the client would take now."""
+
+    def overflown(self) -> None:
+        """More waits for the client than may."""
 
 
 class Session:
@@ -63,7 +74,7 @@ class Session:
         """of all of them"""
         self.groups: dict[str, Group] = {}
         """those of queues that wait for it while it is away, by filter"""
-        self.connection: Connection | None = None
+        self.connection: Link | None = None
         self.identity: Identity | None = None
         """who connected last; None after a restart"""
         self.will: Will | None = None
@@ -83,8 +94,7 @@ class Session:
         """Whether something is stored for it now, or is about to be sent from there."""
         if self.stored is None or self.connection is None:
             return False
-        feed = self.connection.deliveries.feed
-        return self.stored.reserved > 0 or (feed is not None and feed.is_about_to_send)
+        return self.stored.reserved > 0 or self.connection.is_about_to_send
 
     @property
     def is_behind(self) -> bool:
