@@ -223,6 +223,24 @@ def test_filters_of_all_clients_have_a_budget_and_leave_room_for_others(
     assert short.client("modest").subscribe("a/b", "$queue/q", qos=1) == (ReasonCode.GRANTED_QOS_1,) * 2
 
 
+def test_filters_cost_what_they_take_beside_their_text_too(short: RunningGateway) -> None:
+    refused = 0
+    clients = [short.client(f"greedy-{number}") for number in range(10)]
+    for client in clients:
+        client.send(Subscribe(1, tuple(Subscription(f"{place}", 1) for place in range(1000))))
+        refused += sum(reason is ReasonCode.QUOTA_EXCEEDED for reason in client.expect(SubAck).reasons)
+    subscriptions = short.call(lambda: sum(client.subscriptions for client in short.gateway.directory.tallies()))
+    assert subscriptions == 10_000 - refused
+    assert 350 * (subscriptions - 160) < names_used(short) <= short.gateway.names.limit_bytes
+    clients.append(short.client("modest"))
+    assert clients[-1].subscribe(*map(str, range(16)), qos=1) == (ReasonCode.GRANTED_QOS_1,) * 16
+    clients[0].unsubscribe(*map(str, range(500)))
+    for client in clients:
+        client.cut()
+    short.left_with(0)
+    assert names_used(short) == 0
+
+
 def test_filters_are_given_back_when_they_or_their_session_end(short: RunningGateway) -> None:
     kept = short.lasting("kept")
     kept.subscribe("a/b", "$queue/q", "$share/g/t", qos=1)

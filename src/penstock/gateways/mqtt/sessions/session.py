@@ -17,6 +17,11 @@ from penstock.gateways.wire.budget import Budget
 from penstock.gateways.wire.slot import SlotTransport
 
 
+# What a filter takes beside its text, measured: 360 bytes, 680 as a share of its own. A few are part of what a session
+# takes.
+_FILTER_BYTES, _FEW_FILTERS = 400, 16
+
+
 def filter_bytes(filter: str) -> int:
     return len(filter) if filter.isascii() else len(filter.encode())
 
@@ -114,11 +119,22 @@ class Session:
     def filter_count(self) -> int:
         return len(self.subscriptions) + len(self.queue_filters or ())
 
+    @property
+    def filter_cost(self) -> int:
+        """Bytes of memory that its filters take out of the budget of all."""
+        return self.filter_bytes + _FILTER_BYTES * max(self.filter_count - _FEW_FILTERS, 0)
+
+    def with_filter(self, filter: str) -> int:
+        """What they would take with this one more."""
+        more = _FILTER_BYTES if self.filter_count >= _FEW_FILTERS else 0
+        return self.filter_cost + filter_bytes(filter) + more
+
     def add_filter(self, filter: str, subscription: Subscription | None, names: Budget) -> None:
         """To topics, or to a queue if there is no subscription to match with them; what was there before goes. `names`
         is the budget of filters."""
         if not self.has_filter(filter):
-            self._count_filter(filter_bytes(filter), names)
+            names.take(self.with_filter(filter) - self.filter_cost)
+            self.filter_bytes += filter_bytes(filter)
         if subscription is None:
             self.subscriptions.pop(filter, None)
             self.queue_filters = self.queue_filters or set()
@@ -131,19 +147,17 @@ class Session:
     def remove_filter(self, filter: str, names: Budget) -> None:
         """Nothing if it is not there."""
         if self.has_filter(filter):
-            self._count_filter(-filter_bytes(filter), names)
+            before = self.filter_cost
+            self.filter_bytes -= filter_bytes(filter)
             self.subscriptions.pop(filter, None)
             if self.queue_filters is not None:
                 self.queue_filters.discard(filter)
+            names.take(self.filter_cost - before)
 
     def remove_filters(self, names: Budget) -> None:
         """All of them."""
-        self._count_filter(-self.filter_bytes, names)
-        self.subscriptions, self.queue_filters = {}, None
-
-    def _count_filter(self, size: int, names: Budget) -> None:
-        self.filter_bytes += size
-        names.take(size)
+        names.take(-self.filter_cost)
+        self.subscriptions, self.queue_filters, self.filter_bytes = {}, None, 0
 
     def keep(self, filter: str, group: Group) -> None:
         """The group waits for it while it is away, if it outlives its connection."""
