@@ -64,7 +64,7 @@ class MqttGateway(InThisProcess):
         self.incoming_bytes = max(memory_bytes // 4, 3 * longest_bytes)
         """at most, of packets that are not there whole: who sends is not refused for those who do not read"""
         self.names = Budget(memory_bytes // 4, _nothing)
-        """of topic filters and topic aliases"""
+        """of what clients have the server keep: topic filters, topic aliases, wills, identifiers of QoS 2"""
         self.reports = reports = Reports(asyncio.get_running_loop().time, self.names)
         self.background = Background(reports.telling)
         flusher, scanner = Flusher(), Scanner(TURN_ROWS)
