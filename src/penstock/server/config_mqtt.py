@@ -50,10 +50,10 @@ class Mqtt(msgspec.Struct, frozen=True, kw_only=True):
     max_outbound_size_bytes: Annotated[int, Size(64 << 10, _MOST_BYTES)] = _DEFAULTS.max_outbound_bytes
     """encoded for one connection and not taken by the peer: above it messages of QoS 0 are dropped, others wait"""
     memory_size_bytes: Annotated[int | None, Size(16 << 20, 1 << 40, or_none=True)] = _DEFAULTS.memory_bytes
-    """memory for what all clients together have not read, or not sent completely, and for their topic filters and
-    aliases: when it runs short each client gets less, and when it is used up the client that takes most is
-    disconnected, and long filters are refused; none: an eighth of the memory of the machine or container, at most 512
-    MiB"""
+    """memory for what all clients together have not read, or not sent completely, and for their topic filters, topic
+    aliases and wills: when it runs short each client gets less, and when it is used up the client that takes most is
+    disconnected, and more than a few filters and long wills are refused; none: an eighth of the memory of the machine
+    or container, at most 512 MiB"""
     max_subscriptions: Annotated[int, Count(1, 1 << 30)] = _DEFAULTS.max_subscriptions
     """most subscriptions of one session"""
     max_subscription_size_bytes: Annotated[int, Size(64 << 10, _MOST_BYTES)] = _DEFAULTS.max_subscription_bytes

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from tests.support.faults import wait_until
@@ -117,3 +119,53 @@ def test_event_streams_that_are_not_read_count(http: RunningHttp) -> None:
         _until(http, lambda memory: memory.outgoing.used_bytes > 0)
         assert http.call(lambda: _memory(http).outgoing.used_bytes) <= _MEMORY // 2
     _until(http, lambda memory: memory.outgoing.used_bytes == 0 and not memory._deaf)
+
+
+def test_requests_that_are_sent_ahead_count_until_they_are_answered(http: RunningHttp) -> None:
+    ask = b"GET /api/v1/nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    wait = b'{"wait": "30s"}'
+    first = f"POST /api/v1/queues/q/receive HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(wait)}\r\n"
+    first += "Content-Type: application/json\r\n\r\n"
+    with ExitStack() as opened:
+        for _ in range(12):
+            _connected(http, opened).sendall(first.encode() + wait + ask * 90)
+        wait_until(lambda: _refusals(http) == 12 - 4, "somebody cut off")
+        assert 2 * _BODY < http.call(lambda: _memory(http).incoming.used_bytes) <= 3 * _BODY
+        quick = _connected(http, opened)
+        quick.sendall(ask * 50)
+        said = b""
+        while said.count(b"HTTP/1.1 404 ") < 50:
+            said += _answer(quick)
+    _until(http, lambda memory: memory.incoming.used_bytes == 0)
+
+
+def test_requests_that_are_sent_ahead_are_read_when_those_before_are_answered(http: RunningHttp) -> None:
+    """However many there are, and however long their bodies."""
+    with ExitStack() as opened:
+        client = _connected(http, opened)
+        bodies = [bytes([number % 256]) * size for number, size in enumerate([1, 100_000, 3, 300_000] * 10)]
+        writing = Thread(target=client.sendall, args=[b"".join(_head(len(body)) + body for body in bodies)])
+        writing.start()
+        said = b""
+        while said.count(b"HTTP/1.1 200 ") < len(bodies):
+            said += _answer(client)
+        writing.join()
+    assert re.findall(rb'"id":"q@\d+:0:(\d+)"', said) == [b"%d" % number for number in range(len(bodies))]
+    _until(http, lambda memory: memory.incoming.used_bytes == 0)
+
+
+def test_a_head_that_comes_in_part_behind_a_body_is_not_taken_for_a_large_one(tmp_path: Path) -> None:
+    whole = _head(20_000) + bytes(20_000)
+    with running_http(tmp_path, HttpSetup(HttpOptions(max_head_bytes=4096))) as http, ExitStack() as opened:
+        http.declare(partitions=1)
+        client = _connected(http, opened)
+        client.sendall(whole + whole[:60])
+        assert _answer(client).startswith(b"HTTP/1.1 200 ")
+        client.sendall(whole[60:])
+        assert _answer(client).startswith(b"HTTP/1.1 200 ")
+        # A large one is refused there, too; without a word while the request before it is not answered.
+        client.sendall(whole + _head(3).replace(b"Host", b"X: " + b"x" * 5000 + b"\r\nHost") + b"abc")
+        said = b""
+        while some := _answer(client):
+            said += some
+        assert said.count(b"HTTP/1.1 200 ") <= 1

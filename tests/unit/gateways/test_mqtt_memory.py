@@ -14,9 +14,20 @@ from tests.support.mqtt_gateway import V5, RunningGateway, Setup, running, user
 from penstock.broker.topics import router as routing
 from penstock.broker.topics.router import Router
 from penstock.broker.topics.subscriptions import Subscription as Subscribed
+from penstock.codecs.mqtt.encode import encode
 from penstock.codecs.mqtt.kinds import Version
-from penstock.codecs.mqtt.packets import Disconnect, Publish, SubAck, Subscribe, Subscription
-from penstock.codecs.mqtt.properties import Properties
+from penstock.codecs.mqtt.packets import (
+    Disconnect,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+    SubAck,
+    Subscribe,
+    Subscription,
+    Will,
+)
+from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.inbound.topic_aliases import TopicAliases
@@ -223,6 +234,24 @@ def test_filters_of_all_clients_have_a_budget_and_leave_room_for_others(
     assert short.client("modest").subscribe("a/b", "$queue/q", qos=1) == (ReasonCode.GRANTED_QOS_1,) * 2
 
 
+def test_filters_cost_what_they_take_beside_their_text_too(short: RunningGateway) -> None:
+    refused = 0
+    clients = [short.client(f"greedy-{number}") for number in range(10)]
+    for client in clients:
+        client.send(Subscribe(1, tuple(Subscription(f"{place}", 1) for place in range(1000))))
+        refused += sum(reason is ReasonCode.QUOTA_EXCEEDED for reason in client.expect(SubAck).reasons)
+    subscriptions = short.call(lambda: sum(client.subscriptions for client in short.gateway.directory.tallies()))
+    assert subscriptions == 10_000 - refused
+    assert 350 * (subscriptions - 160) < names_used(short) <= short.gateway.names.limit_bytes
+    clients.append(short.client("modest"))
+    assert clients[-1].subscribe(*map(str, range(16)), qos=1) == (ReasonCode.GRANTED_QOS_1,) * 16
+    clients[0].unsubscribe(*map(str, range(500)))
+    for client in clients:
+        client.cut()
+    short.left_with(0)
+    assert names_used(short) == 0
+
+
 def test_filters_are_given_back_when_they_or_their_session_end(short: RunningGateway) -> None:
     kept = short.lasting("kept")
     kept.subscribe("a/b", "$queue/q", "$share/g/t", qos=1)
@@ -275,4 +304,74 @@ def test_topics_that_clients_are_told_aliases_for_are_counted_and_given_back(sho
     assert names_used(short) == len("#a/b")
     client.cut()
     short.left_with(0)
+    assert names_used(short) == 0
+
+
+def wills(mqtt: RunningGateway, count: int, properties: Properties) -> list[ReasonCode]:
+    will = Will("t", bytes(40_000), properties=Properties(will_delay_interval_s=3600))
+    clients = [mqtt.opened(f"c{number}") for number in range(count)]
+    return [client.connect(will=will, properties=properties).reason for client in clients]
+
+
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_wills_of_all_clients_have_a_budget_and_short_ones_are_always_taken(
+    short: RunningGateway, is_lasting: bool
+) -> None:
+    lasting = Properties(session_expiry_interval_s=3600) if is_lasting else NO_PROPERTIES
+    reasons = wills(short, 20, lasting)
+    assert {*reasons} == {ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED}
+    taken = reasons.count(ReasonCode.SUCCESS)
+    assert 38_000 * (taken - 1) < names_used(short) <= short.gateway.names.limit_bytes
+    assert short.call(lambda: short.gateway.counters.throttled["memory"]) == 20 - taken
+    assert short.opened("modest").connect(will=Will("t", bytes(1000))).reason is ReasonCode.SUCCESS
+    if is_lasting:
+        short.restart()
+        assert names_used(short) > 38_000 * (taken - 1)
+    else:
+        short.restart()
+        assert names_used(short) == 0
+
+
+def test_a_will_that_was_published_or_taken_back_is_given_back(short: RunningGateway) -> None:
+    lasting = Properties(session_expiry_interval_s=3600)
+    first, second = short.opened("first"), short.opened("second")
+    for client in (first, second):
+        assert client.connect(will=Will("t", bytes(40_000)), properties=lasting).reason is ReasonCode.SUCCESS
+    assert names_used(short) > 70_000
+    first.cut()  # published at once
+    short.left_with(1)
+    short.until(lambda: short.gateway.names.used_bytes < 40_000)
+    second.disconnect()  # taken back
+    short.left_with(0)
+    short.until(lambda: short.gateway.names.used_bytes == 0)
+
+
+def held(client: MqttClient, packet_ids: range) -> object:
+    """The last of the answers to publishes of QoS 2, or what else came."""
+    client.send_raw(b"".join([encode(Publish("t", b"", 2, packet_id=packet_id), V5) for packet_id in packet_ids]))
+    for _ in packet_ids:
+        answer = client.receive()
+        if not isinstance(answer, PubRec):
+            break
+    return answer
+
+
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_what_clients_do_not_release_has_a_budget_too(short: RunningGateway, is_lasting: bool) -> None:
+    """A set of 60,000 identifiers of QoS 2 takes as much as a long message."""
+    lasting = Properties(session_expiry_interval_s=3600) if is_lasting else NO_PROPERTIES
+    client = short.client("c", properties=lasting)
+    taken = 0
+    while isinstance(answer := held(client, range(taken + 1, taken + 101)), PubRec):
+        taken += 100
+    assert 1000 <= taken < 4000
+    assert isinstance(answer, Disconnect) and answer.reason is ReasonCode.QUOTA_EXCEEDED
+    assert short.call(lambda: short.gateway.counters.throttled["memory"]) == 1
+    short.left_with(0)
+    again = short.client("c", clean=False, properties=lasting)
+    assert (names_used(short) > 50_000) is is_lasting
+    for packet_id in range(1, 5001):
+        again.send(PubRel(packet_id))
+    while again.expect(PubComp).packet_id < 5000:
+        continue
     assert names_used(short) == 0

@@ -44,6 +44,42 @@ def publish(mqtt: RunningGateway, *payloads: bytes, qos: int = 1, topic: str = "
     return publisher
 
 
+# The first packet
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 40])
+@pytest.mark.parametrize(
+    "options", [MqttOptions(), MqttOptions(max_packet_bytes=4096, max_packet_bytes_before_login=2 << 20)]
+)
+def test_a_connect_may_be_as_long_as_the_limit_says_in_however_many_pieces_it_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, options: MqttOptions, pieces: int
+) -> None:
+    most = options.max_packet_bytes_before_login
+    with running(tmp_path, Setup(options=options)) as mqtt:
+        client, data = mqtt.opened("a"), connect_of(most)
+        for first in range(0, most, most // pieces):
+            client.send_raw(data[first : first + most // pieces])
+            mqtt.look()
+        assert client.expect(ConnAck).reason is ReasonCode.SUCCESS
+        client.ping()
+        longer = mqtt.opened("b")
+        longer.send_raw(connect_of(most + 1)[:1000])
+        longer.expect_closed()
+        assert f"a packet of {most + 1} bytes before the login" in caplog.text
+
+
+def connect_of(size: int) -> bytes:
+    """A CONNECT of so many bytes, by its user properties."""
+    value = "x" * 50_000
+    count, last = (size - 200) // (len(value) + 6), ""
+    for _ in range(2):
+        properties = (("k", value),) * count + (("k", last),)
+        data = encode(Connect(Version.V5, "a", properties=Properties(user_properties=properties)), Version.V5)
+        last = "x" * (size - len(data))
+    assert len(data) == size
+    return data
+
+
 # Who goes on
 
 

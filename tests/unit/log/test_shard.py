@@ -71,6 +71,39 @@ def test_other_processes_read_what_was_committed_before_it_was_to_be_shown(tmp_p
     run(main())
 
 
+def test_who_asks_to_be_shown_waits_so_long_for_a_keeper_that_writes_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        options = replace(SMALL, keeper=KeeperOptions(flush_s=600, flush_share=1e9))
+        async with await Shard.open(tmp_path, options) as shard:
+            log, reader, goes_on = await shard.create(log_name("a")), DirectoryReader(tmp_path), threading.Event()
+            keeper = shard._engine.keeper
+            flush_all = keeper.flush_all
+
+            def hangs() -> None:
+                goes_on.wait(30.0)
+                flush_all()
+
+            await shard.append(log, columns(b"one"))
+            await shard.show()
+            with monkeypatch.context() as patch:
+                patch.setattr(keeper, "flush_all", hangs)
+                patch.setattr("penstock.log.shard._SHOWN_S", 0.1)
+                await shard.append(log, columns(b"two"))
+                try:
+                    async with asyncio.timeout(10.0):
+                        await shard.show()
+                    assert reader.log("a").end == 1
+                finally:
+                    goes_on.set()
+            # The answer to the one before comes late, and to nobody.
+            await shard.show()
+            assert reader.log("a").end == 2
+
+    run(main())
+
+
 def test_records_are_readable_when_their_commit_returns(tmp_path: Path) -> None:
     async def main() -> None:
         async with await Shard.open(tmp_path, SMALL) as shard:

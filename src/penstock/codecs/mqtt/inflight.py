@@ -311,6 +311,10 @@ class Incoming:
     def held(self) -> list[int]:
         return sorted(self._held or ())
 
+    @property
+    def held_count(self) -> int:
+        return 0 if self._held is None else len(self._held)
+
     def publish_qos_1(self, count: int) -> None:
         """So many came; each is under way until `puback`."""
         self._check_limit(self.under_way + count)

@@ -30,14 +30,14 @@ from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.inbound.answers import Answers
 from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
 from penstock.gateways.mqtt.inbound.scanned import Scanned
-from penstock.gateways.mqtt.inbound.topic_aliases import HeardAliases, TopicAliases
+from penstock.gateways.mqtt.inbound.topic_aliases import HeardAliases, OutOfNames, TopicAliases
 from penstock.gateways.mqtt.options import CurrentOptions, QueuedPolicy
 from penstock.gateways.mqtt.outbound.backlog import Backlog
 from penstock.gateways.mqtt.outbound.deliveries import Deliveries
 from penstock.gateways.mqtt.outbound.outbox import Outbox
 from penstock.gateways.mqtt.outbound.sender import Sender
 from penstock.gateways.mqtt.sessions.exchange import Exchange
-from penstock.gateways.mqtt.sessions.session import Session
+from penstock.gateways.mqtt.sessions.session import FEW_HELD, Session
 from penstock.gateways.wire.budget import Budget
 from penstock.gateways.wire.listener import ListenerFacts
 from penstock.gateways.wire.slot import SlotTransport
@@ -68,6 +68,7 @@ class Connection:
     __slots__ = (
         "_columns",
         "_is_lost",
+        "_names",
         "_options",
         "_order",
         "_reports",
@@ -112,7 +113,7 @@ class Connection:
         reports: Reports,
     ) -> None:
         self.transport, self.facts, self.outbox, self.rates = transport, facts, outbox, rates
-        self._columns, self._options, self._reports = columns, options, reports
+        self._columns, self._names, self._options, self._reports = columns, names, options, reports
         self._order = Order()
         self.is_open = self.is_ended = False
         """let in and not gone; gone, or about to be"""
@@ -205,8 +206,17 @@ class Connection:
         self._look_at_order()
 
     def hold(self, packet_ids: Sequence[int]) -> None:
-        """Messages of QoS 2 came with these. ProtocolError if they are too many."""
+        """Messages of QoS 2 came with these. ProtocolError if they are too many, of its own or of all."""
         self.came = self.incoming.publish_qos_2(packet_ids)
+        if self.incoming.held_count > FEW_HELD:
+            self.session.claim(self._names)
+            if self.session.claimed_bytes > self._names.room_bytes:
+                raise OutOfNames("the server has no memory left for what was not released", ReasonCode.QUOTA_EXCEEDED)
+
+    def released(self, count: int) -> None:
+        """So many identifiers of QoS 2 may be free."""
+        if self.incoming.held_count + count > FEW_HELD:
+            self.session.claim(self._names)
 
     def take_acknowledgements(self, scanned: Scanned) -> Coroutine[None, None, None] | None:
         """Those that a scan found, whatever else did it find."""

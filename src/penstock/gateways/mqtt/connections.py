@@ -25,7 +25,7 @@ PROTOCOLS = {Version.V5: "mqtt-5", Version.V3_1_1: "mqtt-3.1.1"}
 
 
 class Connections:
-    """Used from the loop. `budget` is of what clients have not taken, `names` of topic filters and topic aliases."""
+    """Used from the loop. `budget` is of what clients have not taken, `names` of what they have the server keep."""
 
     def __init__(
         self,

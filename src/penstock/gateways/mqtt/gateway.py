@@ -60,16 +60,17 @@ class MqttGateway(InThisProcess):
         self._broker, self._access = broker, access
         self._options = current = CurrentOptions(options)
         memory_bytes = options.memory_bytes or usual_budget_bytes()
-        self.incoming_bytes = max(memory_bytes // 4, 3 * options.max_packet_bytes)
+        longest_bytes = max(options.max_packet_bytes, options.max_packet_bytes_before_login)
+        self.incoming_bytes = max(memory_bytes // 4, 3 * longest_bytes)
         """at most, of packets that are not there whole: who sends is not refused for those who do not read"""
         self.names = Budget(memory_bytes // 4, _nothing)
-        """of topic filters and topic aliases"""
+        """of what clients have the server keep: topic filters, topic aliases, wills, identifiers of QoS 2"""
         self.reports = reports = Reports(asyncio.get_running_loop().time, self.names)
         self.background = Background(reports.telling)
         flusher, scanner = Flusher(), Scanner(TURN_ROWS)
         reactor = open_reactor(
             ReactorOptions(
-                max_packet_bytes=max(options.max_packet_bytes, 1 << 20),
+                max_packet_bytes=max(longest_bytes, 1 << 20),
                 max_pieces_bytes=self.incoming_bytes,
                 high_water_bytes=_HIGH_WATER_BYTES,
             )

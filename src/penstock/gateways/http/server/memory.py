@@ -41,9 +41,9 @@ class HttpMemory:
         self.outgoing.limit_bytes = half
 
     def note_refusal(self) -> None:
-        """A body for which nothing is left."""
+        """A body, or requests sent ahead, for which nothing is left."""
         self._counters.throttled["memory"] += 1
-        text = "memory for requests is spent, bodies are refused used=%d budget=%d"
+        text = "memory for requests is spent, they are refused used=%d budget=%d"
         self._telling.warn("incoming", text, self.incoming.used_bytes, self.incoming.limit_bytes)
 
     def leave(self, connection: Deaf, waiting_bytes: int) -> None:

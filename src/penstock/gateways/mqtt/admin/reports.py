@@ -20,7 +20,7 @@ logger = logging.getLogger("penstock.mqtt")
 
 
 class Reports:
-    """Of one gateway; `names` is the budget of topic filters and topic aliases."""
+    """Of one gateway; `names` is the budget for what clients have the server keep."""
 
     def __init__(self, time_s: Callable[[], float], names: Budget) -> None:
         self._names = names
@@ -63,7 +63,7 @@ class Reports:
 
     def names_spent(self, client: str) -> None:
         self.throttled["memory"] += 1
-        text = "memory for topic filters and aliases is spent client=%s used=%d budget=%d"
+        text = "memory for topic filters, aliases and wills is spent client=%s used=%d budget=%d"
         self.telling.warn("names", text, client, self._names.used_bytes, self._names.limit_bytes)
 
     def lost_will(self, client_id: str, reason: str) -> None:

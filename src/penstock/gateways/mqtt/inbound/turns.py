@@ -218,8 +218,12 @@ class Turns:
                 read_header(reactor.arena[at : min(reactor.stops[region], at + 5)], connection.version)
             except PacketError as error:
                 connection.fail(error)
+        self._expect(region, size)
+
+    def _expect(self, region: int, size: int) -> None:
+        """The rest of a packet of this size: a long one does not fit a region in pieces."""
         if size > _LONG_BYTES:
-            reactor.expect(reactor.slots[region], reactor.generations[region], size)
+            self.reactor.expect(self.reactor.slots[region], self.reactor.generations[region], size)
 
     def _take_rows(self, count: int) -> None:
         """Packets that were scanned, of so many regions."""
@@ -277,7 +281,7 @@ class Turns:
             if why == names.BAD_PACKET:
                 raise _fault(data, connection.version, ReasonCode(scanner.reasons[region]))
             if why == names.NOT_SCANNED:
-                size = self._decoded(connection, data)
+                size = self._decoded(connection, region, data)
             elif why == names.OTHER_PACKET:
                 size = scanner.sizes[region]
                 self._take_packet(connection, data[:size])
@@ -298,7 +302,7 @@ class Turns:
         version = None if connection.version is None else Version(connection.version)
         self._wait_for(connection, self._requests.take(connection, decode(data, version)))
 
-    def _decoded(self, connection: Connection, data: memoryview) -> int:
+    def _decoded(self, connection: Connection, region: int, data: memoryview) -> int:
         """The size of the packet, 0 if it is not there whole. One at a time until the client is let in."""
         limit = self._options.now.max_packet_bytes_before_login
         header = read_header(data[:5], connection.version)
@@ -308,7 +312,10 @@ class Turns:
                 ReasonCode.PACKET_TOO_LARGE,
                 connection.version,
             )
-        if header is None or header.packet_bytes > len(data):
+        if header is None:
+            return 0
+        if header.packet_bytes > len(data):
+            self._expect(region, header.packet_bytes)
             return 0
         self._take_packet(connection, data[: header.packet_bytes])
         return header.packet_bytes

@@ -28,6 +28,9 @@ class Answering(Taker, Protocol):
     def pump(self) -> None:
         """The client takes more."""
 
+    def released(self, count: int) -> None:
+        """So many identifiers of QoS 2 may be free."""
+
 
 class Deliveries:
     """Of one connection. Messages for nobody in particular need no owner: they are forgotten when they were sent."""
@@ -91,6 +94,7 @@ class Deliveries:
 
     def _take_releases(self, packet_ids: array[int]) -> Coroutine[None, None, None] | None:
         released = self._client.incoming.pubrel(packet_ids)
+        self._client.released(len(packet_ids))
         if self._session.stored is not None and released.known:
             return self._complete_after(released.known, released.not_found)
         self._send(PacketType.PUBCOMP, released.known, released.not_found)

@@ -19,12 +19,14 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import ErrorCode, PenstockError
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.connections import Connections
-from penstock.gateways.mqtt.inbound.topic_aliases import TopicAliases
+from penstock.gateways.mqtt.inbound.topic_aliases import OutOfNames, TopicAliases
 from penstock.gateways.mqtt.options import CurrentOptions
 from penstock.gateways.mqtt.outbound.backlog import Backlog
 from penstock.gateways.mqtt.outbound.fanout import FanOut
 from penstock.gateways.mqtt.sessions.exchange import Exchange
 from penstock.gateways.mqtt.sessions.registry import Registry
+from penstock.gateways.mqtt.sessions.session import beyond_short
+from penstock.gateways.mqtt.sessions.wills import stored_will, will_bytes
 
 SCRAM = "SCRAM-SHA-256"
 CREATE_QUEUES = "create-queues"
@@ -196,6 +198,9 @@ class Login:
             )
         if not permissions.may_publish(will.topic.encode()):
             raise ProtocolError("the will's topic is not allowed", ReasonCode.NOT_AUTHORIZED, packet.version)
+        if beyond_short(will_bytes(stored_will(will))) > self._connections.names.room_bytes:
+            detail = "the server has no memory left for a will of this size"
+            raise OutOfNames(detail, ReasonCode.QUOTA_EXCEEDED, packet.version)
 
     def _keep_alive(self, connection: Connection, packet: Connect) -> None:
         wanted, limit = packet.keep_alive_s, self._options.now.max_keep_alive_s

@@ -34,7 +34,7 @@ from penstock.gateways.mqtt.outbound.stored_feed import awaited
 from penstock.gateways.mqtt.sessions.queue_subscriptions import Terms, group_before
 from penstock.gateways.mqtt.sessions.session import Session
 from penstock.gateways.mqtt.sessions.subscriptions import Subscriptions
-from penstock.gateways.mqtt.sessions.wills import published_will, stored_will
+from penstock.gateways.mqtt.sessions.wills import published_will, stored_will, will_bytes
 from penstock.gateways.wire.budget import Budget
 from penstock.queues.names import queue_address
 
@@ -43,7 +43,7 @@ _Key = tuple[str, str]
 
 
 class Registry:
-    """`names` is the budget of topic filters."""
+    """`names` is the budget for what clients have the server keep."""
 
     def __init__(
         self,
@@ -85,7 +85,8 @@ class Registry:
         """Sessions of before: they go on collecting."""
         for stored in self._stored:
             session = Session(stored.client_id, stored.namespace, stored)
-            session.expiry_s = stored.expiry_s
+            session.expiry_s, session.will_bytes = stored.expiry_s, will_bytes(stored.will)
+            session.claim(self._names)
             self._sessions[stored.namespace, stored.client_id] = session
             for filter, options in stored.subscriptions.items():
                 self._restore_subscription(session, filter, options)
@@ -176,26 +177,30 @@ class Registry:
     async def _go_on(
         self, session: Session, stored: StoredSession, packet: Connect, identity: Identity, expiry_s: int
     ) -> None:
-        await self._stored.connected(stored, expiry_s=expiry_s, owner=identity.name, will=stored_will(packet.will))
-        session.expiry_s = expiry_s
+        will = stored_will(packet.will)
+        await self._stored.connected(stored, expiry_s=expiry_s, owner=identity.name, will=will)
+        session.expiry_s, session.will_bytes = expiry_s, will_bytes(will)
+        session.claim(self._names)
         session.outgoing = awaited(stored)
         session.incoming = Incoming(self._receive_maximum(packet.version), stored.held)
 
     async def _begin(self, key: _Key, packet: Connect, identity: Identity, expiry_s: int) -> Session:
-        session = Session(key[1], key[0])
+        session, will = Session(key[1], key[0]), stored_will(packet.will)
+        session.will_bytes = will_bytes(will)
         if expiry_s:
             session.stored = await self._stored.begin(
                 key[1],
                 owner=identity.name,
                 expiry_s=expiry_s,
                 namespace=key[0],
-                will=stored_will(packet.will),
+                will=will,
             )
         else:
             session.will = packet.will
         session.expiry_s = expiry_s
         session.outgoing = Outgoing(packet.properties.receive_maximum or DEFAULT_RECEIVE_MAXIMUM)
         session.incoming = Incoming(self._receive_maximum(packet.version))
+        session.claim(self._names)
         self._sessions[key] = session
         return session
 
@@ -234,6 +239,7 @@ class Registry:
     def abandoned(self, session: Session) -> None:
         """The connection was lost before the client was let in."""
         if session.stored is None and session.connection is None:
+            session.give_up(self._names)
             self._sessions.pop((session.namespace, session.client_id), None)
         elif session.stored is not None:
             self._background.spawn(self._store_disconnect(session, session.stored, True, session.stored.in_flight))
@@ -293,6 +299,12 @@ class Registry:
             keeps_will=keep_will,
             in_flight=in_flight,
         )
+        self._claim(session)
+
+    def _claim(self, session: Session | None) -> None:
+        """After what it keeps has become another; nothing of one that is over."""
+        if session is not None and self._sessions.get((session.namespace, session.client_id)) is session:
+            session.claim(self._names)
 
     async def _end(self, session: Session) -> None:
         """With a will that was still to come: its delay does not count any more."""
@@ -307,7 +319,7 @@ class Registry:
         router = self._topics.router(session.namespace)
         for subscription in session.subscriptions.values():
             router.remove(subscription)
-        session.remove_filters(self._names)
+        session.give_up(self._names)
         for filter in list(session.groups):
             session.let_go(filter)
         key = session.namespace, session.client_id
@@ -339,6 +351,7 @@ class Registry:
             await self._publish(publication)
         finally:
             self._wills.discard(stored)
+            self._claim(self._sessions.get((stored.namespace, stored.client_id)))
 
     def _may_be_published(self, will: StoredWill, client_id: str, session: Session | None) -> bool:
         """By the rules of now, which may have changed since the client connected."""

@@ -210,9 +210,9 @@ class Subscriptions:
         if size > options.max_subscription_bytes:
             limit = options.max_subscription_bytes
             return f"topic filters of a client take at most {limit} bytes in all (mqtt.max_subscription_size)"
-        if size > self._names.room_bytes:
+        if session.with_filter(filter) > self._names.room_bytes:
             self._reports.names_spent(connection.name)
-            return "the server has no memory left for topic filters of this size (mqtt.memory_size)"
+            return "the server has no memory left for topic filters of this size or number (mqtt.memory_size)"
         return None
 
     def _is_allowed(self, connection: Connection, filter: str) -> bool:

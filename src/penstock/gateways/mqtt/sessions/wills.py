@@ -27,6 +27,10 @@ def stored_will(will: Will | None) -> StoredWill | None:
     )
 
 
+def will_bytes(will: StoredWill | None) -> int:
+    return 0 if will is None else len(will.topic) + len(will.value) + len(will.properties)
+
+
 def published_will(
     will: StoredWill, now_ms: int, publisher: Publisher, namespace: str, source: Subscriber | None
 ) -> Publication:

@@ -239,6 +239,8 @@ def test_a_body_that_never_comes_behind_a_long_poll_ends_too(server: RunningServ
     server.declare("q")
     sent(raw, {"wait": "600ms"}, path="/api/v1/queues/q/receive")
     raw.head("POST", PUBLISH, "Content-Length: 10")
+    assert raw.answer().json == {"messages": []}
+    assert raw.answer().code == "timeout"
     assert raw.is_ended()
 
 
