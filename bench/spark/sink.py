@@ -1,8 +1,10 @@
 """Rows written by Spark to a queue, staged and committed, against a Python sink that drops them, against Parquet, and
-against topics of Kafka where that is installed."""
+against topics of Kafka where that is installed. Each begins with a disk at rest: who does not sync what they write
+leaves it to whoever is measured next."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 
@@ -48,7 +50,7 @@ def run(settings: Run) -> list[Comparison]:
             ways[name] = (
                 frame.write.mode("append").format("kafka").options(**topics[name], **{"kafka.acks": "all"}).save
             )
-        calls = {name: partial(seconds, call) for name, call in ways.items()}
+        calls = {name: partial(_at_rest, call) for name, call in ways.items()}
         interleaved(_WARM_UPS, calls)
         samples = interleaved(settings.rounds, calls)
         written = rows * (_WARM_UPS + settings.rounds)
@@ -57,6 +59,11 @@ def run(settings: Run) -> list[Comparison]:
             there = {"kafka.bootstrap.servers": place_of["kafka.bootstrap.servers"], "subscribe": place_of["topic"]}
             _check(name, spark.read.format("kafka").options(**there).load().count(), written)
     return _comparisons(samples, rows)
+
+
+def _at_rest(call: Callable[[], None]) -> float:
+    os.sync()
+    return seconds(call)
 
 
 def _check(what: str, held: int, written: int) -> None:

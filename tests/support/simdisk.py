@@ -79,6 +79,11 @@ class SimFile:
             raise stop
         inode.sync(disk.rng)
 
+    def begin_writing_back(self, start: int, stop: int) -> None:
+        """Nothing is durable by that."""
+
+    await_written_back = begin_writing_back
+
     def size(self) -> int:
         return len(self._readable().now)
 

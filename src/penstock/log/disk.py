@@ -43,6 +43,10 @@ CLOSED_DESCRIPTOR = (1 << 31) - 1
 
 Names = list[str]
 Syncfs = Callable[[int], int]
+SyncFileRange = Callable[[int, int, int, int], int]
+# Of sync_file_range(2), and what it says where a file system does not have it.
+_RANGE_WAIT_BEFORE, _RANGE_WRITE, _RANGE_WAIT_AFTER = 1, 2, 4
+_NO_RANGES = (errno.EINVAL, errno.ENOSYS, errno.ESPIPE)
 
 
 def relative_parts(path: str) -> Names:
@@ -119,6 +123,19 @@ class RealFile:
             except OSError as error:
                 raise SyncFailed.of(error) from error
 
+    def begin_writing_back(self, start: int, stop: int) -> None:
+        if _sync_file_range is not None:
+            _sync_file_range(self._descriptor, start, stop - start, _RANGE_WRITE)  # what fails sync() tells
+
+    def await_written_back(self, start: int, stop: int) -> None:
+        flags = _RANGE_WAIT_BEFORE | _RANGE_WRITE | _RANGE_WAIT_AFTER
+        if _sync_file_range is None:
+            self.sync()
+        elif _sync_file_range(self._descriptor, start, stop - start, flags):
+            error = OSError(number := ctypes.get_errno(), os.strerror(number))
+            if number not in _NO_RANGES:
+                raise SyncFailed.of(error)  # it has been told now, and may not be told again
+
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
@@ -177,6 +194,17 @@ def _find_syncfs() -> Syncfs | None:
 
 
 _syncfs = _find_syncfs()
+
+
+def _find_sync_file_range() -> SyncFileRange | None:
+    if sys.platform != "linux":
+        return None
+    found = ctypes.CDLL(None, use_errno=True).sync_file_range
+    found.argtypes, found.restype = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint], ctypes.c_int
+    return cast(SyncFileRange, found)
+
+
+_sync_file_range = _find_sync_file_range()
 
 
 def make_data_directory(root: Path) -> None:

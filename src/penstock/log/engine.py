@@ -232,6 +232,11 @@ class Engine:
         self._adoptions.append(adoption)
         self.metrics.records += sum([info.records for infos in adopted.values() for info in infos])
 
+    def hold_back(self, log: Log) -> None:
+        """Until the next checkpoint its records are in the journal and the hot tail alone: worth it where most logs of
+        its kind are deleted before. Not for what other processes read. It is forgotten when the directory is closed."""
+        self.keeper.held = frozenset([number for number in self.keeper.held if number in self.logs] + [log.number])
+
     def refuse_adoption(self, adopted: Mapping[Log, tuple[SegmentInfo, ...]]) -> None:
         """Raise what stands against it: a log has a fault, or its end has moved."""
         for log, infos in adopted.items():

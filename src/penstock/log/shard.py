@@ -87,7 +87,7 @@ class Shard:
         """what is staged will be committed when this turn of the loop is over"""
         self.report = engine.report
         """for what commit_here() gave, in the loop's stead: whoever waits for it is told"""
-        self.promise, self.restore_promise = engine.promise, engine.restore_promise
+        self.promise, self.restore_promise, self.hold_back = engine.promise, engine.restore_promise, engine.hold_back
         self.max_frame_bytes = options.journal.max_frame_bytes
         self.is_visited = False
         """what runs now is followed by commit_here(): see there"""

@@ -13,9 +13,10 @@ import pytest
 from tests.support.arrivals import arrivals
 from tests.support.broker import SMALL, Stage, stage
 from tests.support.loop import run
-from tests.support.staging import QUERY, staged, stored
+from tests.support.staging import QUERY, side_logs, staged, stored
 
 from penstock.broker.queues.queue import Queue
+from penstock.broker.staging import stages
 from penstock.broker.staging.records import StagedRange
 from penstock.core.errors import DiskLow, StageGone
 from penstock.log.offline.backup import create_backup, restore_backup
@@ -260,6 +261,27 @@ def test_a_crash_behind_the_frame_keeps_all_and_before_it_none(tmp_path: Path) -
 
 def quiet(path: str, done_bytes: int, total_bytes: int) -> None:
     return
+
+
+def test_what_is_committed_soon_is_never_written_beside_its_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its side log goes with the commit, and storage did not write it to segments before."""
+    monkeypatch.setattr(stages, "SIDE_LOG_BYTES", 64 << 10)
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=3)
+            ranges = await large(s, queue, "a", "b", "c", "d")
+            assert len(side_logs(s)) > 1
+            await s.broker.staging.commit(QUERY, 0, ranges)
+            await s.broker.staging.close()  # which waits for what is under way
+            assert not side_logs(s)
+            await s.broker.shard.checkpoint()
+            assert s.broker.shard.metrics.segment_bytes < ROWS * ROW_BYTES
+            assert await stored(s) == rows_of("a", "b", "c", "d")
+
+    run(main())
 
 
 def test_a_backup_of_a_live_directory_has_what_was_adopted_since_the_checkpoint(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
@@ -20,6 +21,7 @@ from tests.support.simdisk import SimDisk
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import File
 from penstock.core.types import FilePosition
+from penstock.log import disk as disks
 from penstock.log.disk import OpenFiles, RealDisk, RealFile
 from penstock.log.upkeep.faults import SyncFailed, can_pass
 
@@ -291,3 +293,38 @@ def test_a_file_that_is_there_is_not_cut_by_one_who_makes_it_if_absent(tmp_path:
         disk.open("f")
     disk.open("f", makes=True).write(FilePosition(0), [b"kept"])
     assert disk.open("f", makes=True).read(FilePosition(0), 9) == b"kept"
+
+
+def test_the_disk_may_begin_with_a_part_before_it_is_synced(tmp_path: Path) -> None:
+    file = RealDisk(tmp_path).create("f")
+    file.write(FilePosition(0), [b"a" * 8192])
+    file.begin_writing_back(0, 4096)
+    file.await_written_back(0, 4096)
+    file.sync()
+    assert file.read(FilePosition(0), 9000) == b"a" * 8192
+
+
+def test_a_part_that_was_not_written_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system tells an error once, and the sync behind it may hear of none."""
+
+    def failing(descriptor: int, start: int, size: int, flags: int) -> int:
+        ctypes.set_errno(error)
+        return -1
+
+    monkeypatch.setattr(disks, "_sync_file_range", failing)
+    file, error = RealDisk(tmp_path).create("f"), errno.EIO
+    file.begin_writing_back(0, 4096)
+    with pytest.raises(SyncFailed):
+        file.await_written_back(0, 4096)
+    error = errno.ENOSYS
+    file.await_written_back(0, 4096)
+
+
+def test_without_parts_the_whole_file_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(disks, "_sync_file_range", None)
+    monkeypatch.setattr(RealFile, "sync", lambda file: synced.append(1))
+    file = RealDisk(tmp_path).create("f")
+    file.begin_writing_back(0, 1)
+    file.await_written_back(0, 1)
+    assert synced == [1]

@@ -137,6 +137,7 @@ class Stages:
             if self._current is None or self._current.bytes >= SIDE_LOG_BYTES:
                 number = 1 + max([int(side.log.name.rpartition("/")[2]) for side in self._sides.values()], default=0)
                 log = await self._shard.create(log_name(_PREFIX, str(number)), _SETTINGS)
+                self._shard.hold_back(log)
                 self._current = self._sides[log.number] = SideLog(log)
             side = self._current
         side.living += 1
@@ -246,7 +247,7 @@ class Stages:
         """Side logs in which nothing lives; the one that is written to once it is worth it."""
         for number, side in list(self._sides.items()):
             is_small = side is self._current and side.bytes < SIDE_LOG_BYTES // 4
-            if side.living or is_small or self._making.locked():
+            if side.living or is_small or self._making.locked() or number not in self._sides:
                 continue
             del self._sides[number]
             self._current = None if side is self._current else self._current

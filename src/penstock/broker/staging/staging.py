@@ -45,7 +45,7 @@ from penstock.broker.staging.records import (
     StageRecord,
 )
 from penstock.broker.staging.stages import Stages, query_of
-from penstock.core.errors import InvalidArgument, NoSuchLog, NotAuthorised, StageGone
+from penstock.core.errors import InvalidArgument, NoSuchLog, NotAuthorised, PenstockError, StageGone
 from penstock.core.types import Purpose
 from penstock.log.encoded import Encoded, Rows
 from penstock.log.journal.late import Late, Part
@@ -94,6 +94,7 @@ class Staging:
         """in the book, and nowhere else any more"""
         self._locks: WeakValueDictionary[EpochKey, asyncio.Lock] = WeakValueDictionary()
         self._under_way: set[asyncio.Task[Committed]] = set()
+        self._tidying: asyncio.Task[None] | None = None
         self._is_clock_set = False
         """since the times in the book were last written"""
         shard.timeline.watch(self._note_jump)
@@ -113,9 +114,11 @@ class Staging:
         self._is_clock_set = True
 
     async def close(self) -> None:
-        """Commits under way are finished."""
+        """Commits under way are finished, and what they leave is tidied."""
         if self._under_way:
             await asyncio.wait(list(self._under_way))
+        if self._tidying is not None:
+            await self._tidying
 
     @property
     def stage_count(self) -> int:
@@ -306,7 +309,19 @@ class Staging:
             finally:
                 self._stages.give_back(taken)
             self._let_go(key)
+            self._tidy_soon()
             return committed
+
+    def _tidy_soon(self) -> None:
+        """A side log that goes before the next checkpoint is never written to a segment."""
+        if self._tidying is None or self._tidying.done():
+            self._tidying = asyncio.ensure_future(self._tidy())
+
+    async def _tidy(self) -> None:
+        try:
+            await self._stages.delete_empty()
+        except PenstockError as error:
+            logger.error("side logs not deleted yet, tried again with the next upkeep error=%s", error)
 
     def _refuse(self, wanted: _Wanted) -> None:
         """What another query's commit may change meanwhile: asked before anything is done, and again in the turn in

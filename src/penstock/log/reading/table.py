@@ -27,7 +27,9 @@ VERSION = 1
 _MAGIC, _VERSION, _START_NUMBER, _SEQUENCE, _ROWS, _CAPACITY, _SUPERSEDED, _HOLDER = range(8)
 _HEADER_WORDS = 16
 _FIRST_CAPACITY = 64
-_NO_LOG = _NO_SEGMENT = -1
+_NO_LOG = -1
+# Of a row: no active segment.
+_NONE = (-1, 0, 0, 0)
 # A writer is inside for microseconds; one that is inside for this many looks has died there or sleeps.
 _LOOKS = 2000
 
@@ -125,9 +127,13 @@ class TableWriter:
         self.followers.close()
 
     def _row(self, log: WrittenLog) -> TableRow:
+        """Of one that is held back, what was written of it before."""
+        if log.pending_bytes:
+            slot, start = self._slots.get(log.number), log.bounds.start
+            return TableRow(log.number, start, start, 0, 0, 0, *_NONE) if slot is None else self._rows[slot]
         sealed_records = self._listed_records(log)
         bounds, segment = log.bounds, log.active
-        active = (_NO_SEGMENT, 0, 0, 0)
+        active = _NONE
         if segment is not None and segment.exists:
             active = segment.base, segment.version, segment.written_bytes, segment.records
         return TableRow(

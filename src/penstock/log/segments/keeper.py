@@ -118,6 +118,8 @@ class Keeper:
         """of those, the ones that have so many that they are not to wait; some may be there twice, or without need"""
         self._changed: dict[LogNumber, WrittenLog] = {}
         """changed since the last published cut"""
+        self.held: frozenset[LogNumber] = frozenset()
+        """logs that a checkpoint alone writes, see Engine.hold_back(); replaced as a whole"""
         self.going: list[WrittenLog] = []
         """deleted since then: their files are still there"""
         self._touched: dict[LogNumber, WrittenLog] = {}
@@ -147,7 +149,7 @@ class Keeper:
         # Before the inbox is looked at: what comes behind that look rings, or the next one has its time already.
         self.wants_ring = self._has_followers and now >= self._followed_due
         self._take_inbox()
-        is_awaited = self._has_followers and bool(self._changed)
+        is_awaited = self._has_followers and len(self._changed) > sum(number in self._changed for number in self.held)
         self.wants_ring = self.wants_ring and not is_awaited
         due = self._asked_due if asked else self._followed_due if is_awaited else self._next_flush
         if now >= due or self._unflushed_bytes >= self._most_unflushed_bytes:
@@ -186,19 +188,20 @@ class Keeper:
             return self._options.flush_s
         return max(0.0, (self._asked_due if self.asked else self._followed_due) - self._clock.monotonic())
 
-    def flush_all(self) -> None:
-        """Move the cut: every frame taken so far is in the segment files afterwards, unless the disk is full."""
+    def flush_all(self, *, with_held: bool = False) -> None:
+        """Move the cut: every frame taken so far is in the segment files afterwards, unless the disk is full; of logs
+        that are held only if that is asked for."""
         begun, self._unflushed_bytes, self._large = self._clock.monotonic(), 0, []
         self._mend_waiting(begun)
-        self._flush(list(self._dirty.values()))
+        self._flush([log for number, log in self._dirty.items() if with_held or number not in self.held])
         took_s = self._clock.monotonic() - begun
         self._flushed, self._rested = begun, begun + took_s / self._options.flush_share
         self._next_flush = max(begun + self._options.flush_s, self._rested)
-        is_shown = not self.has_unwritten and self._is_cut_published()
+        is_shown = not self._rescue.waiting and self._dirty.keys() <= self.held and self._is_cut_published()
         # Where the disk is full and the cut stands still, room is worth more than readers who have to look again.
         self._remove_files()
         if is_shown:
-            self._changed = {}
+            self._changed = {number: log for number, log in self._changed.items() if number in self._dirty}
 
     def _is_cut_published(self) -> bool:
         try:
@@ -229,7 +232,7 @@ class Keeper:
         begun = self._clock.monotonic()
         self._seal_due()
         self._take_inbox()
-        self.flush_all()
+        self.flush_all(with_held=True)
         if self.has_unwritten:
             return False  # a full disk: the journal keeps what is not written
         rescued, captured, taken_bytes = self._rescue.count, self._touched, self._taken_bytes
@@ -430,7 +433,7 @@ class Keeper:
 
     def _flush_large(self) -> None:
         large, self._large = self._large, []
-        due = {log.number: log for log in large if self._dirty.get(log.number) is log}
+        due = {log.number: log for log in large if self._dirty.get(log.number) is log and log.number not in self.held}
         if due or self._stopped:
             self._flush(list(due.values()))
 

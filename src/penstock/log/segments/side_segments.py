@@ -21,8 +21,8 @@ from penstock.log.upkeep.retention import segment_limits
 
 logger = logging.getLogger("penstock.log.importing")
 
-# As the keeper: syncing a whole segment at once holds up the journal.
-_SYNC_STEP_BYTES = 4 << 20
+# As the keeper: a whole segment at once holds up the journal. While these are written the next ones are made.
+_STEP_BYTES = 4 << 20
 
 
 def imported_version(sequence: int) -> int:
@@ -39,7 +39,9 @@ class _Segment:
     end: int
     bytes: int = 0
     records: int = 0
-    synced_bytes: int = 0
+    begun_bytes: int = 0
+    """that the disk was told to write, and no more than a step of them is under way"""
+    written_bytes: int = 0
     index: SparseIndex = field(default_factory=SparseIndex)
 
     def append(self, batch: bytearray, count: int, timestamp: int) -> None:
@@ -49,9 +51,11 @@ class _Segment:
         self.bytes += len(batch)
         self.records += count
         self.end += count
-        if self.bytes - self.synced_bytes >= _SYNC_STEP_BYTES:
-            self.file.sync()
-            self.synced_bytes = self.bytes
+        if self.bytes - self.begun_bytes >= _STEP_BYTES:
+            self.file.begin_writing_back(self.begun_bytes, self.bytes)
+            if self.begun_bytes > self.written_bytes:
+                self.file.await_written_back(self.written_bytes, self.begun_bytes)
+            self.written_bytes, self.begun_bytes = self.begun_bytes, self.bytes
 
 
 class ImportedLog:
