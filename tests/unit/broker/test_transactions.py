@@ -81,6 +81,38 @@ def test_a_transaction_that_one_queue_refuses_does_nothing(tmp_path: Path) -> No
     run(main())
 
 
+@pytest.mark.parametrize("other", ["there", "unmade"])
+def test_what_a_queue_refuses_is_said_before_a_stale_delivery(tmp_path: Path, other: str) -> None:
+    """Whether or not a queue is to be made for the transaction."""
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            source, small = await s.queue("source"), await s.queue("small", limits={"max_message_size": 64})
+            full, _ = await s.queue("full", limits={"max_queue_depth": 1}), await s.queue("there")
+            await s.consumer(full)
+            await s.put(full, b"v")
+            consumer = await s.consumer(source)
+            await s.put(source, b"v")
+            [delivery] = await consumer.receive(1)
+            await s.broker.settling.ack(Held(delivery))
+            named = [queue.name for queue in s.broker.queues]
+            for queue, value, refusal in (
+                (small, bytes(65), TooLarge),
+                (full, b"v", QueueFull),
+                (small, b"v", StaleSettlement),
+            ):
+                transaction = s.broker.transaction(s.publisher)
+                transaction.put(queue, Columns.of([value]))
+                transaction.put(s.broker.publishing.routes.wanted(other, {}), Columns.of([b"v"]))
+                transaction.ack(Held(delivery))
+                with pytest.raises(refusal):
+                    await transaction.commit()
+            assert [queue.name for queue in s.broker.queues] == named
+            assert sum(unit.end for unit in small.units.values()) == 0
+
+    run(main())
+
+
 def test_a_transaction_over_16_mib_is_refused_with_its_size_and_nothing_is_settled(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path, shard=LARGE) as s:

@@ -44,8 +44,8 @@ class Transaction:
         self._acks.append(held)
 
     async def commit(self) -> list[Published]:
-        """What each put() gave, in order. StaleSettlement, with nothing done, if a delivery is no longer current;
-        TooLarge for more than a frame holds; else as publishing."""
+        """What each put() gave, in order. Refused with nothing done: first for what publishing refuses, with TooLarge
+        for more than a frame holds too, then with StaleSettlement if a delivery is no longer current."""
         self._refuse_done()
         self._is_done = True
         if not self._puts and not self._acks:
@@ -62,16 +62,16 @@ class Transaction:
         return published
 
     async def _make_queues(self) -> None:
-        """Those that puts name and that are not there, if nothing of the whole is refused."""
+        """Those that puts name and that are not there, if nothing of the whole is refused, in the order of commit()."""
         if not any(put.queue.is_unmade for put in self._puts):
             return
-        for held in self._acks:
-            self._refuse_stale(held)
         routes = self._publishing.routes
         for put in self._puts:
             routes.refuse([(put.queue, put.rows)], put.partition)
         settled_bytes = sum([_ACK_BYTES * (1 + len(held)) for held in self._acks])
         routes.refuse_together([(put.queue, put.rows) for put in self._puts], settled_bytes)
+        for held in self._acks:
+            self._refuse_stale(held)
         for number, put in enumerate(self._puts):
             made = await routes.made(put.queue, [put.rows], put.partition)
             self._puts[number] = put._replace(queue=made)

@@ -16,6 +16,6 @@ def seconds_of(written: Span, field: str, limit_s: float, least_s: float = 0) ->
         raise Refusal(400, "invalid-argument", f"{field}: {error}", field) from None
     if not least_s <= seconds <= limit_s:
         least, most = duration_text(round(1000 * least_s)), duration_text(round(1000 * limit_s))
-        said = f"{field} is {least} to {most}, not {seconds:g}s"
-        raise Refusal(400, "invalid-argument", said, field)
+        given = written if isinstance(written, str) else f"{seconds:g}s"
+        raise Refusal(400, "invalid-argument", f"{field} is {least} to {most}, not {given}", field)
     return seconds
