@@ -114,16 +114,15 @@ class Engine:
         purpose: Purpose = Purpose.PUBLISH,
         encoded: Sequence[bytearray] | None = None,
         apply: Effect | None = None,
-        is_awaited: bool = True,
     ) -> list[Offset]:
         """Append to any number of logs in one frame; the first offset of each part. `done` is called once it is
         committed, or with OutcomeUnknown. Raises, with nothing changed, what can be refused before. `encoded` are the
         batches of the first parts where somebody has made them already. `apply` is called when nothing can be refused
-        any more, before the frame is staged. One that is not awaited may be synced a little later, with others."""
+        any more, before the frame is staged."""
         if not parts:
             raise InvalidArgument("a commit needs at least one log to append to")
         entries, logs = self._batch_entries(parts, encoded), [log for log, _ in parts]
-        self._submit(entries, logs, Durability.MEMORY, done, purpose, apply=apply, is_awaited=is_awaited)
+        self._submit(entries, logs, Durability.MEMORY, done, purpose, apply=apply)
         return [Offset(entry.first) for entry in entries]
 
     def _batch_entries(
@@ -153,11 +152,10 @@ class Engine:
         done: Done,
         purpose: Purpose = Purpose.PUBLISH,
         apply: Effect | None = None,
-        is_awaited: bool = True,
     ) -> Sequence[int]:
         """As stage(), for one set of columns over many logs, none of which compresses."""
         if len(spread.logs) == 1:
-            return [self._stage_one(spread.logs[0], spread.columns, done, purpose, apply, is_awaited)]
+            return [self._stage_one(spread.logs[0], spread.columns, done, purpose, apply)]
         logs, counts = spread.logs, spread.counts
         firsts, epochs, times = (array("q", bytes(8 * len(logs))) for _ in range(3))
         faulty = staged.stamps(logs, self._clock.now_ms(), firsts, epochs, times)
@@ -166,12 +164,10 @@ class Engine:
         numbers, sequences = [log.number for log in logs], repeat(self._next_sequence)
         sealed, ends = spread.sealed(firsts, epochs, times), map(add, firsts, counts)
         entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times, sequences))
-        self._submit(entries, logs, Durability.MEMORY, done, purpose, apply=apply, is_awaited=is_awaited)
+        self._submit(entries, logs, Durability.MEMORY, done, purpose, apply=apply)
         return firsts
 
-    def _stage_one(
-        self, log: Log, columns: Columns, done: Done, purpose: Purpose, apply: Effect | None, is_awaited: bool
-    ) -> int:
+    def _stage_one(self, log: Log, columns: Columns, done: Done, purpose: Purpose, apply: Effect | None) -> int:
         """stage() of one part, which most commits of a lone caller are."""
         if log.fault is not None:
             raise log.fault
@@ -180,7 +176,7 @@ class Engine:
         first, timestamp = bounds.end, max(self._clock.now_ms(), log.last_timestamp)
         batches.seal(batch, first, bounds.epoch, timestamp)
         entry = Entry(log.number, batch, None, first, first + count, count, timestamp, timestamp, self._next_sequence)
-        self._submit([entry], [log], settings.durability, done, purpose, apply=apply, is_awaited=is_awaited)
+        self._submit([entry], [log], settings.durability, done, purpose, apply=apply)
         return first
 
     def stage_raw(self, log: Log, data: Buffer, done: Done, purpose: Purpose = Purpose.PUBLISH) -> None:
@@ -394,7 +390,6 @@ class Engine:
         purpose: Purpose,
         has_edits: bool = False,
         apply: Effect | None = None,
-        is_awaited: bool = True,
     ) -> None:
         """Entry i is for log i; without edits all are batches. Nothing is refused behind `apply`."""
         if self.commit.failure is not None:
@@ -409,7 +404,7 @@ class Engine:
         # An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no holes.
         level = _LEVELS[staged.strongest(logs, level)]
         self._apply(entries, logs, has_edits)
-        frame = Frame(self._next_sequence, level, entries, size, done, has_edits, is_awaited)
+        frame = Frame(self._next_sequence, level, entries, size, done, has_edits)
         self._next_sequence = FrameSequence(self._next_sequence + 1)
         self._under_way.append((frame.sequence, purpose, size))
         self.usage.staged[purpose] += size

@@ -245,17 +245,14 @@ class Shard:
         await future
         return offsets
 
-    def commit_now(
-        self, late: Callable[[int], tuple[Spread | Sequence[Part], Effect]], done: Done, is_awaited: bool = True
-    ) -> bool:
+    def commit_now(self, late: Callable[[int], tuple[Spread | Sequence[Part], Effect]], done: Done) -> bool:
         """Stage what `late` gives as a settlement, in this turn of the loop; `done` is called when it is committed, or
-        with what went wrong. False, and `late` was not asked, if it would have to wait for room. One that is not
-        awaited is written soon, and synced with the next commit that is, or a little later."""
+        with what went wrong. False, and `late` was not asked, if it would have to wait for room."""
         if self._turns or not self._admission.is_let_in(Purpose.SETTLE, 0):
             return False
         self._refuse(Purpose.SETTLE)
         wanted, apply = late(self._engine.frame_room)
-        self._stage_either(wanted, done, Purpose.SETTLE, apply, is_awaited)
+        self._stage_either(wanted, done, Purpose.SETTLE, apply)
         return True
 
     def stage_now(
@@ -283,13 +280,12 @@ class Shard:
         done: Done,
         purpose: Purpose,
         apply: Effect | None = None,
-        is_awaited: bool = True,
     ) -> Sequence[int]:
         offsets: Sequence[int]
         if isinstance(wanted, Spread):
-            offsets = self._engine.stage_spread(wanted, done, purpose, apply, is_awaited)
+            offsets = self._engine.stage_spread(wanted, done, purpose, apply)
         else:
-            offsets = self._engine.stage(wanted, done, purpose, apply=apply, is_awaited=is_awaited)
+            offsets = self._engine.stage(wanted, done, purpose, apply=apply)
         self._commit_soon()
         return offsets
 

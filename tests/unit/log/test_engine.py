@@ -56,50 +56,6 @@ def test_interval_is_acknowledged_when_written_and_synced_within_a_second() -> N
     assert engine.journal.synced_sequence == engine.journal.next_sequence
 
 
-def test_a_commit_that_nobody_waits_for_is_written_at_once_and_synced_with_the_next_that_somebody_does() -> None:
-    engine = open_engine(SimDisk())
-    log = make_log(engine)
-    settled = Outcome()
-    engine.stage([(log, Columns.of([b"settled"]))], settled, Purpose.SETTLE, is_awaited=False)
-    engine.commit.step()
-    assert engine.journal.synced_sequence < engine.journal.next_sequence
-    assert not settled.is_acknowledged
-    assert put(engine, log, b"published").calls == []
-    engine.commit.step()
-    assert engine.journal.synced_sequence == engine.journal.next_sequence
-    assert settled.is_acknowledged
-
-
-def test_a_commit_that_nobody_waits_for_is_synced_after_a_while() -> None:
-    clock = FakeClock()
-    engine = open_engine(SimDisk(), clock=clock)
-    log = make_log(engine)
-    settled = Outcome()
-    engine.stage([(log, Columns.of([b"settled"]))], settled, Purpose.SETTLE, is_awaited=False)
-    engine.commit.step()
-    assert engine.commit.is_due, "nobody knows yet that there is something to sync"
-    wait_s = engine.commit.seconds_to_sync()
-    assert wait_s is not None
-    assert 0 < wait_s <= 0.05
-    assert not engine.commit.is_due, "somebody steps when the time is over"
-    clock.advance(wait_s)
-    assert engine.commit.is_due
-    engine.commit.step()
-    assert settled.is_acknowledged
-
-
-def test_a_sync_that_is_due_sooner_than_somebody_wakes_up_is_told_to_them() -> None:
-    clock = FakeClock()
-    engine = open_engine(SimDisk(), clock=clock)
-    log, lazy = make_log(engine), make_log(engine, "lazy", LogSettings(durability=Durability.INTERVAL))
-    put(engine, lazy, b"one")
-    engine.commit.step()
-    assert engine.commit.seconds_to_sync() == 1.0
-    engine.stage([(log, Columns.of([b"settled"]))], Outcome(), Purpose.SETTLE, is_awaited=False)
-    engine.commit.step()
-    assert engine.commit.is_due
-
-
 def test_memory_is_acknowledged_at_once() -> None:
     engine = open_engine(SimDisk())
     log = make_log(engine, settings=LogSettings(durability=Durability.MEMORY))

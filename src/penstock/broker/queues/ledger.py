@@ -19,6 +19,9 @@ from penstock.log.partition import Log
 from penstock.log.shard import Shard
 from penstock.queues.cursor import Cursor, Unsaid
 
+# Settlements that nobody waits for, such as the PUBACK of a consumer, are put together for so long: with a frame for
+# each of them, every message through a queue costs two.
+_UNAWAITED_S = 0.02
 # Frames hold 16 MiB; what is more waits for the next one.
 _ENOUGH_BYTES = 4 << 20
 
@@ -42,8 +45,8 @@ class Ledger:
         self._under_way: set[asyncio.Future[None]] = set()
 
     def flush_soon(self, unit: Unit, is_awaited: bool = True) -> asyncio.Future[None]:
-        """Done when what was noted of the unit so far is committed, in the sense of the queue's durability; a little
-        later where nobody says that they wait."""
+        """Done when what was noted of the unit so far is committed, in the sense of the queue's durability. Where
+        nobody waits, it goes with what somebody waits for, or a little later."""
         if unit.state.fault is not None:
             refused: asyncio.Future[None] = self._loop.create_future()
             _tell(refused, unit.state.fault)
@@ -52,10 +55,12 @@ class Ledger:
         future = self._flushed.get(level)
         if future is None:
             future = self._flushed[level] = self._loop.create_future()
+            if not is_awaited:
+                self._loop.call_later(_UNAWAITED_S, self._start, level, future)
+        if is_awaited and level not in self._awaited:
+            self._awaited.add(level)
             if not self._shard.is_visited:
                 self._loop.call_soon(self._start, level, future)
-        if is_awaited:
-            self._awaited.add(level)
         self._dirty.setdefault(level, {})[unit] = None
         return future
 
@@ -95,6 +100,7 @@ class Ledger:
 
     async def drain(self) -> None:
         """All that was settled is committed, what nobody waited for too."""
+        self.flush_now()
         while waiting := [*self._tasks, *self._under_way]:
             with suppress(PenstockError):  # which those who wait are told
                 await self._shard.drain()
@@ -102,17 +108,17 @@ class Ledger:
 
     def _start(self, level: Durability, future: asyncio.Future[None]) -> None:
         if self._flushed.get(level) is not future:
-            return  # flush_now() was faster
+            return  # somebody was faster
         del self._flushed[level]
-        units, is_awaited = self._dirty.pop(level, {}), level in self._awaited
         self._awaited.discard(level)
-        if self._is_staged_now(units, future, is_awaited):
+        units = self._dirty.pop(level, {})
+        if self._is_staged_now(units, future):
             return
         task = self._loop.create_task(self._flush(level, units, future))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _is_staged_now(self, units: dict[Unit, None], future: asyncio.Future[None], is_awaited: bool) -> bool:
+    def _is_staged_now(self, units: dict[Unit, None], future: asyncio.Future[None]) -> bool:
         """What is nearly always so: there is something to say, room for it, and one frame takes it all."""
         is_all = False
 
@@ -133,7 +139,7 @@ class Ledger:
 
         self._under_way.add(future)
         try:
-            if self._shard.commit_now(late, done, is_awaited):
+            if self._shard.commit_now(late, done):
                 return is_all
         except _NothingToSay:
             is_all = False

@@ -30,9 +30,6 @@ _QUICK_S = 0.5e-3
 _NEWEST = 0.125
 # What nobody waited for yet is synced with what somebody does wait for.
 _QUICK_BYTES = 256 << 10
-# Settlements that nobody waits for, such as the PUBACK of a consumer, are written at once and synced with the next
-# commit that somebody waits for, or after this: with a sync for each of them, every message through a queue costs two.
-_UNAWAITED_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +70,6 @@ class GroupCommit:
         self._sync_wanted = False
         """one of the unsynced frames has somebody waiting for its sync"""
         self._last_sync = clock.monotonic()
-        self._unawaited_due = inf
-        """when frames that nobody waits for are synced at the latest"""
         self._step_s = 0.0
         """how long writing and syncing takes lately"""
         self._is_put_off = False
@@ -181,10 +176,7 @@ class GroupCommit:
         self._unsynced += frames
         for frame in frames:
             self._unsynced_bytes += frame.bytes
-            if frame.level is Durability.COMMIT:
-                self._sync_wanted |= frame.is_awaited
-                if not frame.is_awaited and self._unawaited_due is inf:
-                    self._unawaited_due = self._clock.monotonic() + _UNAWAITED_S
+            self._sync_wanted |= frame.level is Durability.COMMIT
 
     def _roll(self) -> None:
         """The keeper gets what is durable first: rolling may have to wait for its checkpoint."""
@@ -195,7 +187,7 @@ class GroupCommit:
     @property
     def _due(self) -> float:
         """When what nobody waits for is to be synced."""
-        return min(self._last_sync + self._options.sync_interval_s, self._unawaited_due)
+        return self._last_sync + self._options.sync_interval_s
 
     @property
     def _is_overdue(self) -> bool:
@@ -204,7 +196,6 @@ class GroupCommit:
     def _sync(self) -> None:
         self._last_sync = self._journal.sync()
         durable, self._unsynced, self._unsynced_bytes, self._sync_wanted = self._unsynced, [], 0, False
-        self._unawaited_due = inf
         if durable:
             self._hand_over(durable)
 

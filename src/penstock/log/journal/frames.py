@@ -55,8 +55,6 @@ class Frame:
     bytes: int
     done: Callable[[PenstockError | None], None] | None = None
     has_edits: bool = False
-    is_awaited: bool = True
-    """somebody waits for it; else it may be synced a little later, with others"""
 
 
 @dataclass(frozen=True, slots=True)

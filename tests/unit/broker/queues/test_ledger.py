@@ -117,3 +117,47 @@ def test_a_flush_that_was_due_soon_and_came_at_once_does_not_come_again(tmp_path
             assert kinds(s, unit) == [Kind.DELIVERED, Kind.SETTLED]
 
     run(main())
+
+
+def test_settlements_that_nobody_waits_for_go_with_one_that_somebody_does(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            consumer, unit = await held(s)
+            frames = s.broker.shard.metrics.frames
+            for offset in (1, 2):
+                acked = Held.named(consumer.group, unit, offsets(offset), None, consumer.number)
+                s.broker.settling.ack(acked, is_awaited=False)
+                await asyncio.sleep(0)
+            assert s.broker.shard.metrics.frames == frames
+            await s.broker.settling.ack(Held.named(consumer.group, unit, offsets(0), None, consumer.number))
+            assert s.broker.shard.metrics.frames == frames + 1
+            assert unit.state.end == 1
+
+    run(main())
+
+
+def test_settlements_that_nobody_waits_for_are_committed_a_little_later_together(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            consumer, unit = await held(s)
+            frames = s.broker.shard.metrics.frames
+            acked = [Held.named(consumer.group, unit, offsets(each), None, consumer.number) for each in (0, 1, 2)]
+            settlements = [s.broker.settling.ack(each, is_awaited=False) for each in acked]
+            assert [await each for each in settlements] == [(1, 0)] * 3
+            assert s.broker.shard.metrics.frames == frames + 1
+            assert unit.state.end == 1
+
+    run(main())
+
+
+def test_settlements_that_nobody_waits_for_are_committed_before_the_broker_closes(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            consumer, unit = await held(s)
+            acked = Held.named(consumer.group, unit, offsets(0, 1, 2), None, consumer.number)
+            s.broker.settling.ack(acked, is_awaited=False)
+            await s.restart()
+            again = s.broker.join(s.group_of())
+            assert await s.receive(again) == []
+
+    run(main())
