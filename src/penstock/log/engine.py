@@ -230,8 +230,16 @@ class Engine:
 
     def hold_back(self, log: Log) -> None:
         """Until the next checkpoint its records are in the journal and the hot tail alone: worth it where most logs of
-        its kind are deleted before. Not for what other processes read. It is forgotten when the directory is closed."""
+        its kind are deleted before. Not for what other processes read. It is forgotten when somebody waits for room,
+        and when the directory is closed."""
         self.keeper.held = frozenset([number for number in self.keeper.held if number in self.logs] + [log.number])
+
+    def want_room(self) -> None:
+        """Somebody waits for room in the hot tail: what was held back is written now."""
+        if self.keeper.held:
+            self.keeper.held = frozenset()
+            self.keeper.is_room_wanted = True  # in this order: who sees that finds nothing held
+            self.views_wanted()
 
     def refuse_adoption(self, adopted: Mapping[Log, tuple[SegmentInfo, ...]]) -> None:
         """Raise what stands against it: a log has a fault, or its end has moved."""

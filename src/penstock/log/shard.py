@@ -74,7 +74,12 @@ class Shard:
         self._largest_commit = engine.keeper.largest_commit
         self._loop = asyncio.get_running_loop()
         self._admission = Admission(
-            self._loop, engine.usage, engine.metrics, options, lambda: self._closed or self._is_failed
+            self._loop,
+            engine.usage,
+            engine.metrics,
+            options,
+            lambda: self._closed or self._is_failed,
+            engine.want_room,
         )
         self._turns = Turns()
         """of logs with a batch that is being compressed, or with segments that are being written"""

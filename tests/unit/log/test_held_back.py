@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.clock import FakeClock
 from tests.support.engines import SMALL, Outcome, make_log, open_engine, put, values_of
+from tests.support.loop import run
 from tests.support.simdisk import SimDisk
 from tests.support.small_shard import SmallShard
 
+from penstock.log.columns import Columns
 from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.engine import Engine
+from penstock.log.journal.journal import JournalOptions
+from penstock.log.names import log_name
 from penstock.log.outside import DirectoryReader
 from penstock.log.partition import Log
 from penstock.log.reading.table import publish_from
+from penstock.log.shard import Shard
 
 LATE = replace(SMALL, keeper=replace(SMALL.keeper, checkpoint_bytes=1 << 20, flush_s=0.0))
 ROWS = [b"%d" % number * 100 for number in range(20)]
@@ -94,3 +101,20 @@ def test_it_keeps_no_other_log_from_readers_in_other_processes(tmp_path: Path) -
     shard.close()
     table.close()
     lock.release()
+
+
+def test_it_is_written_when_somebody_waits_for_room(tmp_path: Path) -> None:
+    """The clock stands still: no checkpoint is due."""
+
+    async def main() -> None:
+        options = replace(SMALL, journal=JournalOptions(256 << 10, 2 << 20, 128 << 10))
+        async with await Shard.open(tmp_path, options, FakeClock()) as shard:
+            log = await shard.create(log_name("held"))
+            shard.hold_back(log)
+            async with asyncio.timeout(60):
+                for _ in range(20):
+                    await shard.append(log, Columns.of([bytes(100_000)]))
+            assert shard.metrics.admission_waits
+            assert shard.stored_bytes(log)
+
+    run(main())

@@ -24,7 +24,10 @@ class Admission:
         metrics: ShardMetrics,
         options: ShardOptions,
         is_over: Callable[[], bool],
+        want_room: Callable[[], None],
     ) -> None:
+        """`want_room` is called when somebody begins to wait."""
+        self._want_room = want_room
         self._loop, self._usage, self._metrics, self._is_over = loop, usage, metrics, is_over
         tail_bytes = options.tail_limit_bytes
         self._limits = {
@@ -42,6 +45,7 @@ class Admission:
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting[purpose].append((size, future))
         self._metrics.admission_waits += 1
+        self._want_room()
         try:
             await future
         finally:

@@ -119,7 +119,9 @@ class Keeper:
         self._changed: dict[LogNumber, WrittenLog] = {}
         """changed since the last published cut"""
         self.held: frozenset[LogNumber] = frozenset()
-        """logs that a checkpoint alone writes, see Engine.hold_back(); replaced as a whole"""
+        """logs that a checkpoint alone writes, see Engine.hold_back(); replaced as a whole, by the loop"""
+        self.is_room_wanted = False
+        """what was held until now is not to wait any longer"""
         self.going: list[WrittenLog] = []
         """deleted since then: their files are still there"""
         self._touched: dict[LogNumber, WrittenLog] = {}
@@ -149,6 +151,8 @@ class Keeper:
         # Before the inbox is looked at: what comes behind that look rings, or the next one has its time already.
         self.wants_ring = self._has_followers and now >= self._followed_due
         self._take_inbox()
+        if self.is_room_wanted:
+            self.is_room_wanted, self._next_flush = False, -inf
         is_awaited = self._has_followers and len(self._changed) > sum(number in self._changed for number in self.held)
         self.wants_ring = self.wants_ring and not is_awaited
         due = self._asked_due if asked else self._followed_due if is_awaited else self._next_flush
