@@ -125,16 +125,20 @@ class RealFile:
 
     def begin_writing_back(self, start: int, stop: int) -> None:
         if _sync_file_range is not None:
-            _sync_file_range(self._descriptor, start, stop - start, _RANGE_WRITE)  # what fails sync() tells
+            self._write_back(_sync_file_range, start, stop, _RANGE_WRITE)
 
     def await_written_back(self, start: int, stop: int) -> None:
-        flags = _RANGE_WAIT_BEFORE | _RANGE_WRITE | _RANGE_WAIT_AFTER
         if _sync_file_range is None:
             self.sync()
-        elif _sync_file_range(self._descriptor, start, stop - start, flags):
+        else:
+            self._write_back(_sync_file_range, start, stop, _RANGE_WAIT_BEFORE | _RANGE_WRITE | _RANGE_WAIT_AFTER)
+
+    def _write_back(self, sync_range: SyncFileRange, start: int, stop: int, flags: int) -> None:
+        """SyncFailed at once: what has been told now may not be told again by sync()."""
+        if sync_range(self._descriptor, start, stop - start, flags):
             error = OSError(number := ctypes.get_errno(), os.strerror(number))
             if number not in _NO_RANGES:
-                raise SyncFailed.of(error)  # it has been told now, and may not be told again
+                raise SyncFailed.of(error)
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
