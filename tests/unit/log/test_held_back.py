@@ -104,10 +104,11 @@ def test_it_keeps_no_other_log_from_readers_in_other_processes(tmp_path: Path) -
 
 
 def test_it_is_written_when_somebody_waits_for_room(tmp_path: Path) -> None:
-    """The clock stands still: no checkpoint is due."""
+    """The clock stands still and there is room in the journal: no checkpoint is due."""
 
     async def main() -> None:
-        options = replace(SMALL, journal=JournalOptions(256 << 10, 2 << 20, 128 << 10))
+        journal, keeper = JournalOptions(256 << 10, 8 << 20, 128 << 10), replace(LATE.keeper, checkpoint_bytes=1 << 30)
+        options = replace(SMALL, journal=journal, keeper=keeper, tail_bytes=512 << 10)
         async with await Shard.open(tmp_path, options, FakeClock()) as shard:
             log = await shard.create(log_name("held"))
             shard.hold_back(log)
