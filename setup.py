@@ -1,5 +1,5 @@
-"""Builds the kernels, typed Python with a .pxd beside it, and the reactor on Linux, by Cython. Everything else is in
-pyproject.toml.
+"""Builds the kernels, typed Python with a .pxd beside it, and on Linux the reactor and calls of storage, by Cython.
+Everything else is in pyproject.toml.
 
 Without Cython or a C compiler the installation succeeds all the same, with the kernels left as plain Python.
 PENSTOCK_PURE=1 leaves them so on purpose; PENSTOCK_SANITIZE=address builds them with AddressSanitizer."""
@@ -15,6 +15,7 @@ from setuptools.command.build_ext import build_ext  # type: ignore[import-untype
 
 KERNELS = Path("src/penstock/kernels")
 WIRE = Path("src/penstock/gateways/wire")
+LOG = Path("src/penstock/log")
 NOT_COMPILED = {"memory"}
 """kernels whose .pxd holds inline C for the others"""
 SHARED = "penstock.kernels._memoryviews"
@@ -95,6 +96,7 @@ def kernels() -> list[Extension]:
     built = [_extension(name, source, [*headers, str(KERNELS / "memory.pxd")]) for name, source in named.items()]
     if sys.platform == "linux":
         built.append(_extension("penstock.gateways.wire.epoll", WIRE / "epoll.pyx", [str(WIRE / "wire.h")]))
+        built.append(_extension("penstock.log.at_once", LOG / "at_once.pyx", []))
     return built
 
 

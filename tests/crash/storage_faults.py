@@ -48,6 +48,7 @@ CALLS = (
     *("open", "pwritev", "pwrite", "pread", "fdatasync", "fsync", "ftruncate", "fstat", "statvfs", "listdir"),
     *("replace", "link", "unlink", "mkdir", "rmdir", "mmap", "_syncfs"),
 )
+AT_ONCE = ("open", "mkdir", "pwritev", "fstat")
 OF_ANY_FILE = ("open", "pwritev", "pwrite", "pread", "fstat", "fdatasync", "mmap")
 PATIENCE_S = 3.0
 
@@ -94,7 +95,9 @@ class Faults:
 @contextmanager
 def failing(faults: Faults) -> Iterator[None]:
     """Calls of this process."""
-    kept: list[tuple[Any, str, Any]] = []
+    kept: list[tuple[Any, str, Any]] = [(disk, "at_once", disk.at_once)]
+    if faults.call in AT_ONCE:
+        disk.at_once = None  # type: ignore[assignment]  # what it leaves is called as without it
     for call in CALLS:
         module = mmap if call == "mmap" else disk if call == "_syncfs" else os
         kept.append((module, call, getattr(module, call)))

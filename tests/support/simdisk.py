@@ -7,12 +7,13 @@ import builtins
 import errno
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tests.support.medium import Aftermath, Copy, Directory, EntryChange, Inode, Node, Truncate, Write, inodes
 
-from penstock.core.ports import Buffer
+from penstock.core.ports import Buffer, File
 from penstock.core.types import FilePosition
 from penstock.log.disk import relative_parts
 from penstock.log.upkeep.faults import SyncFailed
@@ -20,6 +21,7 @@ from penstock.log.upkeep.faults import SyncFailed
 UNLIMITED_BYTES = 1 << 40
 
 Names = builtins.list[str]
+T = TypeVar("T")
 
 
 class SimulatedCrash(BaseException):
@@ -216,6 +218,32 @@ class SimDisk:
         if makes and not self.exists(path):
             return self.create(path)
         return SimFile(self, path, self._file(path), writable=True)
+
+    def open_many(self, paths: Sequence[str], makes: Sequence[bool]) -> builtins.list[File | None]:
+        return [self._by_chance(self._opened, path, made) for path, made in zip(paths, makes, strict=True)]
+
+    def write_many(self, writes: Sequence[tuple[File, FilePosition, builtins.list[Buffer]]]) -> builtins.list[bool]:
+        return [bool(self._by_chance(self._is_written, *write)) for write in writes]
+
+    def _by_chance(self, call: Callable[..., T], *arguments: object) -> T | None:
+        """Some of many calls work. Not while a fault is due: single calls meet it."""
+        if any(fault.times for fault in self._faults) or self.rng.random() < 0.5:
+            return None
+        try:
+            return call(*arguments)
+        except OSError:
+            return None
+
+    def _opened(self, path: str, makes: bool) -> SimFile:
+        if makes:
+            self.make_directory(path.rpartition("/")[0])
+        return self.open(path, makes)
+
+    def _is_written(self, file: File, position: FilePosition, buffers: Sequence[Buffer]) -> bool:
+        if position > file.size():
+            return False
+        file.write(position, buffers)
+        return True
 
     def open_read(self, path: str) -> SimFile:
         self._refuse_open(path)

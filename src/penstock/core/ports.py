@@ -67,6 +67,15 @@ class Disk(Protocol):
         """For reading and writing; FileNotFoundError if absent, unless it `makes` an empty one."""
         ...
 
+    def open_many(self, paths: Sequence[str], makes: Sequence[bool]) -> list[File | None]:
+        """As open(), each that `makes` with its directory; None for what did not work, of which open() tells."""
+        ...
+
+    def write_many(self, writes: Sequence[tuple[File, FilePosition, list[Buffer]]]) -> list[bool]:
+        """As File.write(), each at most at the end of its file. Which were written whole; of the others nothing is
+        known, and File.write() tells what stands in their way."""
+        ...
+
     def open_read(self, path: str) -> File:
         """For reading only."""
         ...

@@ -3,6 +3,7 @@ syncs or renames a file."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import ctypes
 import errno
@@ -26,6 +27,11 @@ from penstock.core.errors import DirectoryInUse, InvalidArgument
 from penstock.core.ports import Buffer, Disk, File
 from penstock.core.types import FilePosition
 from penstock.log.upkeep.faults import SyncFailed, memory
+
+try:
+    from penstock.log import at_once
+except ImportError:  # not compiled, or not on Linux: one call after the other
+    at_once = None  # type: ignore[assignment]
 
 # The most buffers one pwritev takes, on Linux and macOS.
 IOV_MAX = 1024
@@ -61,10 +67,10 @@ class RealFile:
     """One open descriptor, used by one thread at a time. After close() every call but close() gives OSError (EBADF).
     What nobody holds any more is closed."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("descriptor",)
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
 
     def write(self, position: FilePosition, buffers: Sequence[Buffer]) -> None:
         """Write all of the buffers, one behind the other; a memoryview among them is one of single bytes."""
@@ -77,7 +83,7 @@ class RealFile:
 
     def _write_vector(self, position: int, buffers: Sequence[Buffer]) -> FilePosition:
         wanted = sum(map(len, buffers))
-        written = os.pwritev(self._descriptor, buffers, position) if wanted else 0
+        written = os.pwritev(self.descriptor, buffers, position) if wanted else 0
         if written < wanted:
             self._write_rest(position + written, memoryview(b"".join(buffers))[written:])
         return FilePosition(position + wanted)
@@ -85,7 +91,7 @@ class RealFile:
     def _write_rest(self, position: int, rest: memoryview) -> None:
         # A full disk writes what fits and says ENOSPC only to the next call, so going on is how the error is found.
         while rest:
-            written = os.pwrite(self._descriptor, rest, position)
+            written = os.pwrite(self.descriptor, rest, position)
             if written == 0:
                 raise OSError(errno.EIO, f"nothing was written at byte {position}")
             position += written
@@ -93,14 +99,14 @@ class RealFile:
 
     def read(self, position: FilePosition, size: int) -> bytes:
         with memory:
-            data = os.pread(self._descriptor, size, position)
+            data = os.pread(self.descriptor, size, position)
             if len(data) == size or not data:
                 return data
             return self._read_rest(position, size, data)
 
     def _read_rest(self, position: int, size: int, data: bytes) -> bytes:
         chunks, got = [data], len(data)
-        while got < size and (chunk := os.pread(self._descriptor, size - got, position + got)):
+        while got < size and (chunk := os.pread(self.descriptor, size - got, position + got)):
             chunks.append(chunk)
             got += len(chunk)
         return b"".join(chunks)
@@ -110,7 +116,7 @@ class RealFile:
         def sync(self) -> None:
             # fsync there leaves the data in the drive's cache.
             try:
-                fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)
+                fcntl.fcntl(self.descriptor, fcntl.F_FULLFSYNC)
             except OSError as error:
                 raise SyncFailed.of(error) from error
     else:
@@ -119,7 +125,7 @@ class RealFile:
             """SyncFailed if it is not known what of the file is on the disk."""
             try:
                 with memory:  # a sync that failed, and no memory for the error
-                    os.fdatasync(self._descriptor)
+                    os.fdatasync(self.descriptor)
             except OSError as error:
                 raise SyncFailed.of(error) from error
 
@@ -135,16 +141,16 @@ class RealFile:
 
     def _write_back(self, sync_range: SyncFileRange, start: int, stop: int, flags: int) -> None:
         """SyncFailed at once: what has been told now may not be told again by sync()."""
-        if sync_range(self._descriptor, start, stop - start, flags):
+        if sync_range(self.descriptor, start, stop - start, flags):
             error = OSError(number := ctypes.get_errno(), os.strerror(number))
             if number not in _NO_RANGES:
                 raise SyncFailed.of(error)
 
     def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
+        return os.fstat(self.descriptor).st_size
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        os.ftruncate(self.descriptor, size)
 
     def allocate(self, size: int) -> None:
         """Zeros from the file's end up to size, synced. They are written, not fallocated: an extent marked unwritten is
@@ -163,21 +169,21 @@ class RealFile:
             return memoryview(b"")
         with memory:
             if sys.version_info >= (3, 13):
-                return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ, trackfd=False))
-            return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ))
+                return memoryview(mmap.mmap(self.descriptor, 0, prot=mmap.PROT_READ, trackfd=False))
+            return memoryview(mmap.mmap(self.descriptor, 0, prot=mmap.PROT_READ))
 
     def map_shared(self) -> memoryview:
         """The file for reading and writing: a store is seen at once by every process that has it mapped."""
         with memory:
-            return memoryview(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+            return memoryview(mmap.mmap(self.descriptor, 0, prot=mmap.PROT_READ | mmap.PROT_WRITE))
 
     def sync_file_system(self, syncfs: Syncfs) -> None:
-        if syncfs(self._descriptor) != 0:
+        if syncfs(self.descriptor) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, CLOSED_DESCRIPTOR
+        descriptor, self.descriptor = self.descriptor, CLOSED_DESCRIPTOR
         if descriptor != CLOSED_DESCRIPTOR:
             os.close(descriptor)
 
@@ -267,6 +273,24 @@ class RealDisk:
         flags, mode = (os.O_RDWR | os.O_CREAT, self._modes[0]) if makes else (os.O_RDWR, 0)
         with memory:
             return RealFile(os.open(self._at(path), flags, mode))
+
+    def open_many(self, paths: Sequence[str], makes: Sequence[bool]) -> builtins.list[File | None]:
+        if at_once is None:
+            return [None] * len(paths)
+        names = ["/".join(relative_parts(path)).encode() for path in paths]
+        root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            descriptors = at_once.open_all(root, names, bytes(makes), *self._modes)
+        finally:
+            os.close(root)
+        return [None if descriptor < 0 else RealFile(descriptor) for descriptor in descriptors]
+
+    def write_many(self, writes: Sequence[tuple[File, FilePosition, builtins.list[Buffer]]]) -> builtins.list[bool]:
+        if at_once is None:
+            return [False] * len(writes)
+        descriptors = [cast(RealFile, file).descriptor for file, _, _ in writes]
+        positions, buffers = [position for _, position, _ in writes], [buffers for _, _, buffers in writes]
+        return at_once.write_all(descriptors, positions, buffers)
 
     def open_read(self, path: str) -> RealFile:
         with memory:
@@ -366,6 +390,19 @@ class OpenFiles:
             self._close_oldest()
         file = self._files[path] = self._disk.open(path, makes)
         return file
+
+    def get_many(self, paths: Sequence[str], makes: Sequence[bool]) -> builtins.list[File | None]:
+        """As get(), for no more than there may be; None for what could not be opened now, of which get() tells."""
+        for path in paths:
+            if path in self._files:
+                self._files.move_to_end(path)
+        lacking = [(path, made) for path, made in zip(paths, makes, strict=True) if path not in self._files]
+        if lacking:
+            while self._files and len(self._files) + len(lacking) > self._limit:
+                self._close_oldest()
+            opened = self._disk.open_many([path for path, _ in lacking], [made for _, made in lacking])
+            self._files |= {path: file for (path, _), file in zip(lacking, opened, strict=True) if file is not None}
+        return [self._files.get(path) for path in paths]
 
     def _close_oldest(self) -> None:
         path, file = self._files.popitem(last=False)

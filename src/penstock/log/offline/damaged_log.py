@@ -238,5 +238,5 @@ def _written(stretch: Stretch, directory: str, version: int, files: SegmentFiles
 
 
 def _write(segment: ActiveSegment, files: SegmentFiles) -> None:
-    files.write(segment.path, segment.written_bytes, [entry.data for entry in segment.pending], segment.pending_bytes)
+    files.write(segment.path, segment.written_bytes, segment.pending_data, segment.pending_bytes)
     segment.written()

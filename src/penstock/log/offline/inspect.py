@@ -4,7 +4,7 @@ in memory, as recovery would fold it."""
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from penstock.core.clock import SystemClock
 from penstock.core.errors import JournalDamaged, NoSuchLog, OffsetOutOfRange
 from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Disk, File
-from penstock.core.types import LogName, LogNumber
+from penstock.core.types import FilePosition, LogName, LogNumber
 from penstock.log.disk import RealDisk
 from penstock.log.journal.frames import Entry
 from penstock.log.journal.replay import entry_of
@@ -43,6 +43,12 @@ class UnchangedDisk:
 
     def open(self, path: str, makes: bool = False) -> File:
         raise OSError(errno.EROFS, "this look changes nothing", path)
+
+    def open_many(self, paths: Sequence[str], makes: Sequence[bool]) -> list[File | None]:
+        return [None] * len(paths)
+
+    def write_many(self, writes: Sequence[tuple[File, FilePosition, list[Buffer]]]) -> list[bool]:
+        return [False] * len(writes)
 
     def create(self, path: str) -> File:
         raise OSError(errno.EROFS, "this look changes nothing", path)

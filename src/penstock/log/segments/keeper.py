@@ -443,6 +443,7 @@ class Keeper:
 
     def _flush(self, logs: list[WrittenLog]) -> None:
         written: list[LogNumber] = []
+        self._write_together(logs)
         for log in logs:
             try:
                 with memory:
@@ -458,6 +459,13 @@ class Keeper:
         if written or self._stopped:
             stopped, self._stopped = self._stopped, {}
             self.tell(Written(written, self.taken_sequence, stopped))
+
+    def _write_together(self, logs: list[WrittenLog]) -> None:
+        """So that not each of many files gives the interpreter up and waits for it. What is left, flush() writes."""
+        segments = [segment for log in logs for segment in log.unwritten]
+        if len(segments) > 1:
+            with contextlib.suppress(OSError), memory:
+                self.files.write_many(segments)
 
     def _is_kept_up(self, number: LogNumber) -> bool:
         return not self.logs[number].stopped and number not in self._rescue.waiting

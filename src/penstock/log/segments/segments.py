@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.core.ports import Clock
+from penstock.core.ports import Buffer, Clock
 from penstock.kernels.folded import INDEX_STEP_BYTES, OpenSegment
 from penstock.log.journal.frames import Entry
 from penstock.log.records import SegmentInfo
@@ -123,6 +123,10 @@ class ActiveSegment(OpenSegment):
     @property
     def bytes(self) -> int:
         return self.written_bytes + self.pending_bytes
+
+    @property
+    def pending_data(self) -> list[Buffer]:
+        return [entry.data for entry in self.pending]
 
     def age_s(self, clock: Clock) -> float:
         """Of one that was begun before, by its first record."""

@@ -114,6 +114,12 @@ class WrittenLog(FoldedLog):
                 self._begin_segment(entry).append(entry)
             self.bounds.end = entry.end
 
+    @property
+    def unwritten(self) -> list[ActiveSegment]:
+        """What flush() will write."""
+        unsealed = [*self.full, self.active] if self.active is not None else self.full
+        return [segment for segment in unsealed if segment.pending]
+
     def flush(self) -> None:
         """Write what is pending. On OSError the rest stays pending."""
         while self.full:
@@ -195,8 +201,7 @@ class WrittenLog(FoldedLog):
         if not segment.exists:
             self._files.create(segment.path)
             segment.exists = True
-        buffers = [entry.data for entry in segment.pending]
-        self._files.write(segment.path, segment.written_bytes, buffers, segment.pending_bytes)
+        self._files.write(segment.path, segment.written_bytes, segment.pending_data, segment.pending_bytes)
         segment.written()
 
     def _begin_segment(self, entry: Entry) -> ActiveSegment:
