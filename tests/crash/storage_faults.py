@@ -95,9 +95,9 @@ class Faults:
 @contextmanager
 def failing(faults: Faults) -> Iterator[None]:
     """Calls of this process."""
-    kept: list[tuple[Any, str, Any]] = [(disk, "at_once", disk.at_once)]
+    kept: list[tuple[Any, str, Any]] = [(disk, "at_once", vars(disk)["at_once"])]
     if faults.call in AT_ONCE:
-        disk.at_once = None  # type: ignore[assignment]  # what it leaves is called as without it
+        vars(disk)["at_once"] = None  # what it leaves is called as without it
     for call in CALLS:
         module = mmap if call == "mmap" else disk if call == "_syncfs" else os
         kept.append((module, call, getattr(module, call)))

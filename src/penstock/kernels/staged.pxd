@@ -10,16 +10,17 @@ cdef class Span:
 
 cdef class StagedLog:
     cdef public int64_t number, high_watermark, last_timestamp, adopted_base, hidden_end, cut_sequence, waiting_sequence
+    cdef public int64_t written_sequence
     cdef public int waiting_level, durability
     cdef public bint is_compressed
     cdef public Span bounds
-    cdef public list tail
+    cdef public list tail, cuts
     cdef public dict listening
     cdef public object fault, on_commit
 
     cpdef Py_ssize_t append(self, FrameEntry entry) except -1
 
-    @cython.locals(tail=list, keep=Py_ssize_t)
+    @cython.locals(tail=list, keep=Py_ssize_t, entry=FrameEntry)
     cpdef list let_go(self, int64_t sequence)
 
     cpdef free(self, int64_t sequence)
@@ -59,3 +60,7 @@ cpdef wait_all(list logs, int level, int64_t sequence)
 
 @cython.locals(i=Py_ssize_t, log=StagedLog, entry=FrameEntry, found=list, listening=dict)
 cpdef list reached_all(dict logs, list entries, int64_t sequence)
+
+
+@cython.locals(i=Py_ssize_t, log=StagedLog, size=int64_t, gone=list, listening=dict)
+cpdef int64_t written_all(dict logs, list numbers, int64_t sequence, list followed) except -1

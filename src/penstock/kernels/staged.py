@@ -28,7 +28,8 @@ class StagedLog:
         self.high_watermark = bounds.end
         self.last_timestamp = 0
         self.adopted_base, self.hidden_end = NO_CUT, 0
-        self.cut_sequence = -1
+        self.cut_sequence, self.written_sequence = -1, 0
+        self.cuts: list[tuple[Any, int]] = []
         self.waiting_level, self.waiting_sequence = 0, -1
         self.tail: list[frame.FrameEntry] = []
         self.fault: BaseException | None = None
@@ -47,10 +48,17 @@ class StagedLog:
         """The part of the tail that frames below `sequence` brought; it is no longer there."""
         tail = self.tail
         keep = len(tail)
-        while keep > 0 and tail[keep - 1].sequence >= sequence:
+        while keep > 0:
+            entry = tail[keep - 1]
+            if entry.sequence < sequence:
+                break
             keep -= 1
         self.tail = tail[keep:]
         return tail[:keep]
+
+    def forget_cuts(self, sequence: int) -> None:
+        """The files have those of frames below it."""
+        raise NotImplementedError
 
     def free(self, sequence: int) -> None:
         """That frame is committed; if nothing of the log came after it, nothing is waited for."""
@@ -147,3 +155,25 @@ def reached_all(logs: Mapping[Any, L], entries: Sequence[frame.FrameEntry], sequ
             if listening is None or len(listening):
                 found.append(log)
     return found
+
+
+def written_all(
+    logs: Mapping[Any, L], numbers: Sequence[int], sequence: int, followed: list[tuple[L, list[Any]]]
+) -> int:
+    """Segments of these logs hold what frames below `sequence` brought: that part of the tails is let go of; its bytes.
+    Logs that have somebody who reads on go to `followed`, with what they let go of."""
+    size = 0
+    for i in range(len(numbers)):
+        log = logs.get(numbers[i])
+        if log is None:
+            continue
+        log.written_sequence = sequence
+        if len(log.cuts):
+            log.forget_cuts(sequence)
+        gone = log.let_go(sequence)
+        size += data_bytes(gone)
+        if len(gone) and log.on_commit is not None:
+            listening = log.listening
+            if listening is None or len(listening):
+                followed.append((log, gone))
+    return size

@@ -506,13 +506,12 @@ class Engine:
             self.metrics.logs_poisoned += 1
 
     def _on_written(self, written: Written) -> None:
-        for number in written.logs:
-            if (log := self.logs.get(number)) is not None:
-                gone = log.written(written.sequence)
-                self.usage.tail -= staged.data_bytes(gone)
-                if gone and log.on_commit is not None and gone[-1].end > (wanted := log.wanted_from()):
-                    kept = [batch for batch in gone if batch.end > wanted]
-                    self._recently.add(log.recent, kept, staged.data_bytes(kept))
+        followed: list[tuple[Log, list[Entry]]] = []
+        self.usage.tail -= staged.written_all(self.logs, written.logs, written.sequence, followed)
+        for log, gone in followed:
+            if gone[-1].end > (wanted := log.wanted_from()):
+                kept = [batch for batch in gone if batch.end > wanted]
+                self._recently.add(log.recent, kept, staged.data_bytes(kept))
         for number, reason in written.stopped.items():
             self._poison(number, reason)
         if self._adoptions:

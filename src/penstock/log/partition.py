@@ -19,7 +19,6 @@ class Log(StagedLog):
     """Changed by the loop alone. `bounds` runs ahead to what is staged; readers stop at `high_watermark`."""
 
     __slots__ = (
-        "_cuts",
         "_settings",
         "files_end",
         "holes",
@@ -27,7 +26,6 @@ class Log(StagedLog):
         "name",
         "recent",
         "wanted_from",
-        "written_sequence",
     )
 
     number: LogNumber
@@ -49,6 +47,10 @@ class Log(StagedLog):
     durability: int
     is_compressed: bool
     """as the settings say"""
+    cuts: list[tuple[Sequence, int]]
+    """those that the files may not have yet"""
+    written_sequence: Sequence
+    """what frames below it brought lies in the segments"""
     waiting_level: int
     waiting_sequence: int
     """what its newest commit that is not done waits for"""
@@ -60,14 +62,10 @@ class Log(StagedLog):
         """no reader that follows the log comes back to what lies below: it is not kept in memory once it is written"""
         self.recent = RecentBatches()
         self.holes = Holes()
-        self._cuts: list[tuple[Sequence, int]] = []
-        """cuts that the files may not have yet"""
         self.files_end = NO_CUT
         """the files may still hold, at and above it, what a cut took away; read it before the files"""
         self.list_sequence = Sequence(-1)
         """the last frame that cut the log or swapped segments of it"""
-        self.written_sequence = Sequence(0)
-        """what frames below it brought lies in the segments"""
 
     @property
     def settings(self) -> LogSettings:
@@ -125,13 +123,9 @@ class Log(StagedLog):
         self.high_watermark = max(self.high_watermark, self.hidden_end)
         self.adopted_base, self.hidden_end = NO_CUT, 0
 
-    def written(self, sequence: Sequence) -> list[Entry]:
-        """Its segments hold what frames below `sequence` brought: let go of that part of the tail, which it returns."""
-        self.written_sequence = sequence
-        if self._cuts:
-            self._cuts = [cut for cut in self._cuts if cut[0] >= sequence]
-            self.files_end = min([end for _, end in self._cuts], default=NO_CUT)
-        return self.let_go(sequence)
+    def forget_cuts(self, sequence: int) -> None:
+        self.cuts = [cut for cut in self.cuts if cut[0] >= sequence]
+        self.files_end = min([end for _, end in self.cuts], default=NO_CUT)
 
     def _apply_edit(self, edit: Edit, sequence: Sequence) -> int:
         freed_bytes = 0
@@ -148,7 +142,7 @@ class Log(StagedLog):
             self.hidden_end = min(self.hidden_end, edit.end)
             if self.adopted_base != NO_CUT:
                 self.adopted_base = min(self.adopted_base, edit.end)
-            self._cuts.append((sequence, edit.end))
+            self.cuts.append((sequence, edit.end))
             self.files_end = min(self.files_end, edit.end)
         self.bounds.apply(edit)
         return freed_bytes

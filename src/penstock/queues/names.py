@@ -21,6 +21,7 @@ CONFIGURATION_LOG: LogName = log_name("@configuration")
 _DEAD_LETTER_PATH = "dlq/"
 _DEAD_LETTER_SUFFIX = ".dlq"
 _MAX_NAME_BYTES = 255
+_SETTLEMENTS = (b"$ack", b"$nack", b"$reject")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Clients send these: what is read from them fits the columns it is looked up in, 64 bits for offsets, 32 for the rest.
 _NUMBER_64 = "(0|[1-9][0-9]{0,17})"
@@ -123,6 +124,16 @@ def queue_of_publish_topic(topic: str) -> str | None:
     if (queue := queue_address(topic)) is not None:
         check_queue_name(queue)
     return queue
+
+
+def is_settlement(topic: bytes) -> bool:
+    """Whether publishing to it settles messages."""
+    return topic.startswith((b"$queue/", b"$dlq/")) and topic.rpartition(b"/")[2] in _SETTLEMENTS
+
+
+def is_request(topic: bytes) -> bool:
+    """Whether who publishes to it asks the broker for something: nothing is stored under it."""
+    return topic.startswith(b"$") and (not topic.startswith(b"$queue/") or is_settlement(topic))
 
 
 class SubscriptionAddress(NamedTuple):

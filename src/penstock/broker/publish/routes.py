@@ -18,7 +18,7 @@ from penstock.log.columns import Columns
 from penstock.log.encoded import Rows
 from penstock.log.shard import Shard
 from penstock.queues.dedup import Duplicate
-from penstock.queues.names import canonical_queue, queue_of_publish_topic
+from penstock.queues.names import canonical_queue, is_request, queue_of_publish_topic
 
 # Whoever invents topics makes all be looked up again, at a microsecond each. Of 512 bytes at most: some 30 MB.
 _KNOWN_TOPICS, _KNOWN_TOPIC_BYTES = 50_000, 512
@@ -48,9 +48,14 @@ class Routes:
             if is_named and queue_of_publish_topic(topic.decode()) is not None:
                 return None
             fed = [self._declaring.queue(name, namespace) for name in route.queues]
-            if len(topic) <= _KNOWN_TOPIC_BYTES:
+            if len(topic) <= _KNOWN_TOPIC_BYTES and not is_request(topic):
                 known[topic] = fed
         return fed
+
+    def knows(self, topics: Sequence[bytes], namespace: str = "default") -> bool:
+        """Whether each was looked up before, and what is published to it goes to queues that are there, or to none:
+        cheaper than to ask one by one."""
+        return all(map(self._known_of(namespace).__contains__, topics))
 
     def targets(self, topics: Sequence[bytes], namespace: str = "default") -> Targets | None:
         """None if one of the topics names a queue that is not there: see make()."""

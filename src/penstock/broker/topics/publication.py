@@ -11,13 +11,13 @@ from penstock.broker.publish.publisher import Publisher
 from penstock.broker.sessions.targets import RETAIN
 from penstock.log.columns import Columns
 from penstock.log.journal.late import Part
+from penstock.queues.names import is_settlement
 
 if TYPE_CHECKING:
     from penstock.broker.publish.request import ProducerCall
 
 QOS = 0x03
 _MINE = (b"$SYS/", b"$share/", b"$admin/")
-_SETTLEMENTS = (b"$ack", b"$nack", b"$reject")
 
 
 class Sources(Protocol):
@@ -93,7 +93,3 @@ class Publication:
 def is_reserved(topic: bytes) -> bool:
     """Whether nobody's message can have it: it is the broker's own, or asks the broker for something."""
     return topic.startswith(_MINE) or is_settlement(topic)
-
-
-def is_settlement(topic: bytes) -> bool:
-    return topic.startswith((b"$queue/", b"$dlq/")) and topic.rpartition(b"/")[2] in _SETTLEMENTS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from penstock.broker.topics.subscriptions import Manner, Share, Subscriber, Subscription
 from penstock.kernels.topics import SubscriptionTree
@@ -30,7 +31,7 @@ class Receiver:
         return Manner(self.subscriber.audience, self.qos, self.retain_as_published, self.identifiers)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Route:
     live: dict[Manner, list[Subscriber]] = field(default_factory=dict)
     """those that are sent the message at once, by how"""
@@ -40,9 +41,8 @@ class Route:
     """those that outlive their connection: what has QoS is stored for them"""
     shares: list[Share] = field(default_factory=list)
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.live or self.not_local or self.stored or self.shares)
+
+_NOBODY = Route()
 
 
 class Router:
@@ -101,6 +101,12 @@ class Router:
         self._routes.clear()
         self._routes_bytes = 0
 
+    def routes(self, topics: Sequence[bytes]) -> list[Route]:
+        """Of each of them; none if nobody gets any of them."""
+        known = list(map(self._routes.get, topics))
+        found = [self.route(topic) for topic in topics] if None in known else cast("list[Route]", known)
+        return [] if found.count(_NOBODY) == len(found) else found
+
     def route(self, topic: bytes) -> Route:
         found = self._routes.get(topic)
         if found is None:
@@ -131,6 +137,8 @@ class Router:
     def _find(self, topic: bytes) -> Route:
         del self._found[:]
         self._tree.match(topic, 0, len(topic), self._found)
+        if not self._found:
+            return _NOBODY
         route = Route()
         mine: dict[Subscriber, list[Subscription]] = {}
         for number in self._found:

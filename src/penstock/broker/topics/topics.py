@@ -176,9 +176,7 @@ class Topics:
 
     def tell(self, publication: Publication) -> None:
         """Those who are connected, and nobody else: what the broker says of itself."""
-        routes = [self.router(publication.namespace).route(topic) for topic in publication.topics]
-        if not all(route.is_empty for route in routes):
-            plan(publication, routes, self.options.shared_strategy).deliver(publication)
+        self._plan(publication).deliver(publication)
         self._tap(publication)
 
     def _deliver(self, publication: Publication, made: Plan) -> frozenset[int]:
@@ -207,9 +205,8 @@ class Topics:
             done(error)
 
     def _plan(self, publication: Publication) -> Plan:
-        router = self.router(publication.namespace)
-        routes = [router.route(topic) for topic in publication.topics]
-        return plan(publication, routes, self.options.shared_strategy)
+        routes = self.router(publication.namespace).routes(publication.topics)
+        return plan(publication, routes, self.options.shared_strategy) if routes else Plan([])
 
     def _parts(
         self, publication: Publication, made: Plan, space: RetainedSpace | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.permissions import Permissions
@@ -39,7 +40,8 @@ class Grants:
         each pair of it and a topic that is not remembered."""
         if self._access.version != self._version:
             self._version, self._table = self._access.version, _TABLE[:]
-        numbers = array("i", [self._number(topic) for topic in topics])
+        known = list(map(self._numbers.get, topics))
+        numbers = array("i", map(self._number, topics) if None in known else cast("list[int]", known))
         rows, seen = array("i", bytes(4 * len(regions))), array("i", [-1]) * len(topics)
         unknown = (regions, topic_index, slots, generations, numbers, seen, self._table, rows)
         found: dict[int, None] = {}

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from itertools import groupby
 
 from penstock.broker.broker import Broker
-from penstock.broker.topics.publication import OneSource, Publication, is_settlement
+from penstock.broker.topics.publication import OneSource, Publication
 from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.inflight import Arrived as Came
@@ -23,7 +23,7 @@ from penstock.gateways.mqtt.inbound.arrival import Arrived
 from penstock.gateways.mqtt.inbound.directed import directed_rows, directions
 from penstock.gateways.mqtt.inbound.refusals import refusal_of
 from penstock.gateways.mqtt.inbound.settlements import Settlements
-from penstock.queues.names import queue_of_publish_topic
+from penstock.queues.names import is_settlement, queue_of_publish_topic
 
 _QOS, _QOS_1, _QOS_2 = 0x06, 0x02, 0x04
 _MINE = (b"$SYS/", b"$share/")

@@ -14,7 +14,7 @@ from itertools import compress
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.broker import Broker
-from penstock.broker.topics.publication import Publication, is_settlement
+from penstock.broker.topics.publication import Publication
 from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.errors import PacketError
 from penstock.core.errors import OutcomeUnknown, PenstockError
@@ -34,6 +34,7 @@ from penstock.kernels import mqtt_columns as names
 from penstock.kernels import turn as kernel
 from penstock.kernels.mqtt_scan import Scanner
 from penstock.log.journal.late import Part
+from penstock.queues.names import is_request
 
 _QOS, _QOS_2 = 0x06, 0x04
 _ZERO = array("i", [0])
@@ -189,7 +190,9 @@ class Publishes:
         reactor, topics, index = self._reactor, arrived.topics, arrived.columns.topic_index
         assert index is not None
         apart, regions = _zeros(len(reactor.slots)), arrived.regions
-        special = bytes([self._is_special(topic, namespace) for topic in topics])
+        special = b""
+        if not self._routes.knows(topics, namespace):
+            special = bytes([self._is_special(topic, namespace) for topic in topics])
         if any(special):
             kernel.mark_topics(regions, index, special, apart)
         named = reactor.slots, reactor.generations
@@ -206,10 +209,8 @@ class Publishes:
 
     def _is_special(self, topic: bytes, namespace: str) -> bool:
         """It asks the broker for something, or names a queue that would have to be made."""
-        if not topic.startswith(b"$"):
-            return False
-        if not topic.startswith(b"$queue/") or is_settlement(topic):
-            return True
+        if is_request(topic) or not topic.startswith(b"$"):
+            return topic.startswith(b"$")
         try:
             return self._routes.queues(topic, namespace) is None
         except PenstockError:
