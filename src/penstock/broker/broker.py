@@ -212,6 +212,10 @@ class Broker(AsyncClosing):
         """For outlets: see Feeder.after()."""
         self._feeder.after(call)
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """Behind all that is fed now, or in the next turn of the loop."""
+        self._feeder.soon(call)
+
     def inbox(self, source: Source) -> Inbox:
         """What the source is handed, for one who comes for it."""
         return Inbox(source, self._feeder)

@@ -35,6 +35,13 @@ class Feeder:
         else:
             call()
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """As after(), but in the next turn of the loop if nobody is fed."""
+        if self._is_feeding:
+            self._after.append(call)
+        else:
+            self._loop.call_soon(call)
+
     def _feed(self) -> None:
         hungry, self._hungry = self._hungry, {}
         self._is_feeding = True
@@ -42,7 +49,7 @@ class Feeder:
             for fed in hungry:
                 fed.feed()
         finally:
-            self._is_feeding = False
-            calls, self._after = self._after, []
-            for call in calls:
+            for call in self._after:  # which may add others
                 call()
+            self._after.clear()
+            self._is_feeding = False

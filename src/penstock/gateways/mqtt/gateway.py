@@ -67,7 +67,7 @@ class MqttGateway(InThisProcess):
         """of what clients have the server keep: topic filters, topic aliases, wills, identifiers of QoS 2"""
         self.reports = reports = Reports(asyncio.get_running_loop().time, self.names)
         self.background = Background(reports.telling)
-        flusher, scanner = Flusher(), Scanner(TURN_ROWS)
+        flusher, scanner = Flusher(broker.soon), Scanner(TURN_ROWS)
         reactor = open_reactor(
             ReactorOptions(
                 max_packet_bytes=max(longest_bytes, 1 << 20),

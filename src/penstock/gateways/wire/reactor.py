@@ -31,7 +31,7 @@ class ReactorOptions:
     max_connections: int = 65_536
     arena_bytes: int = 8 << 20
     """of a turn; exceeded by the last region at most"""
-    per_turn_bytes: int = 64 << 10
+    per_turn_bytes: int = 128 << 10
     """received from one connection in a turn, so that nobody keeps others waiting"""
     max_kept_bytes: int = 64 << 10
     """left of a region for the next one, unless a longer packet is expected"""

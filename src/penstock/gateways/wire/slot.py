@@ -15,7 +15,7 @@ class Facts(Protocol):
 
 
 class SlotTransport:
-    """Writes leave when the turn of the loop is over: `soon` is called for that."""
+    """Writes leave with the reactor's next flush(). `soon` is called where it has something else to look at."""
 
     __slots__ = ("_address", "_facts", "_is_closing", "_reactor", "_soon", "generation", "slot")
 
@@ -29,7 +29,6 @@ class SlotTransport:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._is_closing:
             self._reactor.write(self.slot, self.generation, data)
-            self._soon()
 
     def close(self) -> None:
         self._is_closing = True

@@ -7,7 +7,7 @@ import pytest
 from tests.support.wire import Door, SocketPeer, is_ready, packet
 
 from penstock.core.errors import InvalidArgument
-from penstock.gateways.wire.reactor import Reactor
+from penstock.gateways.wire.reactor import Reactor, ReactorOptions
 
 Open = Callable[..., Reactor]
 Connect = Callable[..., SocketPeer]
@@ -200,7 +200,7 @@ def test_one_that_keeps_too_much_without_a_packet_to_expect_is_told_and_not_read
 def test_of_those_who_want_more_than_is_left_one_goes_at_a_time_the_one_that_holds_most_first(
     open_with: Open, connect: Connect
 ) -> None:
-    reactor = open_with(max_pieces_bytes=500_000)
+    reactor = open_with(max_pieces_bytes=500_000, per_turn_bytes=64 << 10)
     door, peers = Door(reactor), [connect(reactor) for _ in range(4)]
     for peer, size in zip(peers, (150_000, 100_000, 120_000, 50_000), strict=True):
         peer.send(packet(bytes(200_000))[:size])
@@ -246,7 +246,7 @@ def test_a_flood_keeps_nobody_waiting(reactor: Reactor, connect: Connect) -> Non
     reactor.turn()
     assert {peer.slot for peer in quiet} < set(reactor.slots)
     sizes = dict(zip(reactor.slots, map(len, regions(reactor)), strict=True))
-    assert sizes[flood.slot] <= 64 << 10
+    assert sizes[flood.slot] <= ReactorOptions().per_turn_bytes
 
 
 def test_everyone_has_a_share_where_a_turn_has_no_room_for_all(open_with: Open, connect: Connect) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -25,11 +24,12 @@ class Transport(Protocol):
 
 
 class Flusher:
-    """Writes out what outboxes gathered: at the end of a turn, so that what it brought for a peer goes out in one
-    piece."""
+    """Writes out what outboxes gathered: at the end of a turn, or when all who are hungry were fed, so that what that
+    brought for a peer goes out in one piece."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
+        """`soon` calls when the loop has done what it is at."""
+        self._soon = soon
         self._filled: list[Outbox] = []
         self._is_called = self._is_gathering = False
         self.sent_bytes = 0
@@ -40,7 +40,7 @@ class Flusher:
         self._filled.append(outbox)
         if not self._is_gathering and not self._is_called:
             self._is_called = True
-            self._loop.call_soon(self._flush)
+            self._soon(self._flush)
 
     def gather(self) -> None:
         """A turn begins."""
