@@ -13,6 +13,7 @@ from penstock.core.ports import Buffer
 from penstock.kernels import hashing, plain, rows
 from penstock.log.batch import EXPIRY, KEY, TOPIC, Batch, Row
 from penstock.log.properties import user_property
+from penstock.log.view import has_native, viewed
 from penstock.queues.deadletter import REDRIVE_GROUP, REDRIVEN
 
 ONE_KEY = 1
@@ -34,6 +35,7 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
     _offsets: array[int] | None = None
     _hashes: array[int] | None = None
     _redriven_to: list[bytes | None] | None = None
+    _view: Batch | None = None
 
     @classmethod
     def of(cls, data: Buffer) -> StoredBatch:
@@ -49,6 +51,19 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
         found = self._batch
         if found is None:
             found = self._batch = Batch.parse(self.data, verify=False)
+        return found
+
+    @property
+    def has_native(self) -> bool:
+        """Whether readers are shown another batch than the one that is stored."""
+        return has_native(self.data)
+
+    @property
+    def view(self) -> Batch:
+        """As readers are shown it: see log/view."""
+        found = self._view
+        if found is None:
+            found = self._view = viewed(self.batch)
         return found
 
     def value(self, row: int) -> bytes:
