@@ -19,8 +19,8 @@ cdef uint64_t _ALL_64
 cpdef Py_ssize_t count(const unsigned char[::1] native, const int[::1] starts, const int[::1] ends) except -1
 
 
-@cython.locals(made=Maker)
-cpdef bint is_good(bytes native) except -1
+@cython.locals(made=Maker, row=Py_ssize_t)
+cpdef Py_ssize_t wrong(const unsigned char[::1] native, const int[::1] starts, const int[::1] ends) except? -1
 
 
 cpdef bytearray view(
@@ -45,7 +45,8 @@ cdef class Maker:
     cdef set _names
     cdef int _fields
     cdef bytes _decoded
-    cdef readonly int64_t left_out
+
+    cdef bint can_read(self, const unsigned char[::1] native, int64_t start, int64_t end) except -1
 
     @cython.locals(start=int64_t, end=int64_t, row=Py_ssize_t, first=int64_t, stop=int64_t, mark=int64_t)
     cpdef bytearray column(

@@ -46,14 +46,14 @@ def count(native: Buffer, starts: Column, ends: Column) -> int:
     return found
 
 
-def is_good(native: bytes) -> bool:
-    """Whether it is what a gateway may store: kind, flags and values, well-formed to the last byte."""
-    places, ends = array("i", [0, len(native)]), array("i", [0, 0])
-    if len(native) == 0 or native[0] != KIND:
-        return False
+def wrong(native: Buffer, starts: Column, ends: Column) -> int:
+    """The first row that has native properties and may not be stored with them: other than kind, flags and values,
+    well-formed to the last byte; -1 if there is none."""
     made = Maker()
-    made.column(b"", None, None, native, places[:1], places[1:], ends)
-    return made.left_out == 0
+    for row in range(len(starts)):
+        if ends[row] > starts[row] and not made.can_read(native, starts[row], ends[row]):
+            return row
+    return -1
 
 
 def view(
@@ -85,8 +85,14 @@ class Maker:
         self._decoded = b""
         self._correlation = self._correlation_end = 0
         self._is_decoded = False
-        self.left_out = 0
-        """rows whose native bytes are ill-formed"""
+
+    def can_read(self, native: Buffer, start: int, end: int) -> bool:
+        """Whether what lies there, at least a byte, is well-formed."""
+        if start < 0 or end > len(native):
+            raise InvalidArgument("a span leaves its source")
+        self._data, self._at, self._fields, self._has_names = native, 0, 0, False
+        self._reserve(_GROWTH * (end - start) + _NAME_BYTES)
+        return native[start] == KIND and self._put_row(start + 1, end)
 
     def column(
         self,
@@ -114,7 +120,6 @@ class Maker:
                 mark = self._at
                 if not self._put_row(first + 1, stop):
                     self._at = mark
-                    self.left_out += 1
             ends[row + 1] = self._at
         return self._whole[: self._at]
 

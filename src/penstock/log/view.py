@@ -8,8 +8,10 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 
+from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
 from penstock.kernels import amqp_native, amqp_view
+from penstock.kernels.rows import Ints
 from penstock.log.batch import KEY, NATIVE, PROPERTIES, Batch
 from penstock.log.columns import Columns, Spans
 from penstock.log.header import FLAGS_AT
@@ -91,9 +93,11 @@ def amqp091_of(batch: Batch, picked: array[int], left_ms: array[int] | None = No
     return made, Spans(ends[:-1], ends[1:])
 
 
-def is_good_native(native: bytes) -> bool:
-    """Whether a door may store it as it is."""
-    return amqp_view.is_good(native)
+def check_native(native: Buffer, starts: Ints, ends: Ints) -> None:
+    """InvalidArgument for rows that have native properties which a door may not store as they are. Doors that took them
+    apart need not ask."""
+    if (row := amqp_view.wrong(native, starts, ends)) >= 0:
+        raise InvalidArgument(f"row {row}: the native properties are none of AMQP 0.9.1, or cannot be read")
 
 
 def _made(
