@@ -226,3 +226,34 @@ def _long(value: bytes) -> bytes:
 
 def _two(value: bytes) -> bytes:
     return len(value).to_bytes(2, "big") + value
+
+
+TASK = Native(
+    content_type=b"application/json",
+    content_encoding=b"utf-8",
+    headers=[
+        (b"lang", Typed("S", b"py")),
+        (b"retries", Typed("I", 3)),
+        (b"eta", Typed("V")),
+        (b"argsrepr", Typed("A", [Typed("S", b"a"), Typed("t", True)])),
+    ],
+    delivery_mode=2,
+    priority=0,
+    correlation_id=b"c-1",
+    reply_to=b"answers",
+    message_id=b"m-1",
+    timestamp=1_700_000_000,
+    app_id=b"worker",
+)
+"""As a task of Celery has them."""
+TASK_HEADERS = (
+    ("content-encoding", "utf-8"),
+    ("message-id-of-sender", "m-1"),
+    ("timestamp-of-sender", "1700000000"),
+    ("app-id", "worker"),
+    ("lang", "py"),
+    ("retries", "3"),
+    ("eta", ""),
+    ("argsrepr", '["a",true]'),
+)
+"""What readers see beside content type, reply address and correlation id."""
