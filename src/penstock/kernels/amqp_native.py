@@ -108,7 +108,9 @@ class Maker:
                 self._read(start, end)
                 self._put_row(0 if left_ms is None else left_ms[row])
             ends[row + 1] = self._at
-        return self._whole[: self._at]
+        self._out = bytearray()
+        del self._whole[self._at :]
+        return self._whole
 
     def _check(self, start: int, end: int) -> int:
         if start < 0 or end < start or end > len(self._data):

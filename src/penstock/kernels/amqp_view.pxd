@@ -7,7 +7,7 @@ cdef int _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS, _DELIVERY_MODE, _PRIORITY
 cdef int _CORRELATION_ID, _REPLY_TO, _EXPIRATION, _MESSAGE_ID, _TIMESTAMP
 cdef int _TYPE, _USER_ID, _APP_ID, _CLUSTER_ID, _UNKNOWN, _MORE
 cdef int _USER_PROPERTY, _MQTT_FORMAT, _MQTT_TYPE, _MQTT_REPLY, _MQTT_CORRELATION
-cdef int64_t _MAX_TEXT, _GROWTH, _NAME_BYTES, _FIRST_ROOM
+cdef int64_t _MAX_TEXT, _GROWTH, _NAME_BYTES, _FIRST_ROOM, _BESIDE
 cdef int _MAX_DEPTH
 cdef bytes _QUEUE, _ENCODING, _MESSAGE, _TIME, _KIND_OF, _USER, _APP, _CLUSTER, _REPLY
 cdef bytes _FORMAT_HEADER, _BASE64_HEADER, _BASE64, _TRUE, _FALSE, _NULL, _ONE
@@ -48,7 +48,9 @@ cdef class Maker:
 
     cdef bint can_read(self, const unsigned char[::1] native, int64_t start, int64_t end) except -1
 
-    @cython.locals(start=int64_t, end=int64_t, row=Py_ssize_t, first=int64_t, stop=int64_t, mark=int64_t)
+    @cython.locals(
+        start=int64_t, end=int64_t, size=int64_t, row=Py_ssize_t, first=int64_t, stop=int64_t, mark=int64_t
+    )
     cpdef bytearray column(
         self,
         const unsigned char[::1] properties,

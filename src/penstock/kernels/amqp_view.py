@@ -28,6 +28,8 @@ _USER_PROPERTY, _MQTT_FORMAT, _MQTT_TYPE, _MQTT_REPLY, _MQTT_CORRELATION = 0x26,
 _MAX_TEXT, _MAX_DEPTH = 65535, 32
 # A row's view has at most six bytes for one of the native ones (JSON's \u0000), and names of fields.
 _GROWTH, _NAME_BYTES, _FIRST_ROOM = 6, 512, 1 << 12
+# So much longer than its native properties is the view of a message that has a few.
+_BESIDE = 64
 _QUEUE = b"$queue/"
 _ENCODING, _MESSAGE, _TIME, _KIND_OF = b"content-encoding", b"message-id-of-sender", b"timestamp-of-sender", b"type"
 _USER, _APP, _CLUSTER, _REPLY = b"user-id", b"app-id", b"cluster-id", b"reply-to"
@@ -106,12 +108,19 @@ class Maker:
     ) -> bytearray:
         self._data = native
         ends[0] = 0
-        start = end = 0
+        start = end = size = 0
+        # Mostly a view is about as long as what it is of: then its memory is taken once.
+        for row in range(len(native_starts)):
+            first, stop = native_starts[row], native_ends[row]
+            if first < 0 or stop < first or stop > len(native):
+                raise InvalidArgument("a span leaves its source")
+            size += stop - first + _BESIDE
+        self._reserve(size + _NAME_BYTES)
         for row in range(len(native_starts)):
             if property_starts is not None and property_ends is not None:
                 start, end = property_starts[row], property_ends[row]
             first, stop = native_starts[row], native_ends[row]
-            if start < 0 or end < start or end > len(properties) or first < 0 or stop < first or stop > len(native):
+            if start < 0 or end < start or end > len(properties):
                 raise InvalidArgument("a span leaves its source")
             self._reserve(end - start + _GROWTH * (stop - first) + _NAME_BYTES)
             memory.copy_bytes(self._out, self._at, properties, start, end - start)
@@ -121,7 +130,9 @@ class Maker:
                 if not self._put_row(first + 1, stop):
                     self._at = mark
             ends[row + 1] = self._at
-        return self._whole[: self._at]
+        self._out = bytearray()
+        del self._whole[self._at :]
+        return self._whole
 
     def _reserve(self, size: int) -> int:
         if self._at + size > len(self._out):

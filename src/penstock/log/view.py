@@ -113,10 +113,7 @@ def _with_properties(batch: Batch, ends: array[int], data: bytearray) -> Batch:
     body = batch.body
     places_at = len(body) + -len(body) % 8
     bytes_at = places_at + 4 * len(ends) + -4 * len(ends) % 8
-    whole = bytearray(bytes_at + len(data))
-    whole[: len(body)] = body
-    whole[places_at : places_at + 4 * len(ends)] = memoryview(ends).cast("B")
-    whole[bytes_at:] = data
+    whole = b"".join([body, bytes(-len(body) % 8), ends, bytes(-4 * len(ends) % 8), data])
     layout = batch.layout[:]
     layout[_PROPERTIES_AT], layout[_PROPERTIES_AT + 1] = places_at, bytes_at
     header = batch.header._replace(flags=batch.header.flags | PROPERTIES)
