@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from tests.support.amqp091 import TASK, TASK_HEADERS
@@ -11,6 +12,7 @@ from tests.support.staging import QUERY
 
 from penstock.broker.browsing import browse
 from penstock.broker.letters.redrive import redrive
+from penstock.broker.publish.joint import Row as Joint
 from penstock.log.batch import Row, encode
 from penstock.log.columns import Columns
 from penstock.log.encoded import Encoded
@@ -79,6 +81,24 @@ def test_transactions_and_staged_epochs_keep_them(tmp_path: Path) -> None:
             await s.restart()
             found = [row.native for name in ("one", "two") for row in await rows_in(s, name)]
             assert found == [NATIVE] * 4
+
+    run(main())
+
+
+def test_messages_that_are_put_together_keep_them(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue()
+            puts, rows = (
+                s.broker.publishing.joint,
+                [Joint(b"a", native=NATIVE), Joint(b"b"), Joint(b"c", native=NATIVE)],
+            )
+            await asyncio.gather(*[puts.put_and_wait(queue, row, s.publisher) for row in rows])
+            assert [(row.value, row.native) for row in await rows_in(s, "q")] == [
+                (b"a", NATIVE),
+                (b"b", None),
+                (b"c", NATIVE),
+            ]
 
     run(main())
 
