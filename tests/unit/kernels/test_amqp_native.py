@@ -178,6 +178,30 @@ def test_of_a_message_that_goes_from_mqtt_to_amqp_and_back_nothing_is_lost(
     assert {name: sorted(came[name]) for name in sent} == {name: sorted(found) for name, found in sent.items()}
 
 
+TEXTS = st.none() | TEXT.map(str.encode)
+SENT = st.builds(
+    Native,
+    content_type=TEXTS,
+    content_encoding=TEXTS,
+    headers=st.dictionaries(st.sampled_from([b"a", b"b", b"lang"]), TEXT.map(str.encode), min_size=1).map(
+        lambda table: [(name, Typed("S", value)) for name, value in table.items()]
+    ),
+    correlation_id=TEXTS,
+    reply_to=st.none() | st.sampled_from([b"answers", b"$exchange/x/k"]),
+    message_id=TEXTS,
+    timestamp=st.none() | st.integers(0, 10**18),
+    type=TEXTS,
+    app_id=TEXTS,
+    cluster_id=TEXTS,
+)
+
+
+@BUILDS
+@given(native=SENT)
+def test_text_that_goes_from_amqp_to_mqtt_and_back_is_the_same_bytes(kernel: ModuleType, native: Native) -> None:
+    assert natives(kernel, [native.view()]) == [native.values()]
+
+
 @BUILDS
 @pytest.mark.parametrize("bad", [b"\x26\0\x05ab", b"\x7f", b"\x02\0"])
 def test_of_ill_formed_properties_counts_what_comes_before(kernel: ModuleType, bad: bytes) -> None:
