@@ -85,6 +85,22 @@ def test_transactions_and_staged_epochs_keep_them(tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_publish_by_topic_brings_them_to_every_queue_that_is_bound(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            names = [f"q{number}" for number in range(5)]
+            for number, name in enumerate(names):
+                await s.queue(name, partitions=1 + number % 3, topics=["t/#"])
+            keys, natives = [b"%d" % number for number in range(9)], [NATIVE, b"", NATIVE] * 3
+            columns = Columns.of(keys, keys=keys, topics=[b"t/1", b"t/2", b"u"] * 3, native=natives)
+            await s.broker.publishing.publish(columns, s.publisher)
+            for name in names:
+                found = {row.value: row.native for row in await rows_in(s, name)}
+                assert found == {key: NATIVE if int(key) % 3 == 0 else None for key in keys if int(key) % 3 < 2}
+
+    run(main())
+
+
 def test_messages_that_are_put_together_keep_them(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:
