@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from tests.fuzz.packets import mutate_stream, seed_stream, some_limits, try_regions, try_stream
+from tests.support.amqp091 import Native, Typed
 
 import penstock.kernels
 from penstock.core.errors import CorruptBatch, CorruptFrame
 from penstock.core.types import Compression
+from penstock.kernels import amqp_native, amqp_view
 from penstock.kernels import batch as kernel
 from penstock.kernels import headers as header_kernel
 from penstock.kernels.crc import crc32c, first_bad
@@ -27,6 +29,7 @@ from penstock.log.arrow import record_batch
 from penstock.log.batch import HEADER_BYTES, MAX_BODY_BYTES, Batch, build, seal
 from penstock.log.columns import Columns
 from penstock.log.reading.joined import join
+from penstock.queues.properties import decode_user_properties
 from penstock.tables.rows import headers
 
 PAGE = mmap.PAGESIZE
@@ -93,6 +96,16 @@ def seed_entries(rng: random.Random) -> bytes:
         out += struct.pack("<QIB3x", rng.randint(0, 2**63 - 1), len(data), rng.choice([1, 2]))
         out += data + bytes(-len(data) % 8)
     return bytes(out)
+
+
+def seed_native(rng: random.Random) -> bytes:
+    def text() -> bytes | None:
+        return rng.randbytes(rng.randint(0, 9)) if rng.random() < 0.5 else None
+
+    inner = Typed("F", [(b"n", Typed("d", 1.5)), (b"s", Typed("S", b"\0x"))])
+    values = [Typed("S", b"text"), Typed("I", -1), Typed("x", b"\xff"), Typed("A", [Typed("V"), inner]), inner]
+    headers = [(rng.choice([b"a", b"x-payload-format", b""]), rng.choice(values)) for _ in range(rng.randint(0, 5))]
+    return Native(text(), text(), headers, 2, 0, text(), text(), text(), text(), 5, text(), text()).stored()
 
 
 def mutate(rng: random.Random, data: bytes, first: int) -> bytes:
@@ -176,6 +189,15 @@ def try_properties(data: memoryview) -> None:
     assert sizes[1] <= len(data)
 
 
+def try_native(data: memoryview) -> None:
+    """As a row's native properties, and as PROPERTIES to be told to AMQP: both make what can be read."""
+    starts, ends, made = array("i", [0]), array("i", [len(data)]), array("i", [0, 0])
+    view = amqp_view.view(b"", None, None, data, starts, ends, made)
+    decode_user_properties(bytes(view))
+    told = b"\x91" + amqp_native.natives(data, starts, ends, None, None, None, None, None, made)
+    assert amqp_view.wrong(told, starts, array("i", [len(told)])) == -1
+
+
 def try_body(data: memoryview, rng: random.Random) -> None:
     """The columns alone, with flags and count that need not fit them."""
     layout = array("q", bytes(128))
@@ -199,7 +221,14 @@ def once_packets(rng: random.Random, pages: GuardedPages, streams: list[tuple[in
         tally.accepted += 1
 
 
-def once(rng: random.Random, pages: GuardedPages, seeds: list[bytes], tables: list[bytes], tally: Tally) -> None:
+def once(
+    rng: random.Random,
+    pages: GuardedPages,
+    seeds: list[bytes],
+    natives: list[bytes],
+    tables: list[bytes],
+    tally: Tally,
+) -> None:
     at_end = rng.random() < 0.7
     mutant = with_right_lengths(rng, mutate(rng, rng.choice(seeds), 8 if rng.random() < 0.2 else HEADER_BYTES))
     attempts: list[tuple[bytes, Callable[[memoryview], None]]] = [
@@ -207,6 +236,8 @@ def once(rng: random.Random, pages: GuardedPages, seeds: list[bytes], tables: li
         (mutant, try_arrow),
         (mutant, try_joined),
         (mutant[HEADER_BYTES:], try_properties),
+        (mutate(rng, rng.choice(natives), 0), try_native),
+        (mutant[HEADER_BYTES:], try_native),
         (mutant[HEADER_BYTES:], lambda view: try_body(view, rng)),
         (mutate(rng, rng.choice(tables), 0), lambda view: try_entries(view, rng)),
     ]
@@ -221,11 +252,12 @@ def once(rng: random.Random, pages: GuardedPages, seeds: list[bytes], tables: li
 def run(count: int, seed: int) -> Tally:
     rng, pages, tally = random.Random(seed), GuardedPages(), Tally()
     seeds = [seed_batch(rng) for _ in range(200)]
+    natives = [seed_native(rng) for _ in range(50)]
     tables = [seed_entries(rng) for _ in range(50)]
     streams = [seed_stream(rng) for _ in range(200)]
     for number in range(count):
         try:
-            once(rng, pages, seeds, tables, tally)
+            once(rng, pages, seeds, natives, tables, tally)
             once_packets(rng, pages, streams, tally)
         except Exception:
             print(f"failed at mutant {number} of --seed {seed}", file=sys.stderr)

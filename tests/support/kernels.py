@@ -37,6 +37,8 @@ def _source_only() -> Iterator[None]:
     names = [module for module in sys.modules if module.startswith(f"{_PACKAGE}.") and not _is_source(module)]
     hidden = {module: sys.modules.pop(module) for module in names}
     attributes = dict(vars(penstock.kernels))
+    for module in hidden:
+        vars(penstock.kernels).pop(module.rpartition(".")[2], None)
     before = set(sys.modules)
     sys.meta_path.insert(0, SourceOnly)
     try:

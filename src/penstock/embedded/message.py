@@ -73,7 +73,7 @@ class StoredMessage:
     @property
     def envelope(self) -> Envelope:
         """Headers in their order, and what protocols carry beside them."""
-        return unpack(self._stored.batch.properties(self._row) or b"")
+        return unpack(self._stored.view.properties(self._row) or b"")
 
     @property
     def headers(self) -> dict[str, str]:

@@ -15,7 +15,7 @@ from penstock.tables.schema import HEADERS, SCHEMA
 REPLAYED_FROM = "replayed-from"
 """queue:partition:offset; of a row that does not say its offset, queue:partition:start-stop of its piece"""
 
-OUTGOING = pa.schema([SCHEMA.field(name) for name in ("value", "key", "topic", "headers")])
+OUTGOING = pa.schema([SCHEMA.field(name) for name in ("value", "key", "topic", "headers", "native")])
 
 _KNOWN = frozenset(SCHEMA.names)
 _DROPPED = frozenset({REPLAYED_FROM, *deadletter.FACTS, deadletter.REDRIVEN_FROM, deadletter.REDRIVE_GROUP})
@@ -38,6 +38,7 @@ def outgoing(batch: pa.RecordBatch, queue: str, piece: ReplayPiece) -> pa.Record
         _bytes("key", batch.column("key") if "key" in names else nulls(batch.num_rows)),
         _topic(batch.column("topic") if "topic" in names else nulls(batch.num_rows)),
         with_header(_headers(given), REPLAYED_FROM, _places(batch, queue, piece), _DROPPED),
+        _bytes("native", batch.column("native") if "native" in names else nulls(batch.num_rows)),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=OUTGOING)
 

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
-from penstock.kernels cimport memory
+from penstock.kernels cimport memory, utf8
 
 cdef int _COLUMNS, _EXPIRY_AT, _CONTENT_TYPE_AT, _ALIAS_AT, _RESPONSE_TOPIC_AT, _CORRELATION_AT
 cdef int _HAS_ALIAS, _IS_TEXT, _HAS_USER_PROPERTIES
@@ -113,9 +113,6 @@ cdef class Scanner:
 
     @cython.locals(fault=int, first=int, size=int)
     cdef int _odd_text_fault(self, int64_t at, int64_t end, bint is_topic) except -1
-
-    @cython.locals(size=int, second=int, least=int, most=int, i=int)
-    cdef int _character_bytes(self, int first, int64_t at, int64_t end) except -1
 
     @cython.locals(high=int)
     cdef int _number(self, int64_t at) except -1

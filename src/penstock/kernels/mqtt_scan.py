@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
-from penstock.kernels import memory
+from penstock.kernels import memory, utf8
 from penstock.kernels import mqtt_columns as names
 
 # Copies of names that other modules import: a name with a C type is not visible to Python.
@@ -418,28 +418,11 @@ class Scanner:
             first = self._data[at]
             if is_topic and first in (_PLUS_SIGN, _HASH_SIGN):
                 fault = _BAD_TOPIC
-            size = self._character_bytes(first, at, end)
+            size = utf8.character_bytes(self._data, at, end)
             if size == 0:
                 return _MALFORMED
             at += size
         return fault
-
-    def _character_bytes(self, first: int, at: int, end: int) -> int:
-        """Of one character of UTF-8; 0 for NUL, surrogates, longer forms than need be and all that is none."""
-        if first < 0x80:
-            return 1 if first else 0
-        size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-        if first < 0xC2 or first > 0xF4 or end - at < size:
-            return 0
-        second = self._data[at + 1]
-        least = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
-        most = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
-        if second < least or second > most:
-            return 0
-        for i in range(2, size):
-            if self._data[at + i] & 0xC0 != 0x80:
-                return 0
-        return size
 
     def _number(self, at: int) -> int:
         high = self._data[at]

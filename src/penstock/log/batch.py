@@ -286,6 +286,11 @@ class Batch:
         size = self._int32(offsets_at, entries)
         return entries, self.body[offsets_at : offsets_at + 4 * entries + 4], self.body[bytes_at : bytes_at + size]
 
+    def spans(self, flag: int) -> Spans | None:
+        """Where the entries of that column, of those that var_column() gives, are in the body; None without it."""
+        entries = max(self.layout[_TOPIC_COUNT], 0) if flag == TOPIC else self.header.count
+        return self._spans(_VAR_AT[flag], entries)
+
     def columns(self, picked: array[int] | None = None) -> Columns:
         """All rows, as spans over this batch's body, or those of the given numbers (int32), in that order."""
         header, rows = self.header, self.header.count

@@ -7,13 +7,14 @@ from typing import TypeAlias
 
 from penstock.core.errors import CorruptBatch
 from penstock.core.types import Compression
+from penstock.kernels import amqp_view
 from penstock.kernels import rows as kernel
 from penstock.log import batch as batches
 from penstock.log.batch import KEY, NATIVE, OFFSET_DELTA, PROPERTIES, TIMESTAMP_DELTA, TOPIC, VALUE, Batch
 from penstock.log.columns import Columns
 
-# What only logs and gateways that keep more of a message write.
-_NOT_TAKEN = TIMESTAMP_DELTA | OFFSET_DELTA | NATIVE
+# What only logs write.
+_NOT_TAKEN = TIMESTAMP_DELTA | OFFSET_DELTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class Encoded:
         is_plain = not (header.compression or header.producer_id or header.flags & _NOT_TAKEN)
         if not is_plain or not header.count or not header.flags & VALUE:
             raise CorruptBatch("it is not as columns are encoded")
+        if (native := batch.spans(NATIVE)) is not None and amqp_view.wrong(batch.body, native.starts, native.ends) >= 0:
+            raise CorruptBatch("it has native properties that no door writes")
         return cls(data, batch)
 
     @property
@@ -55,7 +58,7 @@ class Encoded:
     def longest_row(self, enough: int) -> int:
         """As Columns.longest_row()."""
         bound = 0
-        for flag in (TOPIC, KEY, PROPERTIES, VALUE):
+        for flag in (TOPIC, KEY, PROPERTIES, NATIVE, VALUE):
             if (column := self.batch.var_column(flag)) is not None:
                 places = memoryview(column[1]).cast("i")
                 bound += kernel.longest(places[:-1], places[1:])

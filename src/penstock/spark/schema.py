@@ -45,6 +45,7 @@ _TYPES: dict[str, DataType] = {
     "timestampType": IntegerType(),
     "headers": ArrayType(_HEADER),
     "deadLetter": _DEAD_LETTER,
+    "native": BinaryType(),
 }
 """What Spark makes of each column of tables/schema.py."""
 

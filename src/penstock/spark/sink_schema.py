@@ -51,6 +51,7 @@ _COLUMNS: dict[str, tuple[Callable[[DataType], bool], str]] = {
     "topic": (lambda kind: isinstance(kind, StringType), "string"),
     "headers": (_is_headers, "map<string,binary> or array<struct<key:string,value:binary>>"),
     "partition": (_is_number, "int"),
+    "native": (lambda kind: isinstance(kind, BinaryType), "binary"),
 }
 # Those of a row that was read from a queue: a message gets them anew, or its options say them.
 _OF_READ_ROWS = ("queue", "offset", "timestamp", "timestampType", "deadLetter")

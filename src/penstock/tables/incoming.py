@@ -12,10 +12,11 @@ from penstock.core.errors import InvalidArgument, TooLarge
 from penstock.kernels import headers as kernel
 from penstock.kernels.topics import check_topic
 from penstock.log.reading.arrow_encoding import ArrowColumns, places_of
+from penstock.log.view import check_native
 from penstock.tables.nulls import marked
 from penstock.tables.schema import HEADERS
 
-COLUMNS = ("value", "key", "topic", "headers", "partition")
+COLUMNS = ("value", "key", "topic", "headers", "partition", "native")
 """that a stream may have; only `value` has to be there"""
 
 _BINARY, _STRING, _INT32 = pa.binary(), pa.string(), pa.int32()
@@ -50,6 +51,7 @@ def columns_of(batch: pa.RecordBatch, limit_bytes: int = 1 << 31) -> ArrowColumn
             _if_any(batch, "key", _binary),
             _if_any(batch, "topic", _topics),
             marked(values, _if_any(batch, "headers", _properties)),
+            _if_any(batch, "native", _native),
         )
     except pa.ArrowException as error:
         raise InvalidArgument(f"the batch cannot be read: {str(error)[:200]}") from None
@@ -136,6 +138,14 @@ def _properties(column: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(_BINARY, len(lists), [None, pa.py_buffer(ends), pa.py_buffer(out)])
 
 
+def _native(column: pa.Array) -> pa.Array:
+    """Of rows that were read from a queue, so that what came by AMQP goes out again as it came."""
+    entries = _binary(column)
+    places = places_of(entries)
+    check_native(_data(entries), places[:-1], places[1:])
+    return entries
+
+
 def _header_texts(column: pa.Array) -> pa.Array:
     """Every protocol gives headers out, and MQTT can have text only."""
     filled = pc.fill_null(column, b"" if column.type == _BINARY else "") if column.null_count else column
@@ -175,6 +185,7 @@ _IS_TYPE = {
     "value": _is_bytes,
     "key": _is_bytes,
     "topic": _is_bytes,
+    "native": _is_bytes,
     "headers": _is_headers,
     "partition": pa.types.is_integer,
 }

@@ -15,6 +15,7 @@ from penstock.log.batch import HEADER_BYTES, below_offset, from_offset, next_off
 from penstock.log.outside import DirectoryReader
 from penstock.log.reading.cuts import LogCut
 from penstock.log.reading.joined import join
+from penstock.log.view import has_native, viewed_places
 from penstock.tables.errors import BeyondEnd, Trimmed
 from penstock.tables.rows import RowMaker
 
@@ -135,7 +136,32 @@ class Reading(Iterator[pa.RecordBatch]):
 
 
 def _columns(group: list[Buffer], names: list[str]) -> pa.RecordBatch:
+    """Of log/arrow.py, with properties as readers see them."""
+    if "properties" not in names or not any(map(has_native, group)):
+        return _stored(group, names)
+    stored = _stored(group, names if "native" in names else [*names, "native"])
+    at = names.index("properties")
+    shown = _shown(stored.column(at), stored.column("native"))
+    return pa.RecordBatch.from_arrays(
+        [shown if number == at else stored.column(number) for number in range(len(names))],
+        schema=pa.schema([stored.schema.field(number) for number in range(len(names))]),
+    )
+
+
+def _stored(group: list[Buffer], names: list[str]) -> pa.RecordBatch:
     return record_batch(group[0], names, verify=False) if len(group) == 1 else join(group, names)
+
+
+def _shown(properties: pa.Array, native: pa.Array) -> pa.Array:
+    ends, data = viewed_places(*_bytes_and_places(properties), *_bytes_and_places(native))
+    return pa.Array.from_buffers(pa.binary(), len(native), [None, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def _bytes_and_places(column: pa.Array) -> tuple[Buffer, memoryview]:
+    """Of one that is no part of another."""
+    _, places_buffer, data = column.buffers()
+    places = memoryview(places_buffer).cast("b").cast("i")[: len(column) + 1]
+    return b"" if data is None else memoryview(data).cast("B"), places
 
 
 def _within(batches: list[Buffer], start: int, stop: int) -> list[Buffer]:

@@ -23,8 +23,10 @@ STORED = {
     "timestamp": "timestamp",
     "headers": "properties",
     "deadLetter": "properties",
+    "native": "native",
 }
-"""Which column of log/arrow.py a column is made from; others are the same in all rows."""
+"""Which column of log/arrow.py a column is made from, of which `properties` are as readers see them; others are the
+same in all rows."""
 
 _TIMESTAMP = SCHEMA.field("timestamp").type
 
@@ -48,6 +50,7 @@ class RowMaker:
         }
         self._makers: dict[str, Callable[[pa.Array], pa.Array]] = {
             "key": null_if_empty,
+            "native": null_if_empty,
             "topic": self._topics,
             "timestamp": lambda stored: stored.cast(_TIMESTAMP),
             "headers": headers,

@@ -43,15 +43,18 @@ SCHEMA = pa.schema(
         pa.field("timestampType", pa.int32()),
         pa.field("headers", HEADERS),
         pa.field("deadLetter", DEAD_LETTER),
+        pa.field("native", pa.binary()),
     ]
 )
 """`key` is null without one, `value` where it was published as null; in a compacted queue both
 a null and an empty value are tombstones. `topic`: where it was published, the queue's own
 address where it was put into the queue. `timestamp`: when the broker appended it, never decreasing in a partition; so
 `timestampType` is 0 in every row. `headers`: properties in their order, an empty list without any.
-`deadLetter`: null but for messages that a group has given up on."""
+`deadLetter`: null but for messages that a group has given up on. `native`: the properties that
+came by AMQP as they came, for programs that store messages again; null where there are none. What they say is among the
+headers."""
 
-DEFAULT_COLUMNS = tuple(name for name in SCHEMA.names if name not in ("headers", "deadLetter"))
+DEFAULT_COLUMNS = tuple(name for name in SCHEMA.names if name not in ("headers", "deadLetter", "native"))
 """without those for which properties have to be parsed"""
 
 

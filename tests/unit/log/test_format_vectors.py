@@ -8,9 +8,10 @@ import struct
 from array import array
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pytest
+from tests.support.amqp091 import Native, Typed
 
 import penstock.log
 from penstock.core.types import Compression
@@ -19,6 +20,7 @@ from penstock.kernels.frames import entries
 from penstock.kernels.hashing import murmur3
 from penstock.log.batch import Batch, build, check, next_offset, seal
 from penstock.log.columns import Columns
+from penstock.log.view import check_native, viewed_properties
 
 TEXT = Path(penstock.log.__file__).with_name("FORMAT.md").read_text(encoding="utf-8")
 
@@ -139,3 +141,32 @@ def test_hashes_and_partitions_of_the_document_come_out() -> None:
         key = text.encode()
         number = murmur3(key, 0, len(key))
         assert (f"{number:08x}", number % 10, number % 16) == (digits, int(of_10), int(of_16))
+
+
+def native_vectors() -> list[tuple[str, bytes, bytes]]:
+    blocks = re.findall(r"```json native\n(.*?)\n```\n```hex\n(.*?)\n```\n```view\n(.*?)\n```", TEXT, re.DOTALL)
+    return [(fields, bytes.fromhex(native), bytes.fromhex(view)) for fields, native, view in blocks]
+
+
+def typed(kind: str, value: object) -> Typed:
+    if isinstance(value, list):
+        return Typed(kind, [typed(*each) for each in value])
+    return Typed(kind, value.encode("latin-1") if isinstance(value, str) else value)
+
+
+@pytest.mark.parametrize(("fields", "native", "view"), native_vectors())
+def test_native_properties_of_the_document_are_what_it_says(fields: str, native: bytes, view: bytes) -> None:
+    said: dict[str, Any] = {
+        name: value.encode() if isinstance(value, str) else value for name, value in json.loads(fields).items()
+    }
+    headers = [(name.encode(), typed(kind, value)) for name, kind, value in said.pop("headers")]
+    assert Native(headers=headers, **said).stored() == native
+    assert viewed_properties(None, native) == view
+    check_native(native, array("i", [0]), array("i", [len(native)]))
+
+
+def test_the_example_of_native_properties_is_the_first_vector() -> None:
+    example = TEXT[TEXT.index("### Native properties") : TEXT.index("Vectors: the properties")]
+    rows = re.findall(r"^\| (\d+) \| `([0-9a-f ]+)` \|", example, re.MULTILINE)
+    assert b"".join(bytes.fromhex(digits) for _, digits in rows) == native_vectors()[0][1]
+    assert len(native_vectors()) == 2

@@ -12,13 +12,16 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, GreaterThanOrEqual, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+from tests.support.amqp091 import TASK
 from tests.support.live_tables import LiveTables
 from tests.support.numbered import numbers_of, purge, put_numbers, until_declared, until_seen
 
 import penstock
 from penstock.core.errors import DirectoryFormat, InvalidArgument, NoSuchQueue
 from penstock.embedded.database import Database
+from penstock.log.columns import Columns
 from penstock.spark.places import DataLost
+from penstock.spark.sink_schema import check_sink_schema
 from penstock.spark.source import PenstockSource
 from penstock.tables.errors import NotRecovered
 
@@ -170,6 +173,17 @@ def test_dead_letters_tell_whence_and_why(database: Database) -> None:
     assert len(rows) == 2 and (letter["queue"], letter["partition"], letter["offset"]) == ("orders", 2, 0)
     assert (letter["reason"], letter["detail"], letter["group"]) == ("rejected", "no such customer", "workers")
     assert letter["deliveryCount"] == 1
+
+
+def test_what_came_by_amqp_is_among_the_headers_and_as_it_came_where_it_is_asked_for(database: Database) -> None:
+    database.put_many("orders", Columns.of([b"task"], native=[TASK.stored()]))
+    until_seen(database, "orders")
+    source = _source(database, columns="value,native,headers")
+    schema = source.schema()
+    check_sink_schema(schema)
+    [row] = [row for batch in _batches(source.reader(schema)) for row in batch.to_pylist()]
+    assert (row["value"], row["native"]) == (b"task", TASK.stored())
+    assert {"key": "lang", "value": b"py"} in row["headers"]
 
 
 def test_trimmed_offsets_are_an_error_or_skipped(database: Database, caplog: pytest.LogCaptureFixture) -> None:

@@ -78,7 +78,7 @@ def test_headers_become_user_properties(kind: pa.DataType) -> None:
 
 def test_columns_that_say_nothing_are_none() -> None:
     batch = pa.record_batch({"value": ["x"], "key": [""], "topic": pa.array([None], pa.string())})
-    assert columns_of(batch)[1:] == (None, None, None)
+    assert columns_of(batch)[1:] == (None, None, None, None)
     assert partitions_of(pa.record_batch({"value": ["x"], "partition": pa.array([None], pa.int64())}), 1) is None
 
 

@@ -13,10 +13,13 @@ from penstock.core.ports import Buffer
 from penstock.kernels import hashing, plain, rows
 from penstock.log.batch import EXPIRY, KEY, TOPIC, Batch, Row
 from penstock.log.properties import user_property
+from penstock.log.view import has_native, viewed
 from penstock.queues.deadletter import REDRIVE_GROUP, REDRIVEN
 
 ONE_KEY = 1
 """every message of a strictly ordered partition"""
+# The batch, its body again, and what native properties become: text is mostly a third longer.
+_WITH_VIEW = 3
 
 
 class StoredBatch(msgspec.Struct, eq=False, gc=False):
@@ -34,6 +37,7 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
     _offsets: array[int] | None = None
     _hashes: array[int] | None = None
     _redriven_to: list[bytes | None] | None = None
+    _view: Batch | None = None
 
     @classmethod
     def of(cls, data: Buffer) -> StoredBatch:
@@ -49,6 +53,24 @@ class StoredBatch(msgspec.Struct, eq=False, gc=False):
         found = self._batch
         if found is None:
             found = self._batch = Batch.parse(self.data, verify=False)
+        return found
+
+    @property
+    def has_native(self) -> bool:
+        """Whether readers are shown another batch than the one that is stored."""
+        return has_native(self.data)
+
+    @property
+    def held_bytes(self) -> int:
+        """About what it keeps in memory, the view of one that has another included."""
+        return _WITH_VIEW * len(self.data) if self.has_native else len(self.data)
+
+    @property
+    def view(self) -> Batch:
+        """As readers are shown it: see log/view."""
+        found = self._view
+        if found is None:
+            found = self._view = viewed(self.batch)
         return found
 
     def value(self, row: int) -> bytes:
@@ -176,10 +198,10 @@ class StoredCache:
         cached.insert(0, stored)
         del cached[self._each :]
         self._order.append((cached, stored))
-        self._bytes += len(stored.data)
+        self._bytes += stored.held_bytes
         while (self._bytes > self._limit_bytes and len(self._order) > 1) or len(self._order) > _MOST_BATCHES:
             other, oldest = self._order.popleft()
-            self._bytes -= len(oldest.data)
+            self._bytes -= oldest.held_bytes
             if oldest in other:
                 other.remove(oldest)
         return stored

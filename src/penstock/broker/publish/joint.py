@@ -38,6 +38,7 @@ class Row(NamedTuple):
     properties: bytes | None = None
     expiry: int = 0
     topic: bytes | None = None
+    native: bytes | None = None
 
 
 _VALUE_ALONE = Row(b"")[1:]
@@ -47,13 +48,14 @@ def columns_of(rows: Sequence[Row]) -> Columns:
     """What no row has is no column."""
     if len(rows) == 1 and rows[0][1:] == _VALUE_ALONE:
         return Columns.of([rows[0].value])
-    values, keys, properties, expiries, topics = zip(*rows, strict=True) if rows else ((),) * 5
+    values, keys, properties, expiries, topics, natives = zip(*rows, strict=True) if rows else ((),) * 6
     return Columns.of(
         values,
         keys=_filled(keys),
         properties=_filled(properties),
         expiry=expiries if any(expiries) else None,
         topics=_filled(topics),
+        native=_filled(natives),
     )
 
 
@@ -70,7 +72,8 @@ class _Put(NamedTuple):
     @property
     def bytes(self) -> int:
         row = self.row
-        return len(row.value) + len(row.key or b"") + len(row.properties or b"") + len(row.topic or b"") + _ROW_BYTES
+        others = row.key, row.properties, row.topic, row.native
+        return len(row.value) + sum([len(each) for each in others if each is not None]) + _ROW_BYTES
 
     def fail(self, error: BaseException) -> None:
         """Each gets an error of its own: threads add to it where they raise it."""

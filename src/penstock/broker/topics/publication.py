@@ -11,6 +11,7 @@ from penstock.broker.publish.publisher import Publisher
 from penstock.broker.sessions.targets import RETAIN
 from penstock.log.columns import Columns
 from penstock.log.journal.late import Part
+from penstock.log.view import viewed_columns
 from penstock.queues.names import is_settlement
 
 if TYPE_CHECKING:
@@ -62,6 +63,16 @@ class Publication:
     as_it_came: object = None
     """the rows as the door that took them has them, for it alone"""
     _by_topic: tuple[array[int], array[int]] | None = None
+    _shown: Columns | None = None
+
+    @property
+    def shown(self) -> Columns:
+        """The rows as all see them who are no queue."""
+        if self.columns.native is None:
+            return self.columns
+        if self._shown is None:
+            self._shown = viewed_columns(self.columns)
+        return self._shown
 
     @property
     def is_directed(self) -> bool:

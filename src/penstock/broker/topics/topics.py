@@ -189,7 +189,7 @@ class Topics:
         taps = self._broker.taps
         if not taps.count:
             return _NOBODY
-        return taps.push(publication.namespace, publication.columns, publication.topics)
+        return taps.push(publication.namespace, publication.shown, publication.topics)
 
     def _finish(
         self,
@@ -216,14 +216,14 @@ class Topics:
         if space is not None:
             columns = _retained_columns(publication)
             parts += space.parts(columns, array("i", range(columns.count)))
-        accepted = self._accept(publication.columns, made)
+        accepted = self._accept(publication, made)
         for each in accepted:
             parts += each.parts
         return parts, accepted
 
-    def _accept(self, columns: Columns, made: Plan) -> list[Accepted]:
+    def _accept(self, publication: Publication, made: Plan) -> list[Accepted]:
         """For those that messages are stored for, layer by layer."""
-        return [self.sessions.accept(columns, targets_of(layer)) for layer in made.stored]
+        return [self.sessions.accept(publication.shown, targets_of(layer)) for layer in made.stored]
 
     async def send(
         self,
@@ -256,7 +256,7 @@ class Topics:
         made = Plan([])
         strategy = self.options.shared_strategy
         plan_share(publication, share, range(publication.columns.count), strategy, made)
-        accepted = self._accept(publication.columns, made)
+        accepted = self._accept(publication, made)
         try:
             if parts := [part for each in accepted for part in each.parts]:
                 await self._broker.shard.commit(parts)
@@ -327,7 +327,7 @@ def _topics_of(columns: Columns) -> list[bytes]:
 
 def _retained_columns(publication: Publication) -> Columns:
     """Rows to be retained, with the QoS they came with."""
-    columns, flags = publication.columns, publication.flags
+    columns, flags = publication.shown, publication.flags
     rows = [row for row, flag in enumerate(flags) if flag & RETAIN]
     source, index = columns.source, columns.topic_index
     assert index is not None

@@ -9,6 +9,7 @@ import msgspec
 from penstock.cli.message.text import text_or_base64
 from penstock.cli.output import line_of
 from penstock.log.batch import VALUE, Batch
+from penstock.log.view import viewed
 
 Render = Callable[[Batch, range], bytes]
 """some rows of a batch, each ending with a newline"""
@@ -27,12 +28,12 @@ def as_values(batch: Batch, rows: range) -> bytes:
 
 
 def as_json_lines(batch: Batch, rows: range) -> bytes:
-    offsets, timestamps = batch.offsets(), batch.timestamps()
+    offsets, timestamps, batch = batch.offsets(), batch.timestamps(), viewed(batch)
     return b"".join([_encoder.encode(_record(batch, row, offsets[row], timestamps[row])) + b"\n" for row in rows])
 
 
 def as_yaml(batch: Batch, rows: range) -> bytes:
-    offsets, timestamps = batch.offsets(), batch.timestamps()
+    offsets, timestamps, batch = batch.offsets(), batch.timestamps(), viewed(batch)
     return b"".join([line_of(_record(batch, row, offsets[row], timestamps[row]), "yaml") for row in rows])
 
 
@@ -41,7 +42,8 @@ RENDERERS: dict[str, Render] = {"text": as_values, "json": as_json_lines, "yaml"
 
 
 def _record(batch: Batch, row: int, offset: int, timestamp: int) -> dict[str, object]:
-    """Only the fields the record has. Bytes that are no UTF-8 are base64, under a name that says so."""
+    """Only the fields the record has; `properties` as all readers see them, `native` as stored. Bytes that are no UTF-8
+    are base64, under a name that says so."""
     record: dict[str, object] = {"offset": offset, "timestamp": timestamp}
     fields = {
         "topic": batch.topic(row),

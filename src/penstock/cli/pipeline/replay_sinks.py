@@ -182,12 +182,13 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
     """Of rows that penstock.jobs.replay_rows.outgoing() made."""
-    values, keys, topics, headers = (batch.column(name).to_pylist() for name in OUTGOING.names)
+    values, keys, topics, headers, native = (batch.column(name).to_pylist() for name in OUTGOING.names)
     return Columns.of(
         [value or b"" for value in values],
         keys=[key or b"" for key in keys] if any(keys) else None,
         topics=[(topic or "").encode() for topic in topics] if any(topics) else None,
         properties=[_properties([(pair["key"], pair["value"]) for pair in pairs]) for pairs in headers],
+        native=[entry or b"" for entry in native] if any(native) else None,
     )
 
 

@@ -112,9 +112,9 @@ class FlightClient(Closing):
         create_queue: bool = True,
     ) -> list[Placed]:
         """Rows with the columns `value`, and `key`, `topic`, `headers`, `partition` where they are wanted, as messages;
-        durable when it returns. Each 4 MiB are stored whole or not at all: if it raises, some may be stored. A queue
-        that does not exist is created, and a warning logged, where the server creates queues by itself; without
-        `create_queue` it is NO_SUCH_QUEUE."""
+        durable when it returns. `native` is that of rows that were read from a queue. Each 4 MiB are stored whole or
+        not at all: if it raises, some may be stored. A queue that does not exist is created, and a warning logged,
+        where the server creates queues by itself; without `create_queue` it is NO_SUCH_QUEUE."""
         wanted = {"namespace": namespace, "partition": partition, "create_queue": create_queue}
         return append(self._putting(queue, "append", **wanted), rows)
 

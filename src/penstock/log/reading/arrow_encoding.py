@@ -10,7 +10,18 @@ import pyarrow.compute as pc
 
 from penstock.core.errors import TooLarge
 from penstock.core.ports import Buffer
-from penstock.log.header import HEADER, HEADER_BYTES, KEY, MAGIC, MAX_BODY_BYTES, PROPERTIES, TOPIC, VALUE, VERSION
+from penstock.log.header import (
+    HEADER,
+    HEADER_BYTES,
+    KEY,
+    MAGIC,
+    MAX_BODY_BYTES,
+    NATIVE,
+    PROPERTIES,
+    TOPIC,
+    VALUE,
+    VERSION,
+)
 
 _INT32 = pa.int32()
 _TOPIC_COUNT = Struct("<ixxxx")
@@ -28,6 +39,7 @@ class ArrowColumns(NamedTuple):
     key: pa.Array | None = None
     topic: pa.Array | None = None
     properties: pa.Array | None = None
+    native: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.value)
@@ -55,7 +67,8 @@ def encoded(columns: ArrowColumns) -> Pieces:
     if columns.topic is not None:
         flags |= TOPIC
         _add_topics(pieces, columns.topic)
-    for flag, column in ((KEY, columns.key), (PROPERTIES, columns.properties), (0, columns.value)):
+    given = ((KEY, columns.key), (PROPERTIES, columns.properties), (NATIVE, columns.native), (0, columns.value))
+    for flag, column in given:
         if column is not None:
             flags |= flag
             _add_column(pieces, column)

@@ -16,6 +16,7 @@ from penstock.log.batch import KEY, PROPERTIES, VALUE, Batch
 from penstock.log.properties import user_property
 from penstock.log.segments.index import places
 from penstock.log.segments.segments import SealedSegment
+from penstock.log.view import viewed
 
 # A shorter key stands for itself, a longer one is represented by a digest of this length: the two cannot be mistaken.
 _DIGEST_BYTES = 16
@@ -199,7 +200,7 @@ class _Walk:
 
 def _tokens(batch: Batch, property_name: bytes | None) -> list[bytes]:
     """What stands for the key of each row; empty where it has none."""
-    entries = _entries(batch, KEY if property_name is None else PROPERTIES)
+    entries = _entries(batch, KEY) if property_name is None else _entries(viewed(batch), PROPERTIES)
     if property_name is not None:
         entries = [user_property(entry, property_name) or b"" for entry in entries]
     return [

@@ -25,6 +25,7 @@ MESSAGE_COLUMNS = (
     "timestampType",
     "headers",
     "deadLetter",
+    "native",
 )
 """what can be kept of a message beside its JSON; tables/schema.py has them, and needs pyarrow"""
 SINK_KINDS = ("queue", "parquet", "delta", "iceberg", "console")

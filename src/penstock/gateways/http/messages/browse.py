@@ -132,7 +132,7 @@ class _Looking:
             number = heapq.heappop(times)[1]
             walk = self._walks[number]
             row, partition = walk.pop(), walk.unit.partition
-            size += len(row.value) + len(row.key or b"") + len(row.properties or b"")
+            size += len(row.value) + len(row.key or b"") + len(row.properties or b"") + len(row.native or b"")
             prefix = self._queue.message_id_prefix(partition)
             found.append(message_of(prefix, self._queue.name, partition, row, is_base64))
             if (following := await self._peek(number)) is not None:

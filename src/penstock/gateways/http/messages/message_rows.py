@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from penstock.codecs.http.messages import Message
 from penstock.gateways.http.messages.bodies import correlation_text, either, unpacked
 from penstock.log.batch import Row
+from penstock.log.view import viewed_properties
 from penstock.queues.properties import NULL_VALUE, Envelope
 
 _NO_ENVELOPE = Envelope()
@@ -29,7 +30,8 @@ def message_of(
     deliveries: int | None = None,
 ) -> Message:
     """`prefix` is that of the ids of its partition."""
-    envelope = _NO_ENVELOPE if row.properties is None else unpacked(row.properties)
+    properties = row.properties if row.native is None else viewed_properties(row.properties, row.native)
+    envelope = _NO_ENVELOPE if properties is None else unpacked(properties)
     is_null = not row.value and envelope.header(NULL_VALUE) is not None
     text, base64 = either(None if is_null else row.value, is_base64)
     key, key_base64 = either(row.key, is_base64)

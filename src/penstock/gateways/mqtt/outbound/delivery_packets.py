@@ -60,12 +60,13 @@ class DeliveryPackets:
         start = 0
         for delivery, stop in zip(deliveries, stops, strict=True):
             stored = delivery.stored
-            if stored.is_dense and delivery.deliveries is None and stop - start == stored.end - stored.first:
+            is_whole = delivery.deliveries is None and stop - start == stored.end - stored.first
+            if stored.is_dense and is_whole and not stored.has_native:
                 plain.append(stored.data)
                 sources.append(stored.data)
                 firsts.append(start)
             else:
-                sources.append(stored.batch.body)
+                sources.append(stored.view.body)
                 _put(delivery, start, stop, now - timeline.now_at(stored.batch.header.base_timestamp), spans, numbers)
             start = stop
         whole_spans(plain, firsts, spans, numbers)
@@ -78,14 +79,15 @@ class DeliveryPackets:
 
 
 def _body_bytes(stored: StoredBatch) -> int:
-    return len(stored.data) if stored.is_dense else len(stored.batch.body)
+    return len(stored.data) if stored.is_dense and not stored.has_native else len(stored.view.body)
 
 
 def _put(delivery: Delivery, start: int, stop: int, later_ms: int, spans: array[int], numbers: array[int]) -> None:
     """What encode() needs to know of some rows of a batch, whose expiries count by a clock of their own."""
     stored, count = delivery.stored, len(numbers) // 3
     words = memoryview(spans)[SPAN_WORDS * start : SPAN_WORDS * stop]
-    batch_spans(stored.batch.body, stored.batch.layout, delivery.rows, words)
+    shown = stored.view
+    batch_spans(shown.body, shown.layout, delivery.rows, words)
     for at in range(_EXPIRES, len(words), SPAN_WORDS):
         if words[at]:
             words[at] = max(words[at] + later_ms, 1)

@@ -138,9 +138,9 @@ class MqttAudience:
         flags, is_all = publication.flags, len(rows) == len(publication.flags)
         if aliases is None and is_all and (same := self._verbatim(publication, manner)) is not None:
             return same, []
-        spans = spans_of(publication.columns, rows)
+        shown = publication.shown
         mine = flags if is_all else bytes([flags[row] for row in rows])
-        return self.encode(publication.columns.source, spans, mine, manner, aliases)
+        return self.encode(shown.source, spans_of(shown, rows), mine, manner, aliases)
 
     def encode(
         self,
