@@ -31,6 +31,7 @@ class ErrorCode(enum.Enum):
     QUEUE_REPLACED = "queue-replaced"  # deleted, and declared anew under its name
     NO_SUCH_GROUP = "no-such-group"
     GROUP_EXISTS = "group-exists"
+    GROUP_IN_USE = "group-in-use"  # one consumer has it to itself, or wants to while there are others
     QUEUE_FULL = "queue-full"
     STALE_SETTLEMENT = "stale-settlement"  # the delivery it names is no longer current; nothing was changed
     OUT_OF_ORDER = "out-of-order"
@@ -273,6 +274,24 @@ class GroupExists(PenstockError):
             f"consume with it, reset its position, or delete it before creating it again"
         )
         self.queue, self.group = queue, group
+
+
+class GroupInUse(PenstockError):
+    code = ErrorCode.GROUP_IN_USE
+
+    def __init__(self, queue: str, group: str, is_exclusive: bool) -> None:
+        """`is_exclusive`: by one who has it alone; else by others, beside whom nobody can have it alone."""
+        use, advice = _EXCLUSIVE_USE if is_exclusive else _SHARED_USE
+        super().__init__(f"consumer group {group!r} of queue {queue!r} is in {use}: {advice}")
+        self.queue, self.group, self.use = queue, group, use
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self.use == _EXCLUSIVE_USE[0]
+
+
+_EXCLUSIVE_USE = "exclusive use", "consume with another group, or wait until the consumer that has it alone has gone"
+_SHARED_USE = "shared use", "share it too, or wait until its consumers have gone before one has it alone"
 
 
 class QueueFull(PenstockError):
