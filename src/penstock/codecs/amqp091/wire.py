@@ -25,10 +25,11 @@ def ill_formed(detail: str) -> AmqpError:
 class Reader:
     """Walks over a payload, or a part of it; SYNTAX_ERROR where it would leave it."""
 
-    __slots__ = ("_data", "at", "end")
+    __slots__ = ("_data", "_has_bad_text", "at", "end")
 
     def __init__(self, data: bytes, start: int = 0, end: int | None = None) -> None:
         self._data, self.at, self.end = data, start, len(data) if end is None else end
+        self._has_bad_text = False
 
     def take(self, size: int, what: str) -> bytes:
         if size > self.end - self.at:
@@ -40,12 +41,13 @@ class Reader:
         return int.from_bytes(self.take(size, what), "big")
 
     def shortstr(self, what: str) -> str:
-        """AmqpError 501, as RabbitMQ has it, if it is no UTF-8."""
+        """FRAME_ERROR at finish(), as RabbitMQ has it, if it is no UTF-8."""
         data = self.take(self.unsigned(1, what), what)
         try:
             return data.decode()
         except UnicodeDecodeError:
-            raise AmqpError(Fault.BAD_TEXT) from None
+            self._has_bad_text = True
+            return ""
 
     def longstr(self, what: str) -> bytes:
         return self.take(self.unsigned(4, what), what)
@@ -73,6 +75,8 @@ class Reader:
     def finish(self, what: str) -> None:
         if self.at != self.end:
             raise ill_formed(f"{self.end - self.at} bytes are left over at the end of {what}")
+        if self._has_bad_text:
+            raise AmqpError(Fault.BAD_TEXT)
 
     def _part(self, what: str, depth: int) -> Reader:
         """Of a table or an array: what its length says."""
