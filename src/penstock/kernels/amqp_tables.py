@@ -133,7 +133,7 @@ def _same(data: Buffer, at: int, name: bytes, size: int) -> bool:
 
 def integers(data: Buffer, kinds: array[int], value_starts: array[int], out: array[int]) -> int:
     """The values that `find` found, where they are whole numbers (or bits, or times), to `out` ('q'), which keeps what
-    it has elsewhere; those of type L as they are in two's complement. How many there are."""
+    it has elsewhere; times of 2**63 and more as negative ones. How many."""
     count = 0
     for i in range(len(kinds)):
         kind = kinds[i]

@@ -214,7 +214,7 @@ class AmqpError(PenstockError):
 
     code = ErrorCode.PROTOCOL_ERROR
 
-    def __init__(self, fault: Fault, channel: int = 0, at: tuple[int, int] = (0, 0), **facts: object) -> None:
+    def __init__(self, fault: Fault, channel: int = 0, at: tuple[int, int] = (0, 0), /, **facts: object) -> None:
         self.fault, self.channel = fault, channel
         self.class_id, self.method_id = at
         self.facts = facts

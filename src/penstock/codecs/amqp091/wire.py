@@ -12,8 +12,9 @@ from penstock.codecs.amqp091.errors import AmqpError, Fault
 from penstock.codecs.amqp091.kinds import MAX_TABLE_BYTES, MAX_TABLE_DEPTH, Field, FieldValue, Table
 from penstock.core.errors import InvalidArgument, TooLarge
 
-_SIGNED = {"b": 1, "s": 2, "I": 4, "l": 8}
-_UNSIGNED = {"B": 1, "u": 2, "i": 4, "L": 8, "T": 8}
+# L has no sign in the specification; RabbitMQ reads it as l.
+_SIGNED = {"b": 1, "s": 2, "I": 4, "l": 8, "L": 8}
+_UNSIGNED = {"B": 1, "u": 2, "i": 4, "T": 8}
 _FLOATS = {"f": struct.Struct(">f"), "d": struct.Struct(">d")}
 _MAX_SHORTSTR_BYTES, _MAX_SCALE = 255, 255
 

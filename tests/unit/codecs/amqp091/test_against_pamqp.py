@@ -1,7 +1,7 @@
 """Held against pamqp, in both directions. Where the two differ, we follow RabbitMQ:
 
 - pamqp has no class `access`, which old clients still send and RabbitMQ answers.
-- pamqp reads a field of type L as signed; here it has no sign. It takes a type 0x00 for V; here there is no such type.
+- pamqp takes a field of type 0x00 for V; there is no such type.
 - Of two fields of one name pamqp keeps the last; RabbitMQ looks up the first.
 - pamqp gives long strings as text where they are UTF-8; here those of methods are bytes, those of tables text.
 - pamqp writes floats as f, whole numbers as narrow as can be, and `bytes` not at all; here d, I or l, and x.
