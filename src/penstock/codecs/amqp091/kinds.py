@@ -41,9 +41,10 @@ class Domain(enum.Enum):
 
 
 class Field(NamedTuple):
-    """A value in a table, with the letter of its type. In the dialect of RabbitMQ: t bool; b s I l whole numbers of 8 to
-    64 bits, L as l, B u i without a sign; f d floats; D decimal; S string (what is no UTF-8 as surrogates);
-    x bytes; T seconds since 1970; A array; F table; V nothing."""
+    """A value in a table, with the letter of its type, in the dialect of RabbitMQ.
+
+    t bool; b s I l whole numbers of 8 to 64 bits, L as l, B u i without a sign; f d floats; D decimal; S string (what
+    is no UTF-8 as surrogates); x bytes; T seconds since 1970; A array; F table; V nothing."""
 
     kind: str
     value: FieldValue

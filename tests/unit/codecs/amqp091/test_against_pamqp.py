@@ -5,7 +5,8 @@
 - Of two fields of one name pamqp keeps the last; RabbitMQ looks up the first.
 - pamqp gives long strings as text where they are UTF-8; here those of methods are bytes, those of tables text.
 - pamqp writes floats as f, whole numbers as narrow as can be, and `bytes` not at all; here d, I or l, and x.
-- pamqp reads a delivery tag of 2**63 or more as negative. It reads a decimal as signed, and a timestamp as a datetime; here both are without a sign, as RabbitMQ has them.
+- pamqp reads a delivery tag of 2**63 or more, and a decimal, as signed; RabbitMQ has them without a sign.
+- pamqp gives a timestamp as a datetime; here it is a number.
 - pamqp takes a timestamp of 2**32 or more for milliseconds.
 - pamqp refuses some values that the specification forbids and RabbitMQ takes (tickets, names longer than 127)."""
 
