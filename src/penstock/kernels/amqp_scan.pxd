@@ -70,6 +70,8 @@ cdef class Scanner:
     @cython.locals(kind=int)
     cdef inline int _frame(self, int64_t at) except? -1
 
+    cdef inline bint _is_whole(self) except -1
+
     @cython.locals(word=uint64_t, kind=int, size=int64_t)
     cdef inline int _frame_head(self, int64_t at) except? -1
 
