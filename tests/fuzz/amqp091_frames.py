@@ -13,7 +13,7 @@ from tests.fuzz.kernels_fuzz import GuardedPages, Tally
 from tests.support.amqp091_wire import Limits, frame, header, publish, read_stream, settled
 
 import penstock.kernels
-from penstock.codecs.amqp091.assembly import Assembly
+from penstock.codecs.amqp091.assembly import Assembly, fault_at
 from penstock.codecs.amqp091.decode import Decoder, Frame
 from penstock.codecs.amqp091.encode import HEARTBEAT, method_frame
 from penstock.codecs.amqp091.errors import AmqpError
@@ -108,6 +108,8 @@ def try_stream(data: memoryview, limits: Limits) -> int:
         assert (scanner.rows, scanner.why, scanner.reason) == (len(seen.rows), seen.why, seen.reason)
         assert (scanner.position, scanner.size) == (at + seen.position, seen.size)
         ask(data, scanner)
+        if scanner.why == names.BAD_FRAME:
+            assert fault_at(plain, scanner.position, len(plain), limits.frame_max).fault.reply == scanner.reason
         if scanner.why in (names.NEEDS_BYTES, names.BAD_FRAME):
             return scanner.reason
         at = scanner.position + (scanner.size if scanner.why == names.OTHER_FRAME else 0)

@@ -7,16 +7,23 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pamqp import body as pamqp_body
+from pamqp import commands
+from pamqp import frame as pamqp_frame
+from pamqp import header as pamqp_header
 from tests.support.amqp091_wire import FRAME_MAX, Limits, Seen, frame, header, publish, read_stream, settled
 from tests.support.kernels import builds
 
+from penstock.codecs.amqp091.assembly import fault_at
 from penstock.codecs.amqp091.decode import Frame, read_frame
 from penstock.codecs.amqp091.encode import HEARTBEAT, method_frame
+from penstock.codecs.amqp091.kinds import Field
 from penstock.codecs.amqp091.methods import BasicAck, BasicNack, BasicPublish, BasicReject, ChannelOpen, TxCommit
 from penstock.codecs.amqp091.properties import Properties, properties_bytes, read_properties
-from penstock.codecs.amqp091.wire import table_of
+from penstock.codecs.amqp091.wire import plain, table_of
 from penstock.core.errors import InvalidArgument
 from penstock.kernels import amqp_columns as names
+from penstock.kernels import mqtt_rows
 
 BUILDS = pytest.mark.parametrize("amqp_scan", builds("amqp_scan"))
 OTHER = method_frame(1, TxCommit())
@@ -171,7 +178,11 @@ def test_rows_are_those_that_the_codec_reads_frame_by_frame(
 @settings(max_examples=300, deadline=None)
 def test_mutated_frames_are_judged_as_the_codec_judges_them(amqp_scan: ModuleType, data: bytes, max_body: int) -> None:
     limits = Limits(max_body=max_body)
-    assert same(scanned(amqp_scan.Scanner(20), data, limits), read_stream(data, limits))
+    seen = scanned(amqp_scan.Scanner(20), data, limits)
+    assert same(seen, read_stream(data, limits))
+    if seen.why == names.BAD_FRAME:
+        error = fault_at(data, seen.position, len(data), FRAME_MAX)
+        assert (error.fault.reply, error.is_hard) == (seen.reason, True)
 
 
 def as_received(scanner: Any, data: bytes, sizes: list[int]) -> tuple[list[object], int, int]:
@@ -247,6 +258,45 @@ def test_regions_of_many_connections_are_scanned_as_each_by_itself(
             assert together.column(number)[first : first + found] == alone.column(number)
         assert (together.whys[region], together.positions[region]) == (alone.why, alone.position)
         assert (together.sizes[region], together.reasons[region]) == (alone.size, alone.reason)
+
+
+their_messages = st.tuples(
+    st.sampled_from(["", "amq.topic", "x-1"]),
+    st.text(max_size=9),
+    st.binary(max_size=300),
+    st.integers(1, 9),
+    st.dictionaries(texts, texts),
+)
+
+
+@BUILDS
+@given(messages=st.lists(st.tuples(st.integers(1, 65535), their_messages), max_size=5), cut=st.integers(0, 4000))
+@settings(max_examples=80, deadline=None)
+def test_what_pamqp_sends_becomes_rows_with_what_it_said(
+    amqp_scan: ModuleType, messages: list[tuple[int, Any]], cut: int
+) -> None:
+    data = b""
+    for channel, (exchange, key, body, priority, headers) in messages:
+        method = commands.Basic.Publish(exchange=exchange, routing_key=key)
+        read = commands.Basic.Properties(priority=priority, headers=headers)
+        data += pamqp_frame.marshal(method, channel)
+        data += pamqp_frame.marshal(pamqp_header.ContentHeader(0, len(body), read), channel)
+        data += pamqp_frame.marshal(pamqp_body.ContentBody(body), channel) if body else b""
+        data += pamqp_frame.marshal(commands.Basic.Ack(priority, True), channel)
+    scanner, found, start = amqp_scan.Scanner(20), list[dict[str, object]](), 0
+    for stop in (min(cut, len(data)), len(data)):
+        seen = scanned(scanner, data[:stop], Limits(), start)
+        found, start = found + seen.rows, start + seen.position
+    assert len(found) == 2 * len(messages)
+    for published, acked, (channel, (exchange, key, body, priority, headers)) in zip(
+        found[::2], found[1::2], messages, strict=True
+    ):
+        said = [published[name] for name in ("kind", "channel", "exchange", "key", "body")]
+        assert said == [names.PUBLISH, channel, exchange, key, body]
+        read_here = published["read"]
+        assert isinstance(read_here, Properties)
+        assert (read_here.priority, plain(Field("F", read_here.headers or {}))) == (priority, headers)
+        assert acked == {"kind": names.ACK, "channel": channel, "flags": names.MULTIPLE, "tag": priority}
 
 
 METHOD = method_frame(1, BasicPublish(routing_key="k"))
@@ -325,6 +375,7 @@ def test_what_is_wrong_ends_the_scan_with_its_reply_code_and_rows_before_it_coun
     seen = scanned(amqp_scan.Scanner(8), good + data)
     assert (len(seen.rows), seen.why, seen.reason, seen.position) == (1, names.BAD_FRAME, reason, len(good))
     assert read_stream(good + data, Limits()).reason == reason
+    assert fault_at(good + data, len(good), len(good + data), FRAME_MAX).fault.reply == reason
 
 
 @BUILDS
@@ -446,3 +497,15 @@ def test_parts_outside_the_buffer_and_senseless_limits_are_refused(amqp_scan: Mo
     for room in (0, (1 << 24) + 1):
         with pytest.raises(InvalidArgument):
             amqp_scan.Scanner(room)
+
+
+@BUILDS
+def test_routes_are_numbered_by_the_kernel_that_numbers_topics(amqp_scan: ModuleType) -> None:
+    wanted = [("", "q"), ("x", "k"), ("", "q"), ("xk", ""), ("x", "k")]
+    data = b"".join(publish(b"", exchange=exchange, key=key) for exchange, key in wanted)
+    scanner = amqp_scan.Scanner(8)
+    count = scanner.scan(data, 0, len(data), FRAME_MAX, 1000)
+    starts, ends = scanner.pick((names.ROUTE_START, names.ROUTE_END))
+    table, numbers, firsts = ints([0] * 6 * count), ints([0] * count), ints([0] * count)
+    found = mqtt_rows.group_topics(data, starts, ends, None, None, 1, table, numbers, firsts)
+    assert (found, list(numbers)) == (3, [0, 1, 0, 2, 1])

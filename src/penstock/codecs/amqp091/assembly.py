@@ -7,12 +7,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from penstock.codecs.amqp091.decode import ContentHeader, Frame, decode_header, decode_method, decode_properties
+from penstock.codecs.amqp091.decode import (
+    ContentHeader,
+    Frame,
+    decode_header,
+    decode_method,
+    decode_properties,
+    read_frame,
+    read_head,
+)
 from penstock.codecs.amqp091.errors import AmqpError, Fault
-from penstock.codecs.amqp091.kinds import FrameType
+from penstock.codecs.amqp091.kinds import EMPTY_FRAME_BYTES, FrameType
 from penstock.codecs.amqp091.methods import Method
+from penstock.core.ports import Buffer
 
 _SEVERAL = -1
+_NO_LIMIT = 1 << 64
 
 
 class Content(NamedTuple):
@@ -119,3 +129,20 @@ class Assembly:
             return None
         self.drop(channel)
         return Received(channel, unfinished.method, Content(header.properties, unfinished.body))
+
+
+def fault_at(data: Buffer, at: int, stop: int, frame_max: int) -> AmqpError:
+    """Why kernels/amqp_scan ended with BAD_FRAME at `at`, in words: what is read there frame by frame is refused."""
+    assembly = Assembly(_NO_LIMIT, _NO_LIMIT)
+    try:
+        while stop - at >= EMPTY_FRAME_BYTES:
+            frame = read_frame(data, at, stop, frame_max)
+            if not isinstance(frame, Frame):
+                # Its first bytes were enough: of the wrong type, or longer than what was announced.
+                kind, channel, size = read_head(data, at)
+                frame = Frame(FrameType(kind), channel, bytes(size))
+            assembly.take(frame)
+            at += frame.size
+    except AmqpError as error:
+        return error
+    return AmqpError(Fault.INTERNAL, detail="a frame was refused for no reason")

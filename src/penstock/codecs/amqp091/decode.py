@@ -58,8 +58,7 @@ def read_frame(data: Buffer, at: int, stop: int, frame_max: int) -> Frame | Need
     """The frame that begins at data[at]; AmqpError as soon as its first bytes tell that it is none."""
     if stop - at < EMPTY_FRAME_BYTES:
         return Need.DATA
-    kind, channel = data[at], int.from_bytes(data[at + 1 : at + 3], "big")
-    size = int.from_bytes(data[at + 3 : at + FRAME_HEAD_BYTES], "big")
+    kind, channel, size = read_head(data, at)
     payload = bytes(data[at + FRAME_HEAD_BYTES : min(at + FRAME_HEAD_BYTES + size, stop)])
     if kind not in _TYPES:
         raise _bad_frame(kind, channel, payload, "unknown_frame")
@@ -74,6 +73,12 @@ def read_frame(data: Buffer, at: int, stop: int, frame_max: int) -> Frame | Need
     if kind == FrameType.HEARTBEAT:
         _check_heartbeat(channel, payload)
     return Frame(FrameType(kind), channel, payload)
+
+
+def read_head(data: Buffer, at: int) -> tuple[int, int, int]:
+    """Type, channel and size of the payload, of the first bytes of a frame, which nobody has checked."""
+    size = int.from_bytes(data[at + 3 : at + FRAME_HEAD_BYTES], "big")
+    return data[at], int.from_bytes(data[at + 1 : at + 3], "big"), size
 
 
 def _bad_frame(kind: int, channel: int, payload: bytes, reason: str) -> AmqpError:
