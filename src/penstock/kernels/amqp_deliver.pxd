@@ -12,9 +12,8 @@ cdef int64_t _INT32_MAX
 
 @cython.final
 cdef class Encoder:
-    cdef int _channel
     cdef bint _has_tag
-    cdef int64_t _frame_max, _fixed, _count, _first_tag, _with_block, _block_start, _block_end
+    cdef int64_t _head_word, _frame_max, _fixed, _count, _first_tag, _with_block, _block_start, _block_end
     cdef bytes _before, _behind
     cdef object _end_words, _no_bytes, _no_words, _no_ints
     cdef int[::1] _end_of
@@ -45,9 +44,9 @@ cdef class Encoder:
     cdef int64_t _measure(self) except -1
 
     @cython.locals(start=int64_t, end=int64_t)
-    cdef int64_t _span_bytes(self, int64_t word) except -1
+    cdef inline int64_t _span_bytes(self, int64_t word) except -1
 
-    cdef int64_t _properties_bytes(self, int64_t word) except -1
+    cdef inline int64_t _properties_bytes(self, int64_t word) except -1
 
     @cython.locals(number=int64_t)
     cdef int _next_block(self) except -1
@@ -55,7 +54,7 @@ cdef class Encoder:
     @cython.locals(at=int64_t, row=int64_t)
     cdef int _fill(self) except -1
 
-    cdef inline int64_t _put_head(self, int kind, int64_t size, int64_t at) except -1
+    cdef inline int64_t _put_head(self, int64_t kind, int64_t size, int64_t at) except -1
 
     @cython.locals(word=int64_t, route=int64_t)
     cdef int64_t _put_method(self, int64_t row, int64_t at) except -1

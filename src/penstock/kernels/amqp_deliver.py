@@ -39,7 +39,7 @@ class Encoder:
         and `behind`. See `deliveries`, `get_answers`, `returns`."""
         if not 1 <= channel <= _LAST_CHANNEL or not _MIN_FRAME_MAX <= frame_max <= _INT32_MAX:
             raise InvalidArgument("a channel is 1 to 65535, and a frame may have at least 4096 bytes")
-        self._channel, self._frame_max = channel, frame_max
+        self._head_word, self._frame_max = channel << 40, frame_max
         self._before, self._behind, self._has_tag = before, behind, has_tag
         self._fixed = len(before) + len(behind) + (_TAG_BYTES if has_tag else 0)
         self._no_bytes, self._no_words, self._no_ints = bytearray(), array("q"), array("i")
@@ -162,10 +162,8 @@ class Encoder:
 
     def _put_head(self, kind: int, size: int, at: int) -> int:
         """Type, channel and size of a frame; where its payload begins."""
-        self._out[at] = kind
-        self._out[at + 1] = self._channel >> 8
-        self._out[at + 2] = self._channel & 0xFF
-        memory.store_big32(self._out, at + 3, size)
+        # Eight bytes: the last one is of the payload, or the frame's end, and is written behind this.
+        memory.store_big64(self._out, at, self._head_word | kind << 56 | size << 8)
         return at + _FRAME_HEAD
 
     def _put_method(self, row: int, at: int) -> int:

@@ -32,14 +32,10 @@ cpdef Py_ssize_t find(
 ) except -1
 
 
-@cython.locals(size=int64_t, length=int, kind_at=int64_t, end=int64_t)
+@cython.locals(size=int64_t, length=int, kind_at=int64_t, end=int64_t, i=int64_t)
 cdef int64_t _find(
     const unsigned char[::1] data, int64_t at, int64_t stop, const unsigned char[::1] name
 ) except? -1
-
-
-@cython.locals(i=int64_t)
-cdef bint _same(const unsigned char[::1] data, int64_t at, const unsigned char[::1] name, int64_t size) except -1
 
 
 @cython.locals(

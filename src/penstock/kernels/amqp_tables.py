@@ -115,20 +115,21 @@ def _find(data: Buffer, at: int, stop: int, name: bytes) -> int:
         kind_at = at + 1 + length
         if kind_at >= stop:
             return -1
-        end = field_end(data, kind_at, stop, 1)
-        if end < 0:
+        # Most fields are long strings: a call costs more than to look at one.
+        if data[kind_at] == 0x53 and stop - kind_at >= 5:
+            end = kind_at + 5 + memory.load_big32(data, kind_at + 1)
+        else:
+            end = field_end(data, kind_at, stop, 1)
+        if end < 0 or end > stop:
             return -1
-        if length == size and _same(data, at + 1, name, size):
-            return kind_at
+        if length == size:
+            i = 0
+            while i < size and data[at + 1 + i] == name[i]:
+                i += 1
+            if i == size:
+                return kind_at
         at = end
     return -1
-
-
-def _same(data: Buffer, at: int, name: bytes, size: int) -> bool:
-    i = 0
-    while i < size and data[at + i] == name[i]:
-        i += 1
-    return i == size
 
 
 def integers(data: Buffer, kinds: array[int], value_starts: array[int], out: array[int]) -> int:
