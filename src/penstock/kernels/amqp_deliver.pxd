@@ -57,13 +57,13 @@ cdef class Encoder:
     cdef inline int64_t _put_head(self, int64_t kind, int64_t size, int64_t at) except -1
 
     @cython.locals(word=int64_t, route=int64_t)
-    cdef int64_t _put_method(self, int64_t row, int64_t at) except -1
+    cdef inline int64_t _put_method(self, int64_t row, int64_t at) except -1
 
     @cython.locals(word=int64_t, size=int64_t, has_own=cython.bint, has_block=cython.bint)
-    cdef int64_t _put_header(self, int64_t row, int64_t at) except -1
+    cdef inline int64_t _put_header(self, int64_t row, int64_t at) except -1
 
     @cython.locals(start=int64_t, end=int64_t, room=int64_t, size=int64_t)
-    cdef int64_t _put_body(self, int64_t row, int64_t at) except -1
+    cdef inline int64_t _put_body(self, int64_t row, int64_t at) except -1
 
 
 @cython.locals(i=Py_ssize_t, without=Py_ssize_t, row=int64_t, word=int64_t, topic=int64_t)

@@ -87,12 +87,12 @@ cdef class Scanner:
     @cython.locals(
         channel=int, kind=int, header_end=int64_t, announced=uint64_t, size=int64_t, body=int64_t, end=int64_t
     )
-    cdef int64_t _publish(self, int64_t at, int64_t method_end) except? -1
+    cdef inline int64_t _publish(self, int64_t at, int64_t method_end) except? -1
 
     @cython.locals(key=int64_t, end=int64_t)
-    cdef bint _is_publish_method(self, int64_t at, int64_t stop) except -1
+    cdef inline bint _is_publish_method(self, int64_t at, int64_t stop) except -1
 
-    cdef bint _is_plain(self, int64_t at, int64_t end) except -1
+    cdef inline bint _is_plain(self, int64_t at, int64_t end) except -1
 
     @cython.locals(first=int, size=int)
     cdef bint _is_text(self, int64_t at, int64_t end) except -1
@@ -101,15 +101,15 @@ cdef class Scanner:
     cdef bint _is_long_character(self, int first, int size, int64_t at) except -1
 
     @cython.locals(present=int)
-    cdef bint _are_properties(self, int64_t at, int64_t stop) except -1
+    cdef inline bint _are_properties(self, int64_t at, int64_t stop) except -1
 
     cdef int64_t _late_properties(self, int present, int64_t at, int64_t stop) except? -1
 
     @cython.locals(size=int64_t)
-    cdef int64_t _headers_at(self, int64_t at, int64_t stop) except? -1
+    cdef inline int64_t _headers_at(self, int64_t at, int64_t stop) except? -1
 
     @cython.locals(kind=int, width=int)
-    cdef bint _is_table(self, int64_t at, int64_t stop) except -1
+    cdef inline bint _is_table(self, int64_t at, int64_t stop) except -1
 
     cdef inline int64_t _string_end(self, int64_t at, int64_t stop) except? -1
 
@@ -119,7 +119,7 @@ cdef class Scanner:
     cdef int _put_short_row(self, int kind, int flags, int64_t high, int64_t low, int64_t end) except -1
 
     @cython.locals(row=int64_t, stride=int64_t)
-    cdef int _put_publish(
+    cdef inline int _put_publish(
         self, int channel, int64_t properties, int64_t properties_end, int64_t body, int64_t size, int64_t end
     ) except -1
 
