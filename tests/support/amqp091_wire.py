@@ -13,6 +13,7 @@ from penstock.codecs.amqp091.decode import (
     decode_properties,
     method_id_of,
     read_frame,
+    read_head,
 )
 from penstock.codecs.amqp091.encode import content_frames, frame_bytes, method_frame
 from penstock.codecs.amqp091.errors import AmqpError, Fault
@@ -148,14 +149,8 @@ def _head(data: bytes, at: int, begin: int, limits: Limits) -> tuple[int, int]:
     """Type and channel of the frame at `at`, of which the rest need not be there."""
     if len(data) - at < 8:
         raise _Ended(names.NEEDS_BYTES, at + 8 - begin)
-    read_frame(data[: at + 8], at, at + 8, limits.frame_max) if data[at + 3 : at + 7] != bytes(4) else _check(data, at)
-    return data[at], int.from_bytes(data[at + 1 : at + 3], "big")
-
-
-def _check(data: bytes, at: int) -> None:
-    """Of a frame without a payload its type alone: what else is wrong is found when it is taken."""
-    if data[at] not in (1, 2, 3, 8):
-        raise AmqpError(Fault.BAD_FRAME, type=data[at], snippet="", reason="unknown_frame")
+    kind, channel, _ = read_head(data, at, len(data), limits.frame_max)
+    return kind, channel
 
 
 def publish(

@@ -72,6 +72,13 @@ class Assembly:
             self.drop(frame.channel)
             raise
 
+    def expects(self, channel: int) -> FrameType:
+        """The type that the channel's next frame must have."""
+        unfinished = self._channels.get(channel)
+        if unfinished is None:
+            return FrameType.METHOD
+        return FrameType.HEADER if unfinished.header is None else FrameType.BODY
+
     def drop(self, channel: int) -> None:
         """Forget what it is in the middle of: the channel is closed."""
         found = self._channels.pop(channel, None)
@@ -136,11 +143,12 @@ def fault_at(data: Buffer, at: int, stop: int, frame_max: int) -> AmqpError:
     assembly = Assembly(_NO_LIMIT, _NO_LIMIT)
     try:
         while stop - at >= EMPTY_FRAME_BYTES:
-            frame = read_frame(data, at, stop, frame_max)
-            if not isinstance(frame, Frame):
-                # Its first bytes were enough: of the wrong type, or longer than what was announced.
-                kind, channel, size = read_head(data, at)
-                frame = Frame(FrameType(kind), channel, bytes(size))
+            kind, channel, size = read_head(data, at, stop, frame_max)
+            frame = Frame(kind, channel, bytes(size))
+            # What its first bytes give away, the wrong type or more than was announced, counts before its end.
+            if assembly.expects(channel) in (kind, FrameType.METHOD):
+                whole = read_frame(data, at, stop, frame_max)
+                frame = whole if isinstance(whole, Frame) else frame
             assembly.take(frame)
             at += frame.size
     except AmqpError as error:

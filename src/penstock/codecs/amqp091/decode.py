@@ -23,6 +23,7 @@ from penstock.core.ports import Buffer
 
 _LEAST_METHOD_BYTES, _LEAST_HEADER_BYTES = 4, 12
 _TYPES = frozenset(FrameType)
+_SHOWN_BYTES = 17
 
 
 class Need(enum.Enum):
@@ -58,27 +59,27 @@ def read_frame(data: Buffer, at: int, stop: int, frame_max: int) -> Frame | Need
     """The frame that begins at data[at]; AmqpError as soon as its first bytes tell that it is none."""
     if stop - at < EMPTY_FRAME_BYTES:
         return Need.DATA
-    kind, channel, size = read_head(data, at)
+    kind, channel, size = read_head(data, at, stop, frame_max)
     payload = bytes(data[at + FRAME_HEAD_BYTES : min(at + FRAME_HEAD_BYTES + size, stop)])
-    if kind not in _TYPES:
-        raise _bad_frame(kind, channel, payload, "unknown_frame")
-    if size > frame_max - EMPTY_FRAME_BYTES:
-        reason = f"{{frame_too_large,{size},{frame_max - EMPTY_FRAME_BYTES}}}"
-        raise _bad_frame(kind, channel, payload, reason)
     if stop - at < size + EMPTY_FRAME_BYTES:
         return Need.DATA
     end = data[at + FRAME_HEAD_BYTES + size]
     if end != FRAME_END:
         raise _bad_frame(kind, channel, payload, f"{{invalid_frame_end_marker,{end}}}")
-    if kind == FrameType.HEARTBEAT:
+    if kind is FrameType.HEARTBEAT:
         _check_heartbeat(channel, payload)
-    return Frame(FrameType(kind), channel, payload)
+    return Frame(kind, channel, payload)
 
 
-def read_head(data: Buffer, at: int) -> tuple[int, int, int]:
-    """Type, channel and size of the payload, of the first bytes of a frame, which nobody has checked."""
+def read_head(data: Buffer, at: int, stop: int, frame_max: int) -> tuple[FrameType, int, int]:
+    """Type, channel and size of the payload of a frame whose first eight bytes are there."""
+    kind, channel = data[at], int.from_bytes(data[at + 1 : at + 3], "big")
     size = int.from_bytes(data[at + 3 : at + FRAME_HEAD_BYTES], "big")
-    return data[at], int.from_bytes(data[at + 1 : at + 3], "big"), size
+    if kind not in _TYPES or size > frame_max - EMPTY_FRAME_BYTES:
+        reason = f"{{frame_too_large,{size},{frame_max - EMPTY_FRAME_BYTES}}}" if kind in _TYPES else "unknown_frame"
+        payload = bytes(data[at + FRAME_HEAD_BYTES : min(at + FRAME_HEAD_BYTES + min(size, _SHOWN_BYTES), stop)])
+        raise _bad_frame(kind, channel, payload, reason)
+    return FrameType(kind), channel, size
 
 
 def _bad_frame(kind: int, channel: int, payload: bytes, reason: str) -> AmqpError:

@@ -6,11 +6,34 @@ the channel, hard ones the connection."""
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from penstock.codecs.amqp091.kinds import Field
 from penstock.codecs.amqp091.methods import ChannelClose, ConnectionClose
 from penstock.core.errors import ErrorCode, PenstockError
 
+# The words of RabbitMQ for the types of fields.
+_TYPES = {
+    "t": "bool",
+    "b": "byte",
+    "B": "unsignedbyte",
+    "s": "short",
+    "u": "unsignedshort",
+    "I": "signedint",
+    "i": "unsignedint",
+    "l": "long",
+    "L": "long",
+    "f": "float",
+    "d": "double",
+    "D": "decimal",
+    "S": "longstr",
+    "x": "binary",
+    "T": "timestamp",
+    "A": "array",
+    "F": "table",
+    "V": "void",
+}
 _MAX_TEXT_BYTES, _CUT_TEXT_BYTES = 255, 252
 
 
@@ -240,6 +263,49 @@ class AmqpError(PenstockError):
 def named(kind: str, name: str, vhost: str) -> str:
     """queue 'q' in vhost '/'"""
     return f"{kind} '{name}' in vhost '{vhost}'"
+
+
+def inequivalent(
+    arg: str, what: str, received: Field | None, current: Field | None, channel: int, at: tuple[int, int]
+) -> AmqpError:
+    """An argument of a declaration that is not what it was. RabbitMQ tells the types only where one of them is not
+    there."""
+    has_both = received is not None and current is not None
+    said = [_untyped(field) if has_both else _typed(field) for field in (received, current)]
+    return AmqpError(Fault.INEQUIVALENT, channel, at, arg=arg, what=what, received=said[0], current=said[1])
+
+
+def _untyped(field: Field | None) -> str:
+    return "none" if field is None or field.kind == "V" else f"'{_term(field, is_inner=False)}'"
+
+
+def _typed(field: Field | None) -> str:
+    return "none" if field is None else f"the value '{_term(field, is_inner=False)}' of type '{_TYPES[field.kind]}'"
+
+
+def _term(field: Field, is_inner: bool = True) -> str:
+    """A value as Erlang prints it."""
+    value = field.value
+    match value:
+        case Mapping():
+            pairs = [f'{{<<"{name}">>,{_pair(inner)}}}' for name, inner in value.items()]
+            return f"[{','.join(pairs)}]"
+        case tuple():
+            pairs = [f"{{{_pair(inner)}}}" for inner in value]
+            return f"[{','.join(pairs)}]"
+        case str() | bytes():
+            text = value if isinstance(value, str) else value.decode("utf-8", "replace")
+            return f'<<"{text}">>' if is_inner else text
+        case bool():
+            return "true" if value else "false"
+        case None:
+            return "undefined"
+        case _:
+            return str(value)
+
+
+def _pair(field: Field) -> str:
+    return f"{_TYPES[field.kind]},{_term(field)}"
 
 
 def cut(text: str) -> str:

@@ -4,7 +4,8 @@ import string
 
 import pytest
 
-from penstock.codecs.amqp091.errors import SOFT, AmqpError, Fault, Reply, cut, named, snippet
+from penstock.codecs.amqp091.errors import SOFT, AmqpError, Fault, Reply, cut, inequivalent, named, snippet
+from penstock.codecs.amqp091.kinds import Field
 from penstock.codecs.amqp091.methods import ChannelClose, ConnectionClose
 
 QUEUE = named("queue", "q", "/")
@@ -100,3 +101,33 @@ def test_long_texts_are_cut_between_characters() -> None:
 def test_payloads_are_shown_by_their_beginning() -> None:
     assert snippet(b"\1\2") == "all octets = <<1,2>>"
     assert snippet(bytes(17)) == f"first 16 octets = <<{','.join('0' * 16)}>>"
+
+
+def number(value: int) -> Field:
+    return Field("I", value)
+
+
+@pytest.mark.parametrize(
+    ("received", "current", "said"),
+    [
+        (Field("l", 2), number(1), "received '2' but current is '1'"),
+        (Field("S", "a"), number(1), "received 'a' but current is '1'"),
+        (Field("t", True), number(1), "received 'true' but current is '1'"),
+        (Field("d", 1.5), number(1), "received '1.5' but current is '1'"),
+        (Field("V", None), number(1), "received none but current is '1'"),
+        (Field("A", (Field("l", 1),)), number(1), "received '[{long,1}]' but current is '1'"),
+        (
+            Field("F", {"k": Field("S", "v")}),
+            number(1),
+            "received '[{<<\"k\">>,longstr,<<\"v\">>}]' but current is '1'",
+        ),
+        (Field("b", 1), None, "received the value '1' of type 'byte' but current is none"),
+        (None, Field("i", 1), "received none but current is the value '1' of type 'unsignedint'"),
+    ],
+)
+def test_arguments_that_are_not_what_they_were_are_told_as_rabbitmq_tells_them(
+    received: Field | None, current: Field | None, said: str
+) -> None:
+    error = inequivalent("x", QUEUE, received, current, 3, (50, 10))
+    assert error.reply_text == f"PRECONDITION_FAILED - inequivalent arg 'x' for queue 'q' in vhost '/': {said}"
+    assert isinstance(error.close(), ChannelClose)
