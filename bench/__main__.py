@@ -13,7 +13,7 @@ from bench import noise
 from bench.against import embedded
 from bench.http.suite import BENCHMARKS as HTTP
 from bench.jobs import jobs
-from bench.kernels import checksum, loops, mqtt, topics, view, window
+from bench.kernels import amqp091, checksum, loops, mqtt, topics, view, window
 from bench.measure import Benchmark, Comparison, Run
 from bench.mqtt.suite import BENCHMARKS as MQTT
 from bench.path import (
@@ -65,6 +65,7 @@ BENCHMARKS = {
         topics,
         mqtt,
         view,
+        amqp091,
         spark_batch,
         jobs,
         spark_sink,

@@ -107,6 +107,16 @@ def kernel_fuzz(budget: Budget) -> str:
     return f"{done} mutated batches and frames"
 
 
+def amqp091_frames(budget: Budget) -> str:
+    done = 0
+    while done < FUZZ_MUTANTS and not (done and budget.is_over):
+        seed, chunk = budget.seed + done // FUZZ_CHUNK, 1_000 if budget.seconds < 10 else FUZZ_CHUNK
+        said = _call(["-m", "tests.fuzz.amqp091_frames", "--count", str(chunk), "--seed", str(seed)], GRACE_S)
+        done += chunk
+        budget.report(f"{done} mutants, seed {seed}: {said}")
+    return f"{done} mutated streams of AMQP 0.9.1"
+
+
 def kills(budget: Budget) -> str:
     return _crashes(budget, kill_rounds, "kill -9")
 
@@ -292,6 +302,7 @@ def clock_jumps(budget: Budget) -> str:
 PARTS = [
     Part("model", 0.3, crash_model),
     Part("fuzz", 0.1, kernel_fuzz),
+    Part("amqp091-frames", 0.05, amqp091_frames),
     Part("damage", 0.1, damaged_files),
     Part("broker-damage", 0.05, damaged_brokers),
     Part("kill", 0.1, kills),

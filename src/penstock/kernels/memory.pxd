@@ -1,6 +1,17 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+
+cdef extern from *:
+    """
+    #define penstock_big16(value) __builtin_bswap16(value)
+    #define penstock_big32(value) __builtin_bswap32(value)
+    #define penstock_big64(value) __builtin_bswap64(value)
+    """
+    uint16_t penstock_big16(uint16_t value) noexcept nogil
+    uint32_t penstock_big32(uint32_t value) noexcept nogil
+    uint64_t penstock_big64(uint64_t value) noexcept nogil
 
 
 cdef extern from "columns.h":
@@ -68,6 +79,24 @@ cdef inline int64_t load_i64(const unsigned char[::1] data, Py_ssize_t at) excep
     return value
 
 
+cdef inline int load_big16(const unsigned char[::1] data, Py_ssize_t at) except -1:
+    cdef uint16_t value = 0
+    load(data, at, &value, 2)
+    return penstock_big16(value)
+
+
+cdef inline int64_t load_big32(const unsigned char[::1] data, Py_ssize_t at) except -1:
+    cdef uint32_t value = 0
+    load(data, at, &value, 4)
+    return penstock_big32(value)
+
+
+cdef inline uint64_t load_big64(const unsigned char[::1] data, Py_ssize_t at) except? 0xFFFFFFFFFFFFFFFF:
+    cdef uint64_t value = 0
+    load(data, at, &value, 8)
+    return penstock_big64(value)
+
+
 cdef inline int store_i32(unsigned char[::1] out, Py_ssize_t at, int32_t value) except -1:
     return store(out, at, &value, 4)
 
@@ -77,6 +106,16 @@ cdef inline int store_u32(unsigned char[::1] out, Py_ssize_t at, uint32_t value)
 
 
 cdef inline int store_i64(unsigned char[::1] out, Py_ssize_t at, int64_t value) except -1:
+    return store(out, at, &value, 8)
+
+
+cdef inline int store_big32(unsigned char[::1] out, Py_ssize_t at, uint32_t value) except -1:
+    value = penstock_big32(value)
+    return store(out, at, &value, 4)
+
+
+cdef inline int store_big64(unsigned char[::1] out, Py_ssize_t at, uint64_t value) except -1:
+    value = penstock_big64(value)
     return store(out, at, &value, 8)
 
 

@@ -42,6 +42,19 @@ def load_i64(data: Buffer, at: int) -> int:
     return int.from_bytes(_part(data, at, 8), "little", signed=True)
 
 
+def load_big16(data: Buffer, at: int) -> int:
+    """Big-endian, as networks have it; the others below too."""
+    return int.from_bytes(_part(data, at, 2), "big")
+
+
+def load_big32(data: Buffer, at: int) -> int:
+    return int.from_bytes(_part(data, at, 4), "big")
+
+
+def load_big64(data: Buffer, at: int) -> int:
+    return int.from_bytes(_part(data, at, 8), "big")
+
+
 def store_i32(out: bytearray, at: int, value: int) -> int:
     return copy_bytes(out, at, value.to_bytes(4, "little", signed=True), 0, 4)
 
@@ -52,6 +65,14 @@ def store_u32(out: bytearray, at: int, value: int) -> int:
 
 def store_i64(out: bytearray, at: int, value: int) -> int:
     return copy_bytes(out, at, value.to_bytes(8, "little", signed=True), 0, 8)
+
+
+def store_big32(out: bytearray, at: int, value: int) -> int:
+    return copy_bytes(out, at, value.to_bytes(4, "big"), 0, 4)
+
+
+def store_big64(out: bytearray, at: int, value: int) -> int:
+    return copy_bytes(out, at, value.to_bytes(8, "big"), 0, 8)
 
 
 def first_fall(data: Buffer, at: int, count: int) -> int:
