@@ -6,11 +6,13 @@ import itertools
 import logging
 import re
 import secrets
+from typing import cast
 
 from penstock.core.errors import NotAuthorised, PenstockError
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.server.cross_origin import CrossOrigin
+from penstock.gateways.http.server.cycle import Cycle
 from penstock.gateways.http.server.exchange import CONNECTION, Disconnected, Exchange, Query, Receive, Scope, Send
 from penstock.gateways.http.server.login import Caller, Logins
 from penstock.gateways.http.server.problems import Refusal, problem_reply
@@ -40,8 +42,20 @@ class App:
         self.state.memory.apply(options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = Exchange if scope["type"] == "http" else WebSocketExchange
-        exchange = kind(self._ports, self._options, self.state, scope, receive, send, _request_id(scope))
+        """Of a WebSocket: the request that opens it, and all that follows."""
+        await self._serve(
+            WebSocketExchange(self._ports, self._options, self.state, scope, receive, send, _request_id(scope))
+        )
+
+    async def answer(self, cycle: Cycle) -> None:
+        """Of any other request."""
+        scope = cast(Scope, cycle.scope)
+        receive, send = cast(Receive, cycle.receive), cast(Send, cycle.send)
+        await self._serve(
+            Exchange(self._ports, self._options, self.state, scope, receive, send, _request_id(scope), cycle)
+        )
+
+    async def _serve(self, exchange: Exchange) -> None:
         try:
             await self._answer(exchange)
         except Disconnected:
@@ -50,7 +64,7 @@ class App:
             await self._refuse(exchange, error)
         except Exception:
             self.state.counters.failures += 1
-            facts = exchange.method, scope["path"], exchange.request_id
+            facts = exchange.method, exchange.scope["path"], exchange.request_id
             logger.exception("request failed method=%s path=%r id=%s", *facts)
             detail = f"a mistake of the server: look for {exchange.request_id} in its log"
             await self._refuse(exchange, Refusal(500, "internal", detail))
