@@ -6,6 +6,7 @@ import itertools
 import logging
 import re
 import secrets
+from collections.abc import Awaitable
 from typing import cast
 
 from penstock.core.errors import NotAuthorised, PenstockError
@@ -47,11 +48,11 @@ class App:
             WebSocketExchange(self._ports, self._options, self.state, scope, receive, send, _request_id(scope))
         )
 
-    async def answer(self, cycle: Cycle) -> None:
+    def answer(self, cycle: Cycle) -> Awaitable[None]:
         """Of any other request."""
         scope = cast(Scope, cycle.scope)
         receive, send = cast(Receive, cycle.receive), cast(Send, cycle.send)
-        await self._serve(
+        return self._serve(
             Exchange(self._ports, self._options, self.state, scope, receive, send, _request_id(scope), cycle)
         )
 
@@ -73,12 +74,12 @@ class App:
 
     async def _answer(self, exchange: Exchange) -> None:
         exchange.extra_headers = self._cross_origin.check(exchange)
-        if exchange.method == "OPTIONS" and await self._is_told(exchange):
+        scope, method, header = exchange.scope, exchange.method, exchange.header
+        if method == "OPTIONS" and await self._is_told(exchange):
             return
-        scope = exchange.scope
-        route, exchange.parameters = self._table.find(exchange.method, scope["raw_path"])
-        credentials = exchange.header(b"authorization"), exchange.header(b"x-api-key")
-        caller = await self._logins.caller(*credentials, scope["state"][CONNECTION])
+        route, exchange.parameters = self._table.find(method, scope["raw_path"])
+        said = header(b"authorization"), header(b"x-api-key"), scope["state"][CONNECTION]
+        caller = self._logins.known(*said) or await self._logins.caller(*said)
         exchange.let_in(caller)
         _require(route.right, caller)
         if scope["query_string"] and route.query is None and route.right is not Right.PUBLIC:

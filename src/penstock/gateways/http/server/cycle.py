@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
@@ -17,15 +18,29 @@ _ONE_WRITE_BYTES = 64 << 10
 Done = Callable[[], None]
 
 
+class _Unheard(asyncio.Event):
+    """Of who has not been listened to yet: most never are."""
+
+    def set(self) -> None:
+        """There is nobody to wake."""
+
+    def clear(self) -> None:
+        """It is never set."""
+
+
+_UNHEARD = _Unheard()
+
+
 class Cycle(RequestResponseCycle):
     """As uvicorn has it for what comes and goes in pieces. What is there as a whole, a body or an answer, takes no
     message and one write: a system call costs as much as the rest of a small answer."""
 
     # What every one begins with, instead of setting it in each.
     access_log = disconnected = response_started = response_complete = False
-    more_body = True
+    more_body = is_unread = True
     chunked_encoding = None
     expected_content_length = 0
+    message_event: asyncio.Event = _UNHEARD  # until somebody listens
     body: bytes | bytearray = b""  # type: ignore[assignment]  # what comes in one piece is handed on as it is
     default_headers: list[tuple[bytes, bytes]] = []  # noqa: RUF012  # never changed: there are none
 
@@ -40,7 +55,13 @@ class Cycle(RequestResponseCycle):
     ) -> None:
         self.scope, self.transport, self.flow, self.on_response = scope, transport, flow, on_response
         self.keep_alive, self.waiting_for_100_continue = keep_alive, waiting_for_100_continue
-        self.message_event = asyncio.Event()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        if self.message_event is _UNHEARD:
+            self.message_event = asyncio.Event()
+            if self.disconnected or (self.is_unread and (self.body or not self.more_body)):
+                self.message_event.set()
+        return await super().receive()
 
     async def serve(self, answer: Callable[[Cycle], Awaitable[None]], tasks: set[asyncio.Task[None]]) -> None:
         """The task of the request. Whatever ends it, the client is not left waiting."""
@@ -65,6 +86,7 @@ class Cycle(RequestResponseCycle):
             return None
         if self.flow.read_paused:
             self.flow.resume_reading()
+        self.is_unread = False
         self.message_event.clear()
         body, self.body = self.body, b""
         return body

@@ -66,11 +66,12 @@ class Exchange:
 
     __slots__ = (
         "_cycle",
-        "_headers",
         "_held_bytes",
         "_receive",
         "_send",
+        "connection",
         "extra_headers",
+        "header",
         "identity",
         "is_anonymous",
         "is_started",
@@ -99,7 +100,10 @@ class Exchange:
         self.ports, self.options, self.state, self.scope, self.request_id = ports, options, state, scope, request_id
         self._receive, self._send, self._cycle = receive, send, cycle
         # Asked for some seven times a request. Of several with one name the first counts, which is put in last.
-        self._headers: dict[bytes, bytes] = dict(scope["headers"][::-1])
+        headers: dict[bytes, bytes] = dict(scope["headers"][::-1])
+        self.header: Callable[[bytes], bytes | None] = headers.get
+        """the first of that name, which is written in small letters"""
+        self.connection: ConnectionFacts = scope["state"][CONNECTION]
         self._held_bytes = 0
         self.is_started = False
         self.extra_headers: Headers = ()
@@ -128,15 +132,6 @@ class Exchange:
     def method(self) -> str:
         method: str = self.scope["method"]
         return method
-
-    def header(self, name: bytes) -> bytes | None:
-        """The first of that name, which is written in small letters."""
-        return self._headers.get(name)
-
-    @property
-    def connection(self) -> ConnectionFacts:
-        facts: ConnectionFacts = self.scope["state"][CONNECTION]
-        return facts
 
     @property
     def outlet(self) -> Outlet:
@@ -279,14 +274,14 @@ class Exchange:
 
     # The answer
 
-    async def reply(self, reply: Reply) -> None:
+    def reply(self, reply: Reply) -> Awaitable[None]:
         assert self._cycle is not None
         self.is_started = True
         headers = [*reply.headers, *self.extra_headers] if reply.headers or self.extra_headers else ()
         own = b"penstock-request-id: %b\r\n" % self.request_id.encode()
         if self._cycle.scope["method"] != "HEAD":
             self.state.counters.sent_bytes += len(reply.body)
-        await self._cycle.answer(reply.status, headers, reply.body, reply.content_type, own)
+        return self._cycle.answer(reply.status, headers, reply.body, reply.content_type, own)
 
     async def start(self, status: int, headers: Headers) -> None:
         """Of an answer that is sent as it comes: then send(), in the end end()."""

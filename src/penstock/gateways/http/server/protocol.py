@@ -135,11 +135,17 @@ class HttpProtocol(HttpToolsProtocol):
         self._chunk_bytes, self._has_ended, self._patience_s = size, False, _UNCHANGED_S
         if self._is_in_head:
             self._head_bytes += size
-        super().data_received(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+            return
+        except httptools.HttpParserUpgrade:
+            if self._is_upgrade:
+                self.handle_websocket_upgrade()
         if self._patience_s != _UNCHANGED_S:
             self._expect(self._patience_s)
-        cycle = self.cycle
-        if cycle is not None and cycle.more_body and cycle.body:
+        if (cycle := self.cycle) is not None and cycle.more_body and cycle.body:
             cycle.message_event.set()
         if self.pipeline:
             self._keep_ahead()
@@ -175,7 +181,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         assert isinstance(cycle, Cycle)
-        self.tasks.add(self.loop.create_task(cycle.serve(self._answer, self.tasks)))
+        # As create_task() does it, which is four calls more.
+        self.tasks.add(asyncio.Task(cycle.serve(self._answer, self.tasks), loop=self.loop))
 
     def _answered(self) -> None:
         """The next of those that waited has begun, and may have been the last."""
