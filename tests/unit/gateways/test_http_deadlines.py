@@ -62,6 +62,27 @@ def test_a_request_that_came_in_time_leaves_no_deadline_behind() -> None:
             http.wait(asyncio.sleep(2 * _SHORT_S))
 
 
+def test_who_asks_nothing_more_is_let_go() -> None:
+    options = HttpOptions(head_timeout_s=_LONG_S, stall_timeout_s=_LONG_S, keep_alive_s=1.0)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running_http(Path(directory), HttpSetup(options)) as http,
+        socket.create_connection(("127.0.0.1", http.port), DEADLINE_S) as client,
+    ):
+        for _ in range(2):
+            client.sendall(_WHOLE)
+            assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert _rest(client) == b""
+
+
+def test_half_a_head_behind_an_answer_has_the_time_of_a_head() -> None:
+    with _connected(_SHORT_S, _LONG_S) as (_, client):
+        client.sendall(_WHOLE + _HEAD)
+        answers = _rest(client)
+        assert answers.startswith(b"HTTP/1.1 200 ")
+        assert b"HTTP/1.1 408 " in answers
+
+
 def test_a_shorter_deadline_is_not_late_because_a_longer_one_was_set_before() -> None:
     with _connected(_SHORT_S, _LONG_S) as (_, client):
         client.sendall(_WHOLE)

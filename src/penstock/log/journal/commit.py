@@ -157,8 +157,9 @@ class GroupCommit:
         done, self._is_put_off = 0, False
         try:
             while done < len(frames):
-                taken = self._journal.write(frames[done:] if done else frames)
-                self._await_sync(frames[done : done + taken])
+                some = frames[done:] if done else frames
+                taken = self._journal.write(some)
+                self._await_sync(some if taken == len(some) else some[:taken])
                 done += taken
                 if done < len(frames):
                     self._roll()

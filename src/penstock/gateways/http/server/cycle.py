@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
 from penstock.gateways.http.server.reply import Headers
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGIReceiveEvent
 
 # Head and body of an answer leave in one write up to here; beyond it, a copy costs more than the second write.
 _ONE_WRITE_BYTES = 64 << 10

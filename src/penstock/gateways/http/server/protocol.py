@@ -9,11 +9,10 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Sized
 from functools import lru_cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 import httptools
-from uvicorn._types import ASGI3Application, HTTPScope
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -31,6 +30,9 @@ from penstock.gateways.http.server.memory import HttpMemory
 from penstock.gateways.http.server.outlet import Outlet
 from penstock.gateways.http.server.problems import Refusal, problem_reply
 from penstock.gateways.wire.listener import ListenerFacts
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application, HTTPScope
 
 # What the parser says of a request line that is right but for its version.
 _OTHER_VERSION = ("Invalid HTTP version", "Pause on PRI/Upgrade")
@@ -245,7 +247,7 @@ class HttpProtocol(HttpToolsProtocol):
             "scheme": self.scheme,
             "state": self.app_state,
         }
-        return cast(HTTPScope, scope)
+        return cast("HTTPScope", scope)
 
     def _head_size(self) -> int:
         return len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
