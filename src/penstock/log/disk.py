@@ -26,7 +26,7 @@ import msgspec
 from penstock.core.errors import DirectoryInUse, InvalidArgument
 from penstock.core.ports import Buffer, Disk, File
 from penstock.core.types import FilePosition
-from penstock.log.upkeep.faults import SyncFailed, memory
+from penstock.log.upkeep.faults import SyncFailed, memory, out_of_memory
 
 try:
     from penstock.log import at_once
@@ -74,12 +74,14 @@ class RealFile:
 
     def write(self, position: FilePosition, buffers: Sequence[Buffer]) -> None:
         """Write all of the buffers, one behind the other; a memoryview among them is one of single bytes."""
-        with memory:
+        try:
             if len(buffers) <= IOV_MAX:
                 self._write_vector(position, buffers)
                 return
             for first in range(0, len(buffers), IOV_MAX):
                 position = self._write_vector(position, buffers[first : first + IOV_MAX])
+        except MemoryError as error:
+            raise out_of_memory() from error
 
     def _write_vector(self, position: int, buffers: Sequence[Buffer]) -> FilePosition:
         wanted = sum(map(len, buffers))
@@ -124,8 +126,9 @@ class RealFile:
         def sync(self) -> None:
             """SyncFailed if it is not known what of the file is on the disk."""
             try:
-                with memory:  # a sync that failed, and no memory for the error
-                    os.fdatasync(self.descriptor)
+                os.fdatasync(self.descriptor)
+            except MemoryError as error:  # a sync that failed, and no memory for the error
+                raise SyncFailed.of(out_of_memory()) from error
             except OSError as error:
                 raise SyncFailed.of(error) from error
 

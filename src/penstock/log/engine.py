@@ -442,17 +442,25 @@ class Engine:
         self.metrics.batch_bytes += batch_bytes
 
     def _complete(self, frame: Frame) -> None:
+        reached = self._reached(frame)
+        if len(reached) == 1:
+            if (on_commit := reached[0].on_commit) is not None:
+                on_commit(reached)
+        elif reached:
+            self._tell_all(reached)
+        if frame.done is not None:
+            frame.done(None)
+
+    def _tell_all(self, reached: list[Log]) -> None:
         grown: dict[Callable[[list[Log]], None], list[Log]] = {}
         last, several = None, list[Log]()
-        for log in self._reached(frame):
+        for log in reached:
             on_commit = log.on_commit
             if on_commit is not None and on_commit is not last:  # they come in runs: those of a queue have the same
                 last, several = on_commit, grown.setdefault(on_commit, [])
             several.append(log)
         for on_commit, several in grown.items():
             on_commit(several)
-        if frame.done is not None:
-            frame.done(None)
 
     def _reached(self, frame: Frame) -> list[Log]:
         """The logs in which there is more to read, where somebody wants to be told."""
@@ -520,7 +528,10 @@ class Engine:
 
     def _hand_over(self, frames: list[Frame]) -> None:
         self.keeper.inbox.extend(frames)
-        self.handed_over(sum([frame.bytes for frame in frames]))
+        size = 0
+        for frame in frames:
+            size += frame.bytes
+        self.handed_over(size)
 
     # Opening
 

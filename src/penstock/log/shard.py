@@ -21,7 +21,6 @@ from penstock.log.disk import DirectoryLock, RealDisk
 from penstock.log.encoded import Rows, encode
 from penstock.log.engine import Done, Effect, Engine, Post
 from penstock.log.journal.admission import Admission
-from penstock.log.journal.commit import Progress
 from penstock.log.journal.large_commit import Adopting, Fill
 from penstock.log.journal.late import Late, LateParts, Part
 from penstock.log.journal.spread import Spread
@@ -90,6 +89,10 @@ class Shard:
         self._workers = Workers(engine)
         self._is_committing = False
         """what is staged will be committed when this turn of the loop is over"""
+        self.commit_here = self._workers.commit_here
+        """for a thread that has staged something in the loop's stead, while `is_visited`: commit it in that thread,
+        which spares two wake-ups. The caller gives what it returns to report(). None, and the storage thread commits
+        it, if somebody else is at it"""
         self.report = engine.report
         """for what commit_here() gave, in the loop's stead: whoever waits for it is told"""
         self.promise, self.restore_promise, self.hold_back = engine.promise, engine.restore_promise, engine.hold_back
@@ -328,12 +331,6 @@ class Shard:
     def has_staged(self) -> bool:
         """Whether something waits to be written to the journal."""
         return not self._engine.commit.is_idle
-
-    def commit_here(self) -> Progress | None:
-        """For a thread that has staged something in the loop's stead, while `is_visited`: commit it in that thread,
-        which spares two wake-ups. The caller gives what it returns to report(). None, and the storage thread commits
-        it, if somebody else is at it."""
-        return self._workers.commit_here()
 
     def _note_largest(self, size: int) -> None:
         """Before it is staged: every checkpoint that covers it says so."""

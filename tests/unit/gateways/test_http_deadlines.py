@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from tests.support.http_gateway import DEADLINE_S, HttpSetup, RunningHttp, running_http
+from uvicorn.protocols.http.flow_control import FlowControl
 
 from penstock.gateways.http.options import HttpOptions
-from penstock.gateways.http.server.answer_transport import AnswerTransport
+from penstock.gateways.http.server.cycle import Cycle
 
 _SHORT_S, _LONG_S = 0.2, 60.0
 _HEAD = b"POST /api/v1/queues/q/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n"
@@ -61,6 +62,27 @@ def test_a_request_that_came_in_time_leaves_no_deadline_behind() -> None:
             http.wait(asyncio.sleep(2 * _SHORT_S))
 
 
+def test_who_asks_nothing_more_is_let_go() -> None:
+    options = HttpOptions(head_timeout_s=_LONG_S, stall_timeout_s=_LONG_S, keep_alive_s=1.0)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running_http(Path(directory), HttpSetup(options)) as http,
+        socket.create_connection(("127.0.0.1", http.port), DEADLINE_S) as client,
+    ):
+        for _ in range(2):
+            client.sendall(_WHOLE)
+            assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert _rest(client) == b""
+
+
+def test_half_a_head_behind_an_answer_has_the_time_of_a_head() -> None:
+    with _connected(_SHORT_S, _LONG_S) as (_, client):
+        client.sendall(_WHOLE + _HEAD)
+        answers = _rest(client)
+        assert answers.startswith(b"HTTP/1.1 200 ")
+        assert b"HTTP/1.1 408 " in answers
+
+
 def test_a_shorter_deadline_is_not_late_because_a_longer_one_was_set_before() -> None:
     with _connected(_SHORT_S, _LONG_S) as (_, client):
         client.sendall(_WHOLE)
@@ -78,16 +100,17 @@ class _Written(asyncio.Transport):
         self.writes.append(bytes(data))
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_a_head_that_is_held_leaves_with_its_body(held: bool) -> None:
-    below = _Written()
-    transport = AnswerTransport(below)
-    for _ in range(2):
-        if held:
-            transport.hold_head()
-        transport.write(b"head")
-        transport.write(b"body")
-    assert below.writes == ([b"headbody"] * 2 if held else [b"head", b"body"] * 2)
+@pytest.mark.parametrize("size", [0, 4, 64 << 10, (64 << 10) + 1])
+def test_a_short_answer_leaves_with_its_head(size: int) -> None:
+    async def writes() -> list[bytes]:
+        below = _Written()
+        cycle = Cycle({"method": "GET"}, below, FlowControl(below), True, False, lambda: None)
+        await cycle.answer(200, (), b"x" * size, b"text/plain", b"own: line\r\n")
+        return below.writes
+
+    body = b"x" * size
+    head = b"HTTP/1.1 200 OK\r\nown: line\r\ncontent-length: %d\r\ncontent-type: text/plain\r\n\r\n" % size
+    assert asyncio.run(writes()) == ([head + body] if size <= 64 << 10 else [head, body])
 
 
 def test_answers_without_a_body_and_long_ones_come_whole(http: RunningHttp) -> None:

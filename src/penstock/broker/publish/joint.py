@@ -69,12 +69,6 @@ class _Put(NamedTuple):
     partition: int | None
     told: Told
 
-    @property
-    def bytes(self) -> int:
-        row = self.row
-        others = row.key, row.properties, row.topic, row.native
-        return len(row.value) + sum([len(each) for each in others if each is not None]) + _ROW_BYTES
-
     def fail(self, error: BaseException) -> None:
         """Each gets an error of its own: threads add to it where they raise it."""
         self.told(None, copy(error))
@@ -147,8 +141,11 @@ class JointPuts:
                 break
             puts = self._waiting.pop(queue)
             taken = 0
-            while taken < len(puts) and size < _TOGETHER_BYTES:
-                size += puts[taken].bytes
+            for (value, key, properties, _, topic, native), _, _, _ in puts:
+                if size >= _TOGETHER_BYTES:
+                    break
+                beside = len(key or b"") + len(properties or b"") + len(topic or b"") + len(native or b"")
+                size += len(value) + beside + _ROW_BYTES
                 taken += 1
             if taken < len(puts):
                 self._waiting[queue] = puts[taken:]
@@ -259,11 +256,11 @@ def _placed(queue: Queue, puts: Sequence[_Put], steps: Steps) -> tuple[PutFields
         return (queue, columns, publisher, puts[0].partition, None, None), puts
     partitions = queue.settings.partitions
     numbers = columns.partitions(partitions)
-    for row, put in enumerate(puts):
-        if put.partition is not None:
-            numbers[row] = queue.existing(put.partition)
-        elif not put.row.key:
-            numbers[row] = unkeyed(queue, put.publisher, steps)
+    for number, (row, publisher, partition, _) in enumerate(puts):
+        if partition is not None:
+            numbers[number] = queue.existing(partition)
+        elif not row.key:
+            numbers[number] = unkeyed(queue, publisher, steps)
     counts, order = _ZERO * partitions, _ZERO * len(puts)
     hashing.scatter(numbers, counts, order)
     used = [number for number, count in enumerate(counts) if count]

@@ -80,8 +80,9 @@ class Ledger:
 
     def flush_now(self) -> None:
         """What was to be flushed soon, for one who visits the shard (Shard.is_visited): no turn of the loop follows."""
-        for level, future in list(self._flushed.items()):
-            self._start(level, future)
+        if self._flushed:
+            for level, future in list(self._flushed.items()):
+                self._start(level, future)
 
     async def flush(self, units: Iterable[Unit]) -> None:
         """Returns when all that was noted of the units is committed."""
@@ -232,7 +233,12 @@ class Statement:
 
     @property
     def is_empty(self) -> bool:
-        return not self.records and not any(said.starts for said, _ in self._said)
+        if self.records:
+            return False
+        for said, _ in self._said:  # noqa: SIM110  # any() of a generator is a call more for each
+            if said.starts:
+                return False
+        return True
 
     def parts(self) -> list[Part]:
         spread = self.spread()
@@ -240,6 +246,8 @@ class Statement:
 
     def spread(self) -> Spread:
         """What all of them say."""
+        if len(self._said) == 1 and not self.records:
+            return _spread_of(self._said[0][0])
         pieces: list[bytes] = []
         starts, ends, size = array("i"), array("i"), 0
         logs: list[Log] = []
@@ -272,6 +280,16 @@ class Statement:
             unit.note_records(records)
         for units, unit in self._finished:
             del units[unit]
+
+
+def _spread_of(said: places.Said) -> Spread:
+    """What is nearly always all: no piece of it has to be moved."""
+    units, counts = said.units, said.counts
+    if 0 in counts:
+        units = [unit for unit, count in zip(units, counts, strict=True) if count]
+        counts = [count for count in counts if count]
+    columns = Columns(len(said.starts), said.words.tobytes(), Spans(said.starts, said.ends))
+    return Spread(columns, array("i", counts), [unit.state for unit in units])
 
 
 def _said(units: dict[Unit, None], room: int, future: asyncio.Future[None]) -> Statement:

@@ -99,7 +99,8 @@ class Queue(PartitionedQueue):
         longest = columns.longest_value
         if longest > self.settings.limits.max_message_size_bytes:
             self.check_longest(longest)
-        check_largest(columns, self._shard.max_frame_bytes, self.name)
+        if 4 * columns.bytes_at_most > self._shard.max_frame_bytes:  # else there is nothing to look at
+            check_largest(columns, self._shard.max_frame_bytes, self.name)
 
     def check_longest(self, longest: int) -> None:
         """TooLarge for a value of so many bytes, if that is over the limit."""

@@ -54,7 +54,8 @@ class HttpGateway(InThisProcess):
         rates = self._ports.limits.client(listener.is_loopback)
         publisher, counters = self._ports.broker.publisher(), self.app.state.counters
         memory = self.app.state.memory
-        return HttpProtocol(self._config, self._state, self._options, listener, rates, publisher, counters, memory)
+        app, options = self.app.answer, self._options
+        return HttpProtocol(self._config, self._state, app, options, listener, rates, publisher, counters, memory)
 
     def refused(self, peer: str, reason: str) -> None:
         """By a layer in front of HTTP: once a minute, with how often."""

@@ -59,6 +59,8 @@ class Admission:
 
     def admit_waiting(self) -> None:
         """There may be room."""
+        if not any(self._waiting):
+            return
         for purpose, waiting in zip(_PURPOSES, self._waiting, strict=True):
             budget = 0
             while waiting and (self._is_over() or self._has_room(purpose, budget + waiting[0][0])):

@@ -111,17 +111,20 @@ class GroupCommit:
             frames.append(self._staged.popleft())  # noqa: PERF401  # a list comprehension is a call before Python 3.12
         if not frames and not self._unsynced:
             return None
-        begun = self._clock.monotonic()
+        begun = ended = self._clock.monotonic()
         try:
             if frames:
                 self._metrics.commit_frames.observe(len(frames))
             self._write(frames)
             if self._sync_wanted or (sync is not None and self._unsynced and (sync or self._is_overdue)):
                 self._sync()
+                ended = self._last_sync
+            else:
+                ended = self._clock.monotonic()
         except OSError as error:
             self.fail(JournalFailed(str(error)))
             return None
-        self._step_s += (self._clock.monotonic() - begun - self._step_s) * _NEWEST
+        self._step_s += (ended - begun - self._step_s) * _NEWEST
         return Progress(self._journal.next_sequence, self._journal.synced_sequence)
 
     @property
@@ -154,8 +157,9 @@ class GroupCommit:
         done, self._is_put_off = 0, False
         try:
             while done < len(frames):
-                taken = self._journal.write(frames[done:] if done else frames)
-                self._await_sync(frames[done : done + taken])
+                some = frames[done:] if done else frames
+                taken = self._journal.write(some)
+                self._await_sync(some if taken == len(some) else some[:taken])
                 done += taken
                 if done < len(frames):
                     self._roll()

@@ -25,7 +25,7 @@ from penstock.core.types import FilePosition, Generation, Sequence
 from penstock.kernels.crc import crc32c
 from penstock.log.journal.frames import MAX_FRAME_BYTES, Frame, encode_frame
 from penstock.log.journal.marks import Mark, Marks
-from penstock.log.upkeep.faults import Telling, memory
+from penstock.log.upkeep.faults import Telling, out_of_memory
 
 logger = logging.getLogger("penstock.log.journal")
 telling = Telling(logger)
@@ -168,13 +168,15 @@ class Journal:
         room = self._options.file_bytes - self._position
         buffers: list[Buffer] = []
         taken = size = 0
-        with memory:
+        try:
             for frame in frames:
                 if size + frame.bytes > room:
                     break
                 buffers += encode_frame(frame, self._generation, self.synced_sequence)
                 size += frame.bytes
                 taken += 1
+        except MemoryError as error:
+            raise out_of_memory() from error
         if taken:
             self._file.write(self._position, buffers)
             self._position = FilePosition(self._position + size)
@@ -187,11 +189,12 @@ class Journal:
         """Everything written is durable when this returns: the time at which it does."""
         assert self._file is not None
         begun = self._clock.monotonic()
-        if self.synced_sequence == self.next_sequence:
+        synced = self.next_sequence
+        if self.synced_sequence == synced:
             return begun
         self._file.sync()
-        self.synced_sequence = self.next_sequence
-        self._marks.advance(self.synced_sequence)
+        self.synced_sequence = synced
+        self._marks.advance(synced)
         ended = self._clock.monotonic()
         took_ns = int((ended - begun) * 1e9)
         metrics = self._metrics

@@ -24,6 +24,7 @@ _AFTER_CRC = struct.Struct("<QQQQ")
 _WHOLE = struct.Struct("<4sIQQQQ")
 # One sector, written in place: it is there as it was or as it is to be.
 _FILE_BYTES = 512
+_BEGINNING = FilePosition(0)
 DAMAGED = "it is damaged: its checksum does not match"
 
 
@@ -40,7 +41,11 @@ class Mark:
 
 def encode_mark(mark: Mark) -> bytes:
     """Without the zeros that follow in its file."""
-    rest = _AFTER_CRC.pack(mark.slot, mark.generation, mark.first_sequence, mark.synced)
+    return _encoded(mark.slot, mark.generation, mark.first_sequence, mark.synced)
+
+
+def _encoded(slot: int, generation: int, first_sequence: int, synced: int) -> bytes:
+    rest = _AFTER_CRC.pack(slot, generation, first_sequence, synced)
     return MAGIC + crc32c(rest).to_bytes(4, "little") + rest
 
 
@@ -84,13 +89,14 @@ class Marks:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._files: list[File] = []
+        self._wanted_files = len(copy_paths(PATH))
         self._turn = 0
         self._begun = Mark(0, Generation(0), Sequence(0), Sequence(0))
         self._failed = False
 
     @property
     def are_open(self) -> bool:
-        return len(self._files) == len(copy_paths(PATH))
+        return len(self._files) == self._wanted_files
 
     def open(self, mark: Mark) -> None:
         """Both say `mark` when this returns. After an OSError it can be tried again."""
@@ -114,11 +120,13 @@ class Marks:
 
     def advance(self, synced: Sequence) -> None:
         """The journal was synced. Not knowing it elsewhere is no reason to stop."""
-        if self._failed or not self.are_open:
+        files, begun = self._files, self._begun
+        if self._failed or len(files) != self._wanted_files:
             return
-        begun = self._begun
+        self._turn = 1 - self._turn
+        data = _encoded(begun.slot, begun.generation, begun.first_sequence, synced)
         try:
-            self._write(Mark(begun.slot, begun.generation, begun.first_sequence, synced))
+            files[self._turn].write(_BEGINNING, [data])
         except OSError as error:
             self._failed = True
             logger.warning("journal not marked, damage of its last file may go unseen error=%s", error)

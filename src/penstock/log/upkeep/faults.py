@@ -40,10 +40,15 @@ class _Memory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, MemoryError):
-            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
+            raise out_of_memory() from error
 
 
 memory = _Memory()
+
+
+def out_of_memory() -> OSError:
+    """For what every commit does, as `with memory:` is two calls."""
+    return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
 
 class Telling:

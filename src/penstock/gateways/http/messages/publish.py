@@ -17,7 +17,7 @@ from penstock.broker.queues.queue import Queue
 from penstock.codecs.http.messages import OutgoingMessage, Producer, PublishBody, PublishReport
 from penstock.gateways.http.messages.bodies import columns_of, plain_columns, raw_message, refuse_both, row_of
 from penstock.gateways.http.messages.publish_lines import LINES, LineResult, LinesReport, answer_lines, publish_lines
-from penstock.gateways.http.messages.published import put, report
+from penstock.gateways.http.messages.published import put, report, report_of_one
 from penstock.gateways.http.server.exchange import Exchange, Query, decoded
 from penstock.gateways.http.server.problems import Refusal
 from penstock.gateways.http.server.reply import Reply
@@ -41,37 +41,48 @@ class PublishQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Wanted(NamedTuple):
     """What a request asks to be stored."""
 
-    columns: Columns
+    rows: Columns | Row
+    """a row where it is the only one"""
     partition: int | None
-    row: Row | None = None
-    """the only one, if there is one"""
     said: Producer | None = None
+
+    @property
+    def columns(self) -> Columns:
+        return rows_as_columns((self.rows,)) if isinstance(self.rows, Row) else self.rows
 
 
 async def publish(exchange: Exchange) -> Reply | None:
-    name = exchange.queue_name
+    name, routes, content_type = exchange.queue_name, exchange.ports.broker.publishing.routes, exchange.content_type
     exchange.require_publish(name if is_dead_letter_queue(name) else f"$queue/{name}")
-    queue = exchange.ports.broker.publishing.routes.wanted(name, {"namespace": exchange.namespace})
+    queue = routes.wanted(name, {"namespace": exchange.namespace})
     acks = exchange.query(PublishQuery).acks if exchange.scope["query_string"] else "all"
-    if exchange.content_type == LINES:
+    if content_type == LINES:
         is_answered = LINES.encode() in (exchange.header(b"accept") or b"")
         return await (answer_lines if is_answered else publish_lines)(exchange, queue)
-    wanted = await _wanted(exchange)
-    exchange.take_rate(wanted.columns.count)
-    exchange.state.counters.received += wanted.columns.count
-    producer, made = _producer(exchange, wanted.said), list[Queue]()
-    columns, partition = wanted.columns, wanted.partition
-    queue = await exchange.ports.broker.publishing.routes.made(queue, [columns], partition, producer, made)
-    is_waited = acks != "none" or producer is not None
-    published = await (_put(exchange, queue, wanted, producer) if is_waited else _put_unwaited(exchange, queue, wanted))
+    rows, partition, said = wanted = _wanted(exchange, content_type, await exchange.body())
+    count = 1 if isinstance(rows, Row) else rows.count
+    exchange.take_rate(count)
+    exchange.state.counters.received += count
+    producer, made = _producer(exchange, said), list[Queue]()
+    if queue.is_unmade:
+        queue = await routes.made(queue, [wanted.columns], partition, producer, made)
+    if isinstance(rows, Row) and producer is None and acks != "none":
+        joint, publisher = exchange.ports.broker.publishing.joint, exchange.connection.publisher
+        placed = await joint.put_and_wait(queue, rows, publisher, partition)
+        return Reply(200, report_of_one(queue, placed, is_created=bool(made)))
+    columns, is_waited = wanted.columns, acks != "none" or producer is not None
+    if is_waited:
+        published = await put(exchange, queue, columns, partition, producer)
+    else:
+        published = await _put_unwaited(exchange, queue, columns, partition)
     unkeyed = exchange.connection.publisher.partition(queue)
     return Reply(200 if is_waited else 202, report(published, columns, unkeyed, is_created=bool(made)))
 
 
-async def _wanted(exchange: Exchange) -> Wanted:
-    raw, said = await exchange.body(), None
+def _wanted(exchange: Exchange, content_type: str, raw: bytes | bytearray) -> Wanted:
+    said = None
     messages: Sequence[OutgoingMessage]
-    if exchange.content_type != "application/json":
+    if content_type != "application/json":
         messages = [raw_message(exchange.scope["headers"], raw)]
     elif (columns := plain_columns(raw)) is not None:
         return Wanted(columns, None)
@@ -79,22 +90,11 @@ async def _wanted(exchange: Exchange) -> Wanted:
         body = decoded(raw, PublishBody)
         messages, said = _messages(body), body.producer
     if len(messages) != 1:
-        return Wanted(columns_of(messages), _partition(messages), None, said)
-    row = row_of(messages[0])
-    return Wanted(rows_as_columns((row,)), messages[0].partition, row, said)
+        return Wanted(columns_of(messages), _partition(messages), said)
+    return Wanted(row_of(messages[0]), messages[0].partition, said)
 
 
-async def _put(exchange: Exchange, queue: Queue, wanted: Wanted, producer: ProducerCall | None) -> Published:
-    """Committed when it returns. One message goes with others that come at the same time."""
-    publishing, publisher = exchange.ports.broker.publishing, exchange.connection.publisher
-    _, partition, row, _ = wanted
-    if row is not None and producer is None:
-        return Published(queue, [await publishing.joint.put_and_wait(queue, row, publisher, partition)])
-    return await put(exchange, queue, wanted.columns, partition, producer)
-
-
-async def _put_unwaited(exchange: Exchange, queue: Queue, wanted: Wanted) -> Published:
-    columns, partition, *_ = wanted
+async def _put_unwaited(exchange: Exchange, queue: Queue, columns: Columns, partition: int | None) -> Published:
     staged = exchange.ports.broker.publishing.put_now(queue, columns, exchange.connection.publisher, partition)
     if staged is None:
         return await put(exchange, queue, columns, partition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -32,6 +33,12 @@ async def put(
     return await publishing.put(queue, columns, publisher, partition, producer)
 
 
+@lru_cache(4096)
+def _parts(prefix: str, partition: int) -> tuple[bytes, bytes]:
+    """What stands before the offset in the id of a message, and between that and the offset alone."""
+    return b'{"id":%s' % msgspec.json.encode(prefix)[:-1], b'","partition":%d,"offset":' % partition
+
+
 class _Runs(NamedTuple):
     """Rows in the order in which they came: each lies in the run of its number, one behind the other."""
 
@@ -40,8 +47,11 @@ class _Runs(NamedTuple):
 
     def encoded(self, queue: Queue, tail: bytes) -> bytes:
         """As JSON, with a comma behind each."""
-        heads = [b'{"id":%s' % msgspec.json.encode(queue.message_id_prefix(run.partition))[:-1] for run in self.placed]
-        middles = [b'","partition":%d,"offset":' % run.partition for run in self.placed]
+        parts = [_parts(queue.message_id_prefix(run.partition), run.partition) for run in self.placed]
+        if len(self.numbers) == 1:
+            (head, middle), offset = parts[0], self.placed[0].base_offset
+            return b"%b%d%b%d%b," % (head, offset, middle, offset, tail)
+        heads, middles = [head for head, _ in parts], [middle for _, middle in parts]
         longest = max(map(len, heads)) + max(map(len, middles)) + len(tail) + _NUMBERS_BYTES
         out, following = bytearray(longest * len(self.numbers)), array("q", [run.base_offset for run in self.placed])
         end = json_messages.encode_placed(self.numbers, following, heads, middles, tail, out)
@@ -53,6 +63,11 @@ class _Runs(NamedTuple):
         for number in self.numbers:
             yield self.placed[number].partition, following[number]
             following[number] += 1
+
+
+def report_of_one(queue: Queue, placed: Placed, *, is_created: bool) -> bytes:
+    """A PublishReport of a message that was stored now."""
+    return _report(1, 0, _Runs((placed,), _ZERO).encoded(queue, _FRESH), is_created)
 
 
 def report(published: Published, columns: Columns, unkeyed: int, *, is_created: bool) -> bytes:
@@ -68,7 +83,11 @@ def report(published: Published, columns: Columns, unkeyed: int, *, is_created: 
         results, columns = _Runs(before, numbers).encoded(queue, _DUPLICATE), columns.part(known, columns.count)
     if placed:
         results += fresh(queue, columns, placed, unkeyed).encoded(queue, _FRESH)
-    count, created = columns.count + known, b',"created":true' if is_created else b""
+    return _report(columns.count + known, known, results, is_created)
+
+
+def _report(count: int, known: int, results: bytes, is_created: bool) -> bytes:
+    created = b',"created":true' if is_created else b""
     return b'{"accepted":%d,"duplicates":%d,"results":[%b]%b}' % (count, known, results[:-1], created)
 
 

@@ -6,11 +6,14 @@ import itertools
 import logging
 import re
 import secrets
+from collections.abc import Awaitable
+from typing import cast
 
 from penstock.core.errors import NotAuthorised, PenstockError
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.server.cross_origin import CrossOrigin
+from penstock.gateways.http.server.cycle import Cycle
 from penstock.gateways.http.server.exchange import CONNECTION, Disconnected, Exchange, Query, Receive, Scope, Send
 from penstock.gateways.http.server.login import Caller, Logins
 from penstock.gateways.http.server.problems import Refusal, problem_reply
@@ -40,8 +43,20 @@ class App:
         self.state.memory.apply(options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = Exchange if scope["type"] == "http" else WebSocketExchange
-        exchange = kind(self._ports, self._options, self.state, scope, receive, send, _request_id(scope))
+        """Of a WebSocket: the request that opens it, and all that follows."""
+        await self._serve(
+            WebSocketExchange(self._ports, self._options, self.state, scope, receive, send, _request_id(scope))
+        )
+
+    def answer(self, cycle: Cycle) -> Awaitable[None]:
+        """Of any other request."""
+        scope = cast(Scope, cycle.scope)
+        receive, send = cast(Receive, cycle.receive), cast(Send, cycle.send)
+        return self._serve(
+            Exchange(self._ports, self._options, self.state, scope, receive, send, _request_id(scope), cycle)
+        )
+
+    async def _serve(self, exchange: Exchange) -> None:
         try:
             await self._answer(exchange)
         except Disconnected:
@@ -50,7 +65,7 @@ class App:
             await self._refuse(exchange, error)
         except Exception:
             self.state.counters.failures += 1
-            facts = exchange.method, scope["path"], exchange.request_id
+            facts = exchange.method, exchange.scope["path"], exchange.request_id
             logger.exception("request failed method=%s path=%r id=%s", *facts)
             detail = f"a mistake of the server: look for {exchange.request_id} in its log"
             await self._refuse(exchange, Refusal(500, "internal", detail))
@@ -59,12 +74,12 @@ class App:
 
     async def _answer(self, exchange: Exchange) -> None:
         exchange.extra_headers = self._cross_origin.check(exchange)
-        if exchange.method == "OPTIONS" and await self._is_told(exchange):
+        scope, method, header = exchange.scope, exchange.method, exchange.header
+        if method == "OPTIONS" and await self._is_told(exchange):
             return
-        scope = exchange.scope
-        route, exchange.parameters = self._table.find(exchange.method, scope["raw_path"])
-        credentials = exchange.header(b"authorization"), exchange.header(b"x-api-key")
-        caller = await self._logins.caller(*credentials, scope["state"][CONNECTION])
+        route, exchange.parameters = self._table.find(method, scope["raw_path"])
+        said = header(b"authorization"), header(b"x-api-key"), scope["state"][CONNECTION]
+        caller = self._logins.known(*said) or await self._logins.caller(*said)
         exchange.let_in(caller)
         _require(route.right, caller)
         if scope["query_string"] and route.query is None and route.right is not Right.PUBLIC:

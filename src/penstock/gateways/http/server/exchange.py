@@ -20,6 +20,7 @@ from penstock.core.errors import Closed, NotAuthorised
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
 from penstock.gateways.http.server.addresses import queue_name
+from penstock.gateways.http.server.cycle import Cycle
 from penstock.gateways.http.server.login import Caller, ConnectionFacts
 from penstock.gateways.http.server.outlet import Outlet
 from penstock.gateways.http.server.problems import Refusal
@@ -41,14 +42,10 @@ _Fields = dict[str, msgspec.Raw]
 _AS_WRITTEN = ("json", "value")
 
 _MAX_QUERY_FIELDS = 32
-# Head and body of an answer leave in one write up to here; beyond it, a copy costs more than the second write.
-_ONE_WRITE_BYTES = 64 << 10
 CONNECTION = "penstock.connection"
 """in the state of a scope: the ConnectionFacts"""
 TRANSPORT = "penstock.transport"
 """in the state of a scope: a call that gives the connection's transport, if it is still there"""
-ANSWERS = "penstock.answers"
-"""in the state of a scope: the AnswerTransport of its connection"""
 OUTLET = "penstock.outlet"
 """in the state of a scope: the Outlet of its connection"""
 
@@ -68,11 +65,13 @@ class Exchange:
     """Made for each request, after the client has said who it is."""
 
     __slots__ = (
-        "_headers",
+        "_cycle",
         "_held_bytes",
         "_receive",
         "_send",
+        "connection",
         "extra_headers",
+        "header",
         "identity",
         "is_anonymous",
         "is_started",
@@ -95,11 +94,16 @@ class Exchange:
         receive: Receive,
         send: Send,
         request_id: str,
+        cycle: Cycle | None = None,
     ) -> None:
+        """`cycle` has the body and takes the answer, where the request is no WebSocket's."""
         self.ports, self.options, self.state, self.scope, self.request_id = ports, options, state, scope, request_id
-        self._receive, self._send = receive, send
+        self._receive, self._send, self._cycle = receive, send, cycle
         # Asked for some seven times a request. Of several with one name the first counts, which is put in last.
-        self._headers: dict[bytes, bytes] = dict(scope["headers"][::-1])
+        headers: dict[bytes, bytes] = dict(scope["headers"][::-1])
+        self.header: Callable[[bytes], bytes | None] = headers.get
+        """the first of that name, which is written in small letters"""
+        self.connection: ConnectionFacts = scope["state"][CONNECTION]
         self._held_bytes = 0
         self.is_started = False
         self.extra_headers: Headers = ()
@@ -129,15 +133,6 @@ class Exchange:
         method: str = self.scope["method"]
         return method
 
-    def header(self, name: bytes) -> bytes | None:
-        """The first of that name, which is written in small letters."""
-        return self._headers.get(name)
-
-    @property
-    def connection(self) -> ConnectionFacts:
-        facts: ConnectionFacts = self.scope["state"][CONNECTION]
-        return facts
-
     @property
     def outlet(self) -> Outlet:
         """Of the connection, for an answer that was started and goes on."""
@@ -155,6 +150,8 @@ class Exchange:
     async def body(self, limit_bytes: int | None = None) -> bytes | bytearray:
         """All of it. body-too-large before more than the limit was kept."""
         limit = self.options.max_body_bytes if limit_bytes is None else limit_bytes
+        if self._cycle is not None and (whole := self._cycle.whole_body()) is not None:
+            return whole if len(whole) <= limit else self._too_large(limit)
         self._refuse_length(limit)
         message = await self._next()
         if not message.get("more_body"):
@@ -277,16 +274,14 @@ class Exchange:
 
     # The answer
 
-    async def reply(self, reply: Reply) -> None:
-        headers = [(b"content-length", b"%d" % len(reply.body)), (b"content-type", reply.content_type), *reply.headers]
-        if reply.status == 204:
-            headers = list(reply.headers)
-        body = b"" if self.method == "HEAD" else reply.body
-        if 0 < len(body) <= _ONE_WRITE_BYTES:
-            self.scope["state"][ANSWERS].hold_head()
-        await self.start(reply.status, headers)
-        self.state.counters.sent_bytes += len(body)
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+    def reply(self, reply: Reply) -> Awaitable[None]:
+        assert self._cycle is not None
+        self.is_started = True
+        headers = [*reply.headers, *self.extra_headers] if reply.headers or self.extra_headers else ()
+        own = b"penstock-request-id: %b\r\n" % self.request_id.encode()
+        if self._cycle.scope["method"] != "HEAD":
+            self.state.counters.sent_bytes += len(reply.body)
+        return self._cycle.answer(reply.status, headers, reply.body, reply.content_type, own)
 
     async def start(self, status: int, headers: Headers) -> None:
         """Of an answer that is sent as it comes: then send(), in the end end()."""

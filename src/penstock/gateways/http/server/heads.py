@@ -22,17 +22,22 @@ def check_head(version: str, target: bytes, fields: Fields) -> bytes:
     in small letters; of a target that names a host, Host becomes that one."""
     if version not in _VERSIONS:
         raise Refusal(505, "http-version", SPOKEN)
-    names = [name for name, _ in fields]
-    if b"transfer-encoding" in names:
-        _check_codings(version, [value for name, value in fields if name == b"transfer-encoding"])
-    hosts = names.count(b"host")
+    hosts, host, codings = 0, b"", list[bytes]()
+    for name, value in fields:
+        if name == b"host":
+            hosts, host = hosts + 1, value
+        elif name == b"transfer-encoding":
+            codings.append(value)
+    if codings:
+        _check_codings(version, codings)
     if hosts > 1 or (not hosts and version == "1.1"):
         raise _malformed(f"a request of HTTP/1.1 has one Host field, not {hosts}")
     if b"#" in target:
         raise _malformed("a request has no fragment: leave out what begins with #")
     if not target.startswith((b"/", b"*")):
         target = _absolute(target, fields)
-    if hosts and not _HOST.fullmatch(fields[names.index(b"host")][1]):
+        host = next((value for name, value in fields if name == b"host"), host)
+    if hosts and not _HOST.fullmatch(host):
         raise _malformed("Host is no host and port")
     return target
 

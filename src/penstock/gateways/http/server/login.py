@@ -55,17 +55,19 @@ class Logins:
         self._known: OrderedDict[Place, tuple[float, Caller]] = OrderedDict()
         self._version = access.version
 
+    def known(self, authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> Caller | None:
+        """As caller(), if that was found out lately."""
+        if (version := self._access.version) != self._version:
+            self._version = version
+            self._known.clear()
+        known = self._known.get(_place(authorization, key, facts))
+        return known[1] if known is not None and known[0] > self._clock.monotonic() else None
+
     async def caller(self, authorization: bytes | None, key: bytes | None, facts: ConnectionFacts) -> Caller:
         """BadCredentials, TooManyAttempts. Who says nothing is anonymous, and may do what is public."""
-        place = _place(authorization, key, facts)
-        now_s = self._clock.monotonic()
-        if self._version != self._access.version:
-            self._version = self._access.version
-            self._known.clear()
-        known = self._known.get(place)
-        if known is not None and known[0] > now_s:
-            return known[1]
-        version = self._version
+        if (known := self.known(authorization, key, facts)) is not None:
+            return known
+        place, now_s, version = _place(authorization, key, facts), self._clock.monotonic(), self._version
         caller = await self._login(authorization, key, facts)
         if version == self._access.version:
             self._remember(place, now_s, caller)

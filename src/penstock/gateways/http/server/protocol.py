@@ -7,10 +7,14 @@ import math
 import socket
 import sys
 from collections import deque
-from collections.abc import Sized
+from collections.abc import Awaitable, Callable, Sized
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote
 
+import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -18,8 +22,8 @@ from penstock.broker.auth.limits import ClientRates
 from penstock.broker.publish.publisher import Publisher
 from penstock.gateways.http.counters import HttpCounters
 from penstock.gateways.http.options import HttpOptions
-from penstock.gateways.http.server.answer_transport import AnswerTransport
-from penstock.gateways.http.server.exchange import ANSWERS, CONNECTION, OUTLET, TRANSPORT
+from penstock.gateways.http.server.cycle import Cycle
+from penstock.gateways.http.server.exchange import CONNECTION, OUTLET, TRANSPORT
 from penstock.gateways.http.server.heads import SPOKEN, check_head
 from penstock.gateways.http.server.login import ConnectionFacts
 from penstock.gateways.http.server.memory import HttpMemory
@@ -27,10 +31,16 @@ from penstock.gateways.http.server.outlet import Outlet
 from penstock.gateways.http.server.problems import Refusal, problem_reply
 from penstock.gateways.wire.listener import ListenerFacts
 
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application, HTTPScope
+
 # What the parser says of a request line that is right but for its version.
 _OTHER_VERSION = ("Invalid HTTP version", "Pause on PRI/Upgrade")
 # What a request that waits for the answer to one before it takes beside its bytes: 2,670 were measured.
 _REQUEST_BYTES = 2_700
+# Of targets that were split; longer ones are rare, and would fill memory.
+_KNOWN_TARGETS, _KNOWN_TARGET_BYTES = 4096, 512
+_UNCHANGED_S = -1.0
 
 
 class _Flow(FlowControl):
@@ -52,6 +62,7 @@ class HttpProtocol(HttpToolsProtocol):
         self,
         config: Config,
         state: ServerState,
+        answer: Callable[[Cycle], Awaitable[None]],
         options: HttpOptions,
         listener: ListenerFacts,
         rates: ClientRates,
@@ -60,7 +71,7 @@ class HttpProtocol(HttpToolsProtocol):
         memory: HttpMemory,
     ) -> None:
         super().__init__(config, state, {}, asyncio.get_running_loop())
-        self.access_log = False
+        self._answer = answer
         self._options, self._listener, self._rates, self._publisher = options, listener, rates, publisher
         self._counters, self._memory = counters, memory
         self._head_bytes = self._chunk_bytes = 0
@@ -71,6 +82,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._claimed_bytes = 0
         """for those"""
         self._is_in_head = True
+        self._is_upgrade = False
+        """the request is one for a WebSocket"""
+        self._is_idle = False
+        """all that was asked is answered"""
+        self._patience_s = _UNCHANGED_S
+        """what came says how long the client has for what follows"""
         self._timer: asyncio.TimerHandle | None = None
         self._late_at_s = math.inf
 
@@ -89,7 +106,6 @@ class HttpProtocol(HttpToolsProtocol):
         self.app_state[CONNECTION] = ConnectionFacts(self._listener, peer, certificate, self._rates, self._publisher)
         self.app_state[TRANSPORT] = self._live_transport
         self._outlet = self.app_state[OUTLET] = Outlet(transport, self.flow)
-        self._answers = self.app_state[ANSWERS] = AnswerTransport(transport)
         self._expect(self._options.head_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -116,11 +132,23 @@ class HttpProtocol(HttpToolsProtocol):
         self._outlet.make_room()
 
     def data_received(self, data: bytes) -> None:
-        self._counters.received_bytes += len(data)
-        self._chunk_bytes, self._has_ended = len(data), False
+        size = len(data)
+        self._counters.received_bytes += size
+        self._chunk_bytes, self._has_ended, self._patience_s = size, False, _UNCHANGED_S
         if self._is_in_head:
-            self._head_bytes += len(data)
-        super().data_received(data)
+            self._head_bytes += size
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+            return
+        except httptools.HttpParserUpgrade:
+            if self._is_upgrade:
+                self.handle_websocket_upgrade()
+        if self._patience_s != _UNCHANGED_S:
+            self._expect(self._patience_s)
+        if (cycle := self.cycle) is not None and cycle.more_body and cycle.body:
+            cycle.message_event.set()
         if self.pipeline:
             self._keep_ahead()
         if self._is_in_head and self._head_bytes > self._options.max_head_bytes:
@@ -142,9 +170,21 @@ class HttpProtocol(HttpToolsProtocol):
         self._claimed_bytes = needed
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        if not self.transport.is_closing():
+            if self.flow.read_paused:
+                self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
+            elif self._late_at_s == math.inf:
+                self._is_idle = True
+                self._expect(self.timeout_keep_alive)
         if self._heads_ahead:
             self._answered()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        assert isinstance(cycle, Cycle)
+        # As create_task() does it, which is four calls more.
+        self.tasks.add(asyncio.Task(cycle.serve(self._answer, self.tasks), loop=self.loop))
 
     def _answered(self) -> None:
         """The next of those that waited has begun, and may have been the last."""
@@ -156,53 +196,94 @@ class HttpProtocol(HttpToolsProtocol):
                 self.flow.resume_reading()
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.url, self.headers, self.expect_100_continue = b"", [], False
         self._is_in_head, self._is_behind_another = True, self._has_ended
+        self._is_upgrade = self._is_idle = False
         self._head_bytes = 0 if self._has_ended else self._chunk_bytes
-        self._expect(self._options.head_timeout_s)
+        self._patience_s = self._options.head_timeout_s
 
     def on_headers_complete(self) -> None:
-        most = self._options.max_head_bytes
+        most, parser = self._options.max_head_bytes, self.parser
         if (self._is_behind_another or self._head_bytes > most) and self._head_size() > most:
             self._refuse_head()
             raise ValueError("the head is too large")
+        version = parser.get_http_version()
         try:
-            self.url = check_head(self.parser.get_http_version(), self.url, self.headers)
+            self.url = check_head(version, self.url, self.headers)
         except Refusal as refusal:
             self._refuse(refusal.status, refusal.code, refusal.detail)
             raise
         self._is_in_head, self._head_bytes = False, 0
-        self._expect(self._options.stall_timeout_s)
-        super().on_headers_complete()
-        if self.cycle is not None:
-            self.cycle.transport = self._answers
-        if len(self.pipeline) > len(self._heads_ahead):
-            self._heads_ahead.appendleft(self._head_size())
+        self._patience_s = self._options.stall_timeout_s
+        self.scope = scope = self._scope(version)
+        if parser.should_upgrade() and self._should_upgrade():
+            self._is_upgrade = True
+            return
+        before, keep_alive = self.cycle, version != "1.0" and parser.should_keep_alive()
+        self.cycle = cycle = Cycle(
+            scope, self.transport, self.flow, keep_alive, self.expect_100_continue, self.on_response_complete
+        )
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+            return
+        self.flow.pause_reading()
+        self.pipeline.appendleft((cycle, self.app))
+        self._heads_ahead.appendleft(self._head_size())
+
+    def _scope(self, version: str) -> HTTPScope:
+        """What an application is told of the request."""
+        split = _split_target if len(self.url) <= _KNOWN_TARGET_BYTES else _split_target.__wrapped__
+        path, raw_path, query = split(self.url)
+        scope = {
+            "type": "http",
+            "http_version": version,
+            "method": self.parser.get_method().decode("ascii"),
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": self.headers,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "state": self.app_state,
+        }
+        return cast("HTTPScope", scope)
 
     def _head_size(self) -> int:
         return len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
 
     def on_body(self, body: bytes) -> None:
-        self._expect(self._options.stall_timeout_s)
-        if self.cycle is not None:  # a request for a WebSocket may have a body, and begins none
-            self._keep_whole(self.cycle)
-        super().on_body(body)
-
-    def _keep_whole(self, cycle: RequestResponseCycle) -> None:
         """What comes in one piece is handed on as it is; of several, one is made in place."""
+        self._patience_s = self._options.stall_timeout_s
+        cycle = self.cycle
+        if self._is_upgrade or cycle.response_complete:  # a request for a WebSocket may have a body, and begins none
+            return
         kept: bytes | bytearray = cycle.body
         if not kept:
-            cycle.body = b""  # type: ignore[assignment]  # it is added to, and read as bytes
+            kept = body
         elif isinstance(kept, bytes):
-            cycle.body = bytearray(kept)
+            kept = bytearray(kept) + body
+        else:
+            kept += body
+        cycle.body = kept  # type: ignore[assignment]  # see Cycle
+        if len(kept) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         self._has_ended = True
-        self._expect(None)
-        super().on_message_complete()
+        self._patience_s = math.inf
+        cycle = self.cycle
+        if self._is_upgrade:
+            return
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
+        elif not self.pipeline:
+            self._is_idle, self._patience_s = True, self.timeout_keep_alive
 
     def handle_websocket_upgrade(self) -> None:
-        self._expect(None)
+        self._expect(math.inf)
+        self._patience_s = _UNCHANGED_S
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
@@ -211,10 +292,10 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._refuse(400, "malformed-request", "these bytes are no HTTP request")
 
-    def _expect(self, within_s: float | None) -> None:
-        """The client has so long for what comes next. This is said several times a request: a timer that runs already
-        is left alone, and looks again when its time has come."""
-        if within_s is None:
+    def _expect(self, within_s: float) -> None:
+        """The client has so long for what comes next. A timer that runs already is left alone, and looks again when its
+        time has come: mostly, nothing is due then."""
+        if within_s == math.inf:
             self._late_at_s = math.inf
             return
         self._late_at_s = self.loop.time() + within_s
@@ -235,7 +316,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _too_late(self) -> None:
         """While the broker is what the client waits for, nothing is late: reading may be paused then."""
-        if self._is_in_head and not self._head_bytes and self.cycle is None:
+        if self._is_idle or (self._is_in_head and not self._head_bytes and self.cycle is None):
             self.transport.close()
         elif self.flow.read_paused:
             self._expect(self._options.stall_timeout_s)
@@ -268,3 +349,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _live_transport(self) -> asyncio.Transport | None:
         return None if self.transport.is_closing() else self.transport
+
+
+@lru_cache(_KNOWN_TARGETS)
+def _split_target(target: bytes) -> tuple[str, bytes, bytes]:
+    """The path, decoded and as it was sent, and the query. HttpParserInvalidURLError, UnicodeDecodeError."""
+    url = httptools.parse_url(target)
+    path = url.path.decode("ascii")
+    return unquote(path) if "%" in path else path, url.path, url.query or b""
