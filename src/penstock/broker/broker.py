@@ -13,7 +13,9 @@ from penstock.broker.alarms import Alarms
 from penstock.broker.catalogue import recovery as opening
 from penstock.broker.catalogue.configuration import Configuration
 from penstock.broker.catalogue.declarations import Declaring
+from penstock.broker.feed.begun import begun
 from penstock.broker.feed.claims import Claiming
+from penstock.broker.feed.competing import Competitor, take_one
 from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.feed import Feed, Outlet, Source
@@ -120,6 +122,7 @@ class Broker(AsyncClosing):
             for group in queue.groups.values():
                 for consumer in list(group.consumers.values()):
                     group.leave(consumer, counted=False)
+                group.free_left()
         self.alarms.close()
         if self._upkeep is not None:
             await asyncio.wait([self._upkeep])
@@ -203,6 +206,19 @@ class Broker(AsyncClosing):
         consumer = Consumer(group, next(self._numbers), min(wanted, limit))
         group.join(consumer, is_immortal)
         return consumer
+
+    def compete(self, group: Group, prefetch: int = 0, *, priority: int = 0, is_exclusive: bool = False) -> Competitor:
+        """One of those who share all partitions of a group message by message, and hold what they get until they settle
+        it or go: no time runs out. A prefetch of 0 is as many as the group's window takes. Who has a higher priority
+        gets messages first. GroupInUse beside one who is exclusive, and for one who would not be alone."""
+        competitor = Competitor(group, next(self._numbers), prefetch, priority, is_exclusive)
+        group.compete(competitor)
+        return competitor
+
+    def take_one(self, group: Group, number: int) -> Delivery | asyncio.Task[Delivery | None] | None:
+        """One message of any partition, held without a lease by that number; None if none is ready. A task where a file
+        has to be read first."""
+        return begun(take_one(group, number))
 
     def feed(self, source: Source, outlet: Outlet) -> Feed:
         """What the source is handed is sent to the outlet, from now on."""

@@ -31,6 +31,7 @@ class ErrorCode(enum.Enum):
     QUEUE_REPLACED = "queue-replaced"  # deleted, and declared anew under its name
     NO_SUCH_GROUP = "no-such-group"
     GROUP_EXISTS = "group-exists"
+    GROUP_IN_USE = "group-in-use"  # one consumer has it to itself, or wants to while there are others
     QUEUE_FULL = "queue-full"
     STALE_SETTLEMENT = "stale-settlement"  # the delivery it names is no longer current; nothing was changed
     OUT_OF_ORDER = "out-of-order"
@@ -273,6 +274,20 @@ class GroupExists(PenstockError):
             f"consume with it, reset its position, or delete it before creating it again"
         )
         self.queue, self.group = queue, group
+
+
+class GroupInUse(PenstockError):
+    code = ErrorCode.GROUP_IN_USE
+
+    def __init__(self, queue: str, group: str, is_exclusive: bool) -> None:
+        """`is_exclusive`: by one who has it alone; else by others, beside whom nobody can have it alone."""
+        why = (
+            "one consumer has it to itself: consume with another group, or wait until that one has gone"
+            if is_exclusive
+            else "it has consumers, so that nobody can have it to itself: wait until they have gone, or share it"
+        )
+        super().__init__(f"consumer group {group!r} of queue {queue!r} is in use, {why}")
+        self.queue, self.group, self.is_exclusive = queue, group, is_exclusive
 
 
 class QueueFull(PenstockError):

@@ -45,6 +45,21 @@ cdef class Retries(Pending):
         bint leases=*,
     ) except -1
 
+    @cython.locals(i=Py_ssize_t, k=Py_ssize_t, left=int64_t, last=int, is_among=bint)
+    cpdef Py_ssize_t give_back_many(
+        self,
+        const int[::1] consumers,
+        set spared,
+        bint counted,
+        int64_t max_returns,
+        int64_t now,
+        long long[::1] out_returned,
+        long long[::1] out_exhausted,
+    ) except -1
+
+    @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
+    cdef bint is_one_of(self, int consumer, const int[::1] consumers) except -1
+
     @cython.locals(k=Py_ssize_t, at=Py_ssize_t)
     cpdef Py_ssize_t give_back_some(
         self,

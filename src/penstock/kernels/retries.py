@@ -105,6 +105,51 @@ class Retries(Pending):
                     indexes.append(i)
         return self.return_all(indexes, counted, max_returns, out_returned, out_exhausted)
 
+    def give_back_many(
+        self,
+        consumers: Ints,
+        spared: set[int],
+        counted: bool,
+        max_returns: int,
+        now: int,
+        out_returned: array[int],
+        out_exhausted: array[int],
+    ) -> int:
+        """give_back() of many consumers, whose numbers rise, in one pass; leases are left alone, and so is what is
+        `spared`."""
+        left = 0
+        for k in range(len(consumers)):
+            if k > 0 and consumers[k] <= consumers[k - 1]:
+                raise InvalidArgument("numbers of consumers do not rise")
+            left += self.held_by(consumers[k])
+        if len(out_returned) < left or len(out_exhausted) < left:
+            raise InvalidArgument("a buffer for results is too short")
+        indexes = array("i")
+        last, is_among = -1, False
+        for i in range(self.head, self.count):
+            if left == 0:
+                break
+            if self.state[i] == _DEAD or self.state[i] > _LEASED:
+                continue
+            if self.consumer[i] != last:
+                last = self.consumer[i]
+                is_among = self.is_one_of(last, consumers)
+            if is_among:
+                left -= 1
+                if self.state[i] == _INFLIGHT and not (len(spared) and self.offset[i] in spared):
+                    indexes.append(i)
+        return self.return_all(indexes, counted, max_returns, out_returned, out_exhausted)
+
+    def is_one_of(self, consumer: int, consumers: Ints) -> bool:
+        low, high = 0, len(consumers)
+        while low < high:
+            middle = (low + high) >> 1
+            if consumers[middle] < consumer:
+                low = middle + 1
+            else:
+                high = middle
+        return low < len(consumers) and consumers[low] == consumer
+
     def give_back_some(
         self,
         offsets: Ints,

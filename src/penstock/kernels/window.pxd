@@ -52,7 +52,7 @@ cdef class Window(Retries):
     @cython.locals(i=Py_ssize_t, slot=Py_ssize_t, table=KeyTable)
     cdef int _deliver_one(self, int64_t offset, uint64_t key, int consumer, int64_t now, int64_t deadline) except -1
 
-    @cython.locals(count=int64_t, first=int64_t, at=int64_t, i=int64_t, key=uint64_t)
+    @cython.locals(count=int64_t, at=int64_t)
     cpdef Py_ssize_t deliver_whole(
         self,
         const unsigned char[::1] data,
@@ -63,8 +63,35 @@ cdef class Window(Retries):
         int64_t too_old=*,
     ) except -1
 
+    @cython.locals(count=int64_t, row=int64_t, given=int64_t, at=int64_t)
+    cpdef Py_ssize_t deliver_some(
+        self,
+        const unsigned char[::1] data,
+        bint by_key,
+        int consumer,
+        int64_t now,
+        int64_t room,
+        int64_t too_old=*,
+    ) except -1
+
+    cdef bint _is_plain(self, const unsigned char[::1] data, int consumer, int64_t too_old) except -1
+
+    @cython.locals(i=int64_t, key=uint64_t)
+    cdef Py_ssize_t _deliver_rows(
+        self,
+        const unsigned char[::1] data,
+        int64_t at,
+        int64_t count,
+        int64_t row,
+        int64_t stop,
+        int consumer,
+        int64_t now,
+    ) except -1
+
     @cython.locals(i=int64_t, slot=Py_ssize_t, key=uint64_t, table=KeyTable)
-    cdef bint _are_free(self, const unsigned char[::1] data, int64_t at, int64_t count, int consumer) except -1
+    cdef int64_t _free_rows(
+        self, const unsigned char[::1] data, int64_t at, int64_t count, int64_t row, int64_t stop, int consumer
+    ) except -1
 
     @cython.locals(i=Py_ssize_t, given=Py_ssize_t)
     cpdef Py_ssize_t take(
@@ -123,6 +150,9 @@ cdef class Window(Retries):
 
     @cython.locals(k=Py_ssize_t, settled=Py_ssize_t)
     cpdef Py_ssize_t settle(self, const long long[::1] offsets) except -1
+
+    @cython.locals(i=Py_ssize_t, settled=Py_ssize_t)
+    cpdef Py_ssize_t settle_unheld(self, long long[::1] out_settled) except -1
 
     @cython.locals(i=Py_ssize_t, settled=Py_ssize_t)
     cdef Py_ssize_t _settle_between(self, int64_t first, int64_t stop) except -1

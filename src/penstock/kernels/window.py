@@ -131,33 +131,51 @@ class Window(Retries):
         is from `too_old` (ms) or before, nothing is ready, no message would be parked, and the batch is plain: neither
         compressed nor thinned, without expiries and without a producer."""
         count = memory.load_u32(data, 20)
-        first = self.next
-        if consumer < 0 or count > room or self.tally[_READY] > 0 or memory.load_i64(data, 8) != first:
-            return 0
-        if memory.load_u32(data, 28) & _NOT_PLAIN or memory.load_i64(data, 48) != 0:
-            return 0
-        if memory.load_i64(data, 32) <= too_old:
+        if count > room or memory.load_i64(data, 8) != self.next or not self._is_plain(data, consumer, too_old):
             return 0
         at = batch.keys_at(data) if by_key else -1
-        if at >= 0 and not self._are_free(data, at, count, consumer):
+        if at >= 0 and self._free_rows(data, at, count, 0, count, consumer) < count:
             return 0
-        self.make_room(count)
-        for i in range(count):
-            key = 0 if at < 0 else _key_of(data, at, count, i)
-            self._deliver_one(first + i, key, consumer, now, -1)
-        return count
+        return self._deliver_rows(data, at, count, 0, count, consumer, now)
 
-    def _are_free(self, data: Buffer, at: int, count: int, consumer: int) -> bool:
-        """Whether none of the keys waits or is held by another consumer."""
+    def deliver_some(self, data: Buffer, by_key: bool, consumer: int, now: int, room: int, too_old: int = -1) -> int:
+        """The same for a part of a batch: of its messages from the next one on as many as there is room for and none
+        has to be parked."""
+        count = memory.load_u32(data, 20)
+        row = self.next - memory.load_i64(data, 8)
+        if room < 1 or row < 0 or row >= count or not self._is_plain(data, consumer, too_old):
+            return 0
+        given = min(room, count - row)
+        at = batch.keys_at(data) if by_key else -1
+        if at >= 0:
+            given = self._free_rows(data, at, count, row, row + given, consumer)
+        return self._deliver_rows(data, at, count, row, row + given, consumer, now)
+
+    def _is_plain(self, data: Buffer, consumer: int, too_old: int) -> bool:
+        """Whether its messages may be handed out without a closer look, to that consumer."""
+        if consumer < 0 or self.tally[_READY] > 0 or memory.load_i64(data, 32) <= too_old:
+            return False
+        return not memory.load_u32(data, 28) & _NOT_PLAIN and memory.load_i64(data, 48) == 0
+
+    def _deliver_rows(self, data: Buffer, at: int, count: int, row: int, stop: int, consumer: int, now: int) -> int:
+        """How many: rows row..stop - 1, of which the first comes next, with the keys at `at` (-1: without)."""
+        self.make_room(stop - row)
+        for i in range(row, stop):
+            key = 0 if at < 0 else _key_of(data, at, count, i)
+            self._deliver_one(self.next, key, consumer, now, -1)
+        return stop - row
+
+    def _free_rows(self, data: Buffer, at: int, count: int, row: int, stop: int, consumer: int) -> int:
+        """How many of row..stop - 1 come before the first whose key waits or is held by another consumer."""
         table = self.table
         if self.live == 0:
-            return True
-        for i in range(count):
+            return stop - row
+        for i in range(row, stop):
             key = _key_of(data, at, count, i)
             slot = table.find(key) if key != 0 else -1
             if slot >= 0 and (table.waiting[slot] > 0 or (table.held[slot] > 0 and table.owner[slot] != consumer)):
-                return False
-        return True
+                return i - row
+        return stop - row
 
     def take(
         self,
@@ -311,6 +329,19 @@ class Window(Retries):
         settled = 0
         for k in range(len(offsets)):
             settled += self.settle_range(offsets[k], offsets[k] + 1)
+        return settled
+
+    def settle_unheld(self, out_settled: array[int]) -> int:
+        """Whatever is ready, or parked, is settled; how many entries that were, their offsets in `out_settled`."""
+        if len(out_settled) < self.tally[_READY] + self.tally[_PARKED]:
+            raise InvalidArgument("a buffer for results is too short")
+        settled = 0
+        for i in range(self.head, self.count):
+            if self.state[i] >= _READY:
+                out_settled[settled] = self.offset[i]
+                settled += 1
+                self.settle_at(i)
+        self.tidy()
         return settled
 
     def _settle_between(self, first: int, stop: int) -> int:

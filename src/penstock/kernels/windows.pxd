@@ -18,16 +18,16 @@ cdef class Share:
 cdef class Member:
     cdef public int number
     cdef public dict holds, ready
-    cdef public bint is_closed
+    cdef public bint is_closed, is_full
 
 
 @cython.final
 cdef class Handed:
-    cdef readonly list units, batches, counts, times, amounts, unwatched
+    cdef readonly list units, batches, rows, counts, times, amounts, unwatched
     cdef readonly int64_t messages
 
     @cython.locals(last=Py_ssize_t)
-    cdef int note(self, unit, FrameEntry batch, int64_t count) except -1
+    cdef int note(self, unit, FrameEntry batch, int64_t row, int64_t count) except -1
 
 
 @cython.locals(given=int64_t, count=int64_t)
@@ -45,14 +45,39 @@ cpdef int64_t hand_out(
     Handed found,
 ) except -1
 
+@cython.locals(given=int64_t, count=int64_t)
+cpdef int64_t hand_out_parts(
+    Member member,
+    dict units,
+    int group,
+    bint by_key,
+    int64_t now,
+    int64_t room,
+    int64_t limit,
+    int64_t too_old,
+    Handed found,
+) except -1
+
+
+@cython.locals(count=int64_t)
+cpdef int64_t ready_in(dict ready, dict units, int group, int64_t limit) except -1
+
+
+@cython.locals(window=Window)
+cdef int64_t ready_of(Place place, Partition unit, int64_t limit) except -1
+
 cdef int64_t held_in(Share share) except? -1
 cdef bint is_revoked(Share share) except -1
 cdef place_in(Partition unit, int group)
 cdef bint is_at_end(Place place, Partition unit) except -1
+cdef int add_given(Share share, int64_t count) except -1
 cdef int note_given(Share share, int64_t count, int64_t now, int64_t timeout_ms, Handed found) except -1
 
 
-@cython.locals(window=Window, given=int64_t, free=int64_t, count=int64_t, batches=list, at=Py_ssize_t)
+@cython.locals(
+    window=Window, given=int64_t, free=int64_t, row=int64_t, count=int64_t, batches=list, at=Py_ssize_t,
+    batch=FrameEntry,
+)
 cdef int64_t hand_out_of(
     Place place,
     Partition unit,
@@ -63,6 +88,7 @@ cdef int64_t hand_out_of(
     int64_t limit,
     int64_t most,
     int64_t too_old,
+    bint in_parts,
     Handed found,
 ) except -1
 
@@ -82,6 +108,7 @@ cdef int64_t taken(
     int64_t now,
     int64_t free,
     int64_t too_old,
+    bint in_parts,
 ) except -1
 
 

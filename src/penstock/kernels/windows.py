@@ -34,7 +34,7 @@ class Member:
         self.number = number
         self.holds: dict[int, Any] = {}
         self.ready: dict[int, None] = {}
-        self.is_closed = False
+        self.is_closed = self.is_full = False
 
     @property
     def held(self) -> int:
@@ -45,21 +45,24 @@ class Member:
 
 
 class Handed:
-    """Batches that were handed out whole, one behind the other, a list for each thing that is known of them."""
+    """Batches that were handed out, `counts` messages of each from `rows` on, one behind the other: a list for each
+    thing that is known of them."""
 
     def __init__(self) -> None:
         self.units: list[Any] = []
         self.batches: list[Any] = []
+        self.rows: list[int] = []
         self.counts: list[int] = []
         self.times: list[int] = []
         self.amounts: list[int] = []
         self.unwatched: list[Any] = []
         self.messages = 0
 
-    def note(self, unit: Any, batch: frame.FrameEntry, count: int) -> int:
+    def note(self, unit: Any, batch: frame.FrameEntry, row: int, count: int) -> int:
         """Batches of one frame have the same time."""
         self.units.append(unit)
         self.batches.append(batch)
+        self.rows.append(row)
         self.counts.append(count)
         self.messages += count
         last = len(self.times) - 1
@@ -97,13 +100,68 @@ def hand_out(
         place = place_in(unit, group)
         if place is None:
             continue
-        count = hand_out_of(place, unit, by_key, member.number, now, room - given, limit, most, too_old, found)
+        count = hand_out_of(place, unit, by_key, member.number, now, room - given, limit, most, too_old, False, found)
         if count > 0:
             given += count
             note_given(share, count, now, timeout_ms, found)
         if is_at_end(place, unit):
             del member.ready[partition]
     return given
+
+
+def hand_out_parts(
+    member: Member,
+    units: Mapping[int, Any],
+    group: int,
+    by_key: bool,
+    now: int,
+    room: int,
+    limit: int,
+    too_old: int,
+    found: Handed,
+) -> int:
+    """hand_out() to one who shares partitions with others: of a batch it may get a part, and no clock runs for it. What
+    has more goes behind the other partitions."""
+    given = 0
+    for partition in list(member.ready):
+        if given >= room:
+            break
+        share, unit = member.holds.get(partition), units.get(partition)
+        if share is None or unit is None:
+            continue
+        place = place_in(unit, group)
+        if place is None:
+            continue
+        count = hand_out_of(place, unit, by_key, member.number, now, room - given, limit, room, too_old, True, found)
+        if count > 0:
+            given += count
+            add_given(share, count)
+            del member.ready[partition]
+            if not is_at_end(place, unit):
+                member.ready[partition] = None
+    return given
+
+
+def ready_in(ready: dict[int, None], units: Mapping[int, Any], group: int, limit: int) -> int:
+    """How many messages of these partitions may be handed out now, `limit` entries in a window. Those that have none,
+    and none that may come, are struck off."""
+    count = 0
+    for partition in list(ready):
+        unit = units.get(partition)
+        if unit is None:
+            del ready[partition]
+            continue
+        place = place_in(unit, group)
+        if place is None or is_at_end(place, unit):
+            del ready[partition]
+        else:
+            count += ready_of(place, unit, limit)
+    return count
+
+
+def ready_of(place: Place, unit: Partition, limit: int) -> int:
+    window = place.window
+    return window.ready + max(min(unit.data.high_watermark - window.next, limit - window.live), 0)
 
 
 def held_in(share: Share) -> int:
@@ -121,6 +179,11 @@ def place_in(unit: Partition, group: int) -> Any:
 def is_at_end(place: Place, unit: Partition) -> bool:
     """Nothing is left to hand out."""
     return place.window.next >= unit.data.high_watermark and place.window.ready == 0
+
+
+def add_given(share: Share, count: int) -> int:
+    share.held += count
+    return 0
 
 
 def note_given(share: Share, count: int, now: int, timeout_ms: int, found: Handed) -> int:
@@ -142,6 +205,7 @@ def hand_out_of(
     limit: int,
     most: int,
     too_old: int,
+    in_parts: bool,
     found: Handed,
 ) -> int:
     """Of one partition; how many messages."""
@@ -154,12 +218,12 @@ def hand_out_of(
         batches, at = batches_from(unit, window.next), 0
     while at < len(batches):
         batch = batches[at]
-        free = min(room - given, limit - window.live, most)
-        count = taken(window, batch, unit.data, by_key, consumer, now, free, too_old) if free > 0 else 0
+        free, row = min(room - given, limit - window.live, most), window.next - batch.first
+        count = taken(window, batch, unit.data, by_key, consumer, now, free, too_old, in_parts) if free > 0 else 0
         if count < 1:
             break
         given += count
-        found.note(unit, batch, count)
+        found.note(unit, batch, row, count)
         at += 1
     if given:
         place.tally.delivered += given
@@ -197,10 +261,13 @@ def taken(
     now: int,
     free: int,
     too_old: int,
+    in_parts: bool,
 ) -> int:
     if batch.end > data.high_watermark:
         return 0
     body: Buffer = batch.data
+    if in_parts:
+        return window.deliver_some(body, by_key, consumer, now, free, too_old)
     return window.deliver_whole(body, by_key, consumer, now, free, too_old)
 
 
@@ -244,11 +311,16 @@ def ack_runs(
 
 
 def ack_run(place: Place, delivery: Any, first: int, stop: int, consumer: int) -> int:
-    """Settle those places of a whole batch, if the consumer holds all of them since; how many messages."""
-    stored = delivery.stored
-    base = stored.first
-    if delivery.deliveries is not None or len(place.leaving) or len(delivery.rows) != stored.end - base:
+    """Settle those places of rows of a batch that follow each other, if the consumer holds all of them since; how many
+    messages."""
+    if delivery.deliveries is not None or len(place.leaving) or first >= stop:
         return 0
+    stored, rows = delivery.stored, delivery.rows
+    base = stored.first
+    if len(rows) != stored.end - base:
+        if not stored.is_dense or rows[stop - 1] - rows[first] != stop - 1 - first:
+            return 0
+        base += rows[first] - first
     if not place.window.ack_whole(base + first, base + stop, consumer):
         return 0
     place.note_acked(base + first, base + stop)
@@ -271,4 +343,4 @@ def share_in(member: Member, unit: Partition) -> Any:
 
 
 def may_look(member: Member) -> bool:
-    return len(member.ready) > 0 or member.is_closed
+    return member.is_full or len(member.ready) > 0 or member.is_closed

@@ -176,6 +176,16 @@ class Cursor(Place):
             return 0
         return self.settle(self.window.floor, offset) + passed
 
+    def settle_unheld(self, stop: int) -> int:
+        """Whatever nobody holds and has no time of its own to wait for is done with, up to `stop` what was not handed
+        out yet, too; how many of the former these were."""
+        window = self.window
+        settled = array("q", bytes(8 * (window.ready + window.parked)))
+        count = window.settle_unheld(settled)
+        self._note_settled(settled[:count])
+        window.pass_to(stop)
+        return count
+
     def pass_to(self, offset: int) -> None:
         """Nothing lies between what was handed out and that offset."""
         self.window.pass_to(offset)
@@ -220,6 +230,22 @@ class Cursor(Place):
             self.set_aside(spent)
         return spent
 
+    def give_back_many(self, consumers: array[int], counted: bool, of: Limits, now: int) -> tuple[int, array[int]]:
+        """give_back() of many, whose numbers (int32) rise, in one pass: how many wait for the next one, and those that
+        came back too often."""
+        window = self.window
+        room = sum([window.held_by(consumer) for consumer in consumers])
+        if not room:
+            return 0, array("q")
+        returned, exhausted = array("q", bytes(8 * room)), array("q", bytes(8 * room))
+        count = window.give_back_many(consumers, self.leaving, counted, of.max_returns, now, returned, exhausted)
+        self.tally.returned += count
+        self.touched.update(returned[:count])
+        spent = exhausted[: window.exhausted_last]
+        if spent:
+            self.set_aside(spent)
+        return count, spent
+
     def held_by(self, consumer: int) -> int:
         """Without those that are leaving: they are not the consumer's any more."""
         count = self.window.held_by(consumer)
@@ -251,15 +277,25 @@ class Cursor(Place):
         counts = None if deliveries is None else array("i", [deliveries[i] for i in kept])
         return array("q", [offsets[i] for i in kept]), counts
 
-    def give_back_some(self, offsets: array[int], consumer: int, now: int) -> None:
-        """Messages that never reached the consumer they were taken for: nothing counts."""
+    def give_back_some(
+        self, offsets: array[int], consumer: int, now: int, counted_by: Limits | None = None
+    ) -> array[int]:
+        """Messages that never reached the consumer they were taken for: nothing counts. With limits it does, and those
+        that came back too often are set aside and given."""
         returned, exhausted = array("q", bytes(8 * len(offsets))), array("q", bytes(8 * len(offsets)))
         window, held = self.window, self.window.held
-        count = window.give_back_some(offsets, consumer, False, 0, now, returned, exhausted)
+        most = 0 if counted_by is None else counted_by.max_returns
+        count = window.give_back_some(offsets, consumer, counted_by is not None, most, now, returned, exhausted)
         # The state log may know of their leases.
         self.touched.update(returned[:count])
         if held - window.held > count:
             self.touched.update(window.offsets(EntryState.PARKED))
+        if counted_by is not None:
+            self.tally.returned += count
+        spent = exhausted[: window.exhausted_last]
+        if spent:
+            self.set_aside(spent)
+        return spent
 
     def extend(self, offsets: array[int], deliveries: array[int] | None, consumer: int, deadline: int) -> int:
         offsets, deliveries = self._staying(offsets, deliveries)

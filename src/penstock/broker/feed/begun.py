@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import types
 from collections.abc import Coroutine, Generator
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def begun(work: Coroutine[object, None, T]) -> T | asyncio.Task[T]:
+    """What it gives, if it does not have to wait; else a task that goes on with it. Until it waits, it must not ask for
+    its task."""
+    try:
+        waited = work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return asyncio.get_running_loop().create_task(resumed(work, waited))
 
 
 async def resumed(work: Coroutine[object, None, T], waited: object) -> T:

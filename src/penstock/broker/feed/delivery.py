@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from penstock.broker.feed.reads import Read, read_batch
 from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queues.group import Group
 from penstock.broker.queues.unit import Unit
-from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels import rows
 from penstock.queues.cursor import Cursor
 from penstock.queues.settings import Ordering
@@ -83,6 +83,10 @@ def take_back(found: Iterable[Delivery]) -> None:
         group.notify(partition)
 
 
+# What Taking.take_now() says where no file is needed.
+MAY_HAVE_MORE, NO_MORE = -1, -2
+
+
 @dataclass(slots=True)
 class Taking:
     """One call of one consumer on one partition."""
@@ -94,6 +98,8 @@ class Taking:
     deadline: int
     is_allowed: Callable[[], bool]
     """looked at again after each wait for a file: the consumer may be gone meanwhile"""
+    room: int = 0
+    """how many messages it takes yet"""
 
     @property
     def _is_strict(self) -> bool:
@@ -101,52 +107,51 @@ class Taking:
 
     async def take(self, room: int, now: int, out: list[Delivery]) -> bool:
         """Up to `room` messages to `out`; whether there may be more."""
+        self.room = room
+        read: Read | None = None
+        while (offset := self.take_now(now, out, read)) >= 0:
+            read = await read_batch(self.unit, offset)
+            if not self.is_allowed():
+                return False
+        return offset == MAY_HAVE_MORE
+
+    def take_now(self, now: int, out: list[Delivery], read: Read | None = None) -> int:
+        """What is in memory, or was read, to `out`, as far as there is `room`: MAY_HAVE_MORE, NO_MORE, or the offset
+        whose batch has to be read first."""
         try:
-            return await self._take(room, now, out)
+            return self._take(now, out, read)
         finally:
             if self.group.switches:
                 # What was passed over is settled without anybody saying so.
                 self.group.look_at_switch(now)
 
-    async def _take(self, room: int, now: int, out: list[Delivery]) -> bool:
-        while room > 0:
+    def _take(self, now: int, out: list[Delivery], read: Read | None) -> int:
+        while self.room > 0:
             window = self.cursor.window
             again = window.ready > 0
             offset = window.first_ready if again else window.next
             if not again:
                 if offset >= self.group.stop_at(self.unit):
-                    return False
+                    return NO_MORE
                 if window.pending >= self.group.limits.window:
-                    return True
+                    return MAY_HAVE_MORE
                 if self._is_strict and (window.parked or window.waiting):
-                    return False  # who has its turn tells it
+                    return NO_MORE  # who has its turn tells it
             stored = self.unit.stored_near(offset)
             if stored is None:
-                stored = await self._read(offset)
-                if not self.is_allowed():
-                    return False
-                if stored is None:
-                    if self.unit.start <= offset:
-                        return False
-                    self._pass_gone(offset, self.unit.start)
-                    continue
-                # Others went on meanwhile: a lower one that came back is not in this batch.
-                if window is not self.cursor.window or (again and window.first_ready != offset):
-                    continue
-            if again:
-                if stored.first > offset:
-                    self._pass_gone(offset, stored.first)
-                else:
-                    room -= self._take_again(stored, room, now, out)
+                if read is None or read.offset != offset:
+                    return offset
+                stored = read.stored
+            if stored is None and self.unit.start <= offset:
+                return NO_MORE
+            stop = self.unit.start if stored is None else stored.first
+            if stored is None or (again and stop > offset):
+                self._pass_gone(offset, stop)
+            elif again:
+                self.room -= self._take_again(stored, now, out)
             else:
-                room -= self._take_new(stored, room, now, out)
-        return True
-
-    async def _read(self, offset: int) -> StoredBatch | None:
-        try:
-            return await self.unit.stored(offset)
-        except OffsetOutOfRange:
-            return None
+                self.room -= self._take_new(stored, now, out)
+        return MAY_HAVE_MORE
 
     def _pass_gone(self, offset: int, stop: int) -> None:
         """Retention or compaction took what was there: there is nothing to hand out. What compaction took is not lost,
@@ -155,7 +160,8 @@ class Taking:
         self.cursor.tally.lost += settled if offset < self.unit.start else 0
         self.cursor.pass_to(stop)
 
-    def _take_again(self, stored: StoredBatch, room: int, now: int, out: list[Delivery]) -> int:
+    def _take_again(self, stored: StoredBatch, now: int, out: list[Delivery]) -> int:
+        room = min(self.room, self.cursor.window.ready)
         cursor, offsets, deliveries = self.cursor, array("q", bytes(8 * room)), array("i", bytes(4 * room))
         given = cursor.hand_out_again(stored.end, self.consumer, room, now, self.deadline, offsets, deliveries)
         if not given:
@@ -176,7 +182,7 @@ class Taking:
             out.append(Delivery(self.group, self.unit, self.consumer, stored, rows, kept, self.deadline))
         return len(rows)
 
-    def _take_new(self, stored: StoredBatch, room: int, now: int, out: list[Delivery]) -> int:
+    def _take_new(self, stored: StoredBatch, now: int, out: list[Delivery]) -> int:
         cursor, group, window = self.cursor, self.group, self.cursor.window
         stop_at = group.stop_at(self.unit)
         row, stop = stored.row_from(window.next), stored.row_from(stop_at)
@@ -187,7 +193,7 @@ class Taking:
         if self._is_strict and window.held > window.held_by(self.consumer):
             # Another is at work: one that waits for its turn is enough, and the rest need no memory.
             stop = row + 1
-        rows = array("i", bytes(4 * min(room, stop - row)))
+        rows = array("i", bytes(4 * min(self.room, stop - row)))
         skip = group.skipped(stored, now)
         given = cursor.hand_out(
             stored.offsets,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Protocol
 
-from penstock.broker.feed.begun import resumed
+from penstock.broker.feed.begun import begun
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.feeder import Feeder
 from penstock.broker.feed.held import Held
@@ -124,13 +124,10 @@ class Feed:
 
     def _begin(self, work: Coroutine[object, None, list[Delivery]], is_asked: bool) -> list[Delivery]:
         """What is found without waiting; a task goes on with the rest."""
-        if is_asked:
-            try:
-                work = resumed(work, work.send(None))
-            except StopIteration as end:
-                found: list[Delivery] = end.value
-                return found
-        self.reading = asyncio.get_running_loop().create_task(work)
+        found = begun(work) if is_asked else asyncio.get_running_loop().create_task(work)
+        if isinstance(found, list):
+            return found
+        self.reading = found
         self.reading.add_done_callback(self._received)
         return []
 

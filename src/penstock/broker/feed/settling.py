@@ -174,17 +174,32 @@ class Settling:
         group.watch_due(unit, cursor)
         return Settlement(Settled(count, asked - count), (self._ledger.flush_soon(unit),))
 
-    def release(self, held: Held) -> Settlement:
-        """Not looked at: anybody's again at once, and nothing counts against them."""
+    def release(self, held: Held, counted: bool = False) -> Settlement:
+        """Not looked at: anybody's again at once, at their place. Nothing counts against them, or a return does: then
+        those that came back too often become dead letters, for which waits who waits."""
         group, unit, consumer = _place(held)
         cursor, current = self._current(held)
         settled = Settled(len(current), len(held) - len(current))
         if not current:
             return Settlement(settled)
-        cursor.give_back_some(current, consumer, group.now())
+        spent = cursor.give_back_some(current, consumer, group.now(), group.limits if counted else None)
         self._after(group, unit, cursor, consumer)
         group.notify(unit.partition)
-        return Settlement(settled, (self._ledger.flush_soon(unit),))
+        moved = self.dead_letter(group, unit, spent, Reason.MAX_DELIVERIES) if spent else None
+        return Settlement(settled, (moved or self._ledger.flush_soon(unit),))
+
+    def purge_ready(self, group: Group) -> Settlement:
+        """All that nobody holds and that has no time of its own to wait for is done with: it counts as dropped."""
+        purged, waiting = 0, []
+        for unit in group.queue.units.values():
+            count = group.ready_in(unit)
+            if count:
+                cursor = group.cursor(unit)
+                cursor.settle_unheld(unit.end)
+                cursor.tally.dropped += count
+                purged += count
+                waiting.append(self.after_dropping(group, unit))
+        return Settlement(Settled(purged, 0), waiting)
 
     def _current(self, held: Held) -> tuple[Cursor, array[int]]:
         """Those that are not stale."""

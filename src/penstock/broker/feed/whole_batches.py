@@ -1,5 +1,5 @@
-"""Batches that come next in their partitions and are in memory, handed out whole: those of many partitions together,
-because what a small one costs is mostly calls."""
+"""Batches that come next in their partitions and are in memory, handed out whole, or in parts to those who compete:
+those of many partitions together, because what a small one costs is mostly calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.member import GroupMember
 from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queues.group import Group
-from penstock.kernels.windows import Handed, hand_out
+from penstock.kernels.windows import Handed, hand_out, hand_out_parts
 from penstock.queues.settings import Ordering
 
 # Batches of more messages are looked at row by row: what a call costs is nothing beside them.
@@ -35,13 +35,48 @@ def take_whole(group: Group, consumer: GroupMember, room: int, found: list[Deliv
     finally:
         found += _deliveries(group, consumer, handed)
     if handed.messages:
-        queue.used_ms = now
         for hold in handed.unwatched:
             group.watch_clock(consumer, hold)
-        shifted = now + group.timeline.shift
-        for time_ms, messages in zip(handed.times, handed.amounts, strict=True):
-            queue.delivery_latency.observe(max(shifted - time_ms, 0) / 1000, messages)
+        _note_handed(group, handed, now)
     return handed.messages
+
+
+def take_parts(group: Group, consumer: GroupMember, room: int, found: list[Delivery]) -> int:
+    """The same for one who shares partitions with others, and may get a part of a batch. No clock runs for it."""
+    if not group.takes_all:
+        return 0
+    handed = Handed()
+    now, queue = group.now(), group.queue
+    by_key, bounds = queue.settings.ordering is not Ordering.NONE, (room, group.limits.window, group.too_old(now))
+    try:
+        hand_out_parts(consumer, queue.units, group.number, by_key, now, *bounds, handed)
+    finally:
+        found += _parts(group, consumer, handed)
+    if handed.messages:
+        _note_handed(group, handed, now)
+    return handed.messages
+
+
+def _note_handed(group: Group, handed: Handed, now: int) -> None:
+    group.queue.used_ms = now
+    shifted, latency = now + group.timeline.shift, group.queue.delivery_latency
+    for time_ms, messages in zip(handed.times, handed.amounts, strict=True):
+        latency.observe(max(shifted - time_ms, 0) / 1000, messages)
+
+
+def _parts(group: Group, consumer: GroupMember, handed: Handed) -> list[Delivery]:
+    number, found = consumer.number, []
+    for unit, batch, row, count in zip(handed.units, handed.batches, handed.rows, handed.counts, strict=True):
+        stored = StoredBatch(batch.data, batch.first, batch.end, True)
+        found.append(Delivery(group, unit, number, stored, _rows(row, count)))
+    return found
+
+
+def _rows(row: int, count: int) -> array[int]:
+    stop = row + count
+    if not row and count <= 32:
+        return _FIRST_ROWS[count]
+    return _ALL_ROWS[row:stop] if stop <= _MOST_MESSAGES else array("i", range(row, stop))
 
 
 def _deliveries(group: Group, consumer: GroupMember, handed: Handed) -> list[Delivery]:

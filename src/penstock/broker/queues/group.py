@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -13,10 +13,14 @@ import msgspec
 from penstock.broker.alarms import Alarms
 from penstock.broker.feed.hold import Hold
 from penstock.broker.feed.member import GroupMember
+from penstock.broker.feed.reads import Reads
 from penstock.broker.feed.stored import StoredBatch
+from penstock.broker.feed.turns import Contender, Turns
 from penstock.broker.queues.partitioned import PartitionedQueue
 from penstock.broker.queues.unit import Unit
+from penstock.core.errors import GroupInUse
 from penstock.core.timeline import Timeline
+from penstock.kernels.windows import ready_in
 from penstock.queues.bindings import filter_mask
 from penstock.queues.cursor import Cursor, Limits
 from penstock.queues.deadletter import Reason
@@ -51,6 +55,7 @@ class Group:
         self.number = record.number
         self.key = record.key
         self.consumers: dict[int, GroupMember] = {}
+        """members, and those who compete"""
         self.last_used_ms = self.now()
         self.members = Members(self.name, queue.settings.partitions)
         self.limits = limits_of(queue.settings)
@@ -59,6 +64,9 @@ class Group:
         """changes of the number of partitions that it has not gone past, oldest first"""
         self.silent = 0
         """consumers whose time ran out, and of whom nothing was heard since"""
+        self.turns, self.reads = Turns(self._ready_in), Reads()
+        self.left: dict[int, bool] = {}
+        """who left in this turn of the loop, and whether what they held counts as returned"""
         self._pullers: set[asyncio.Event] = set()
         self._kept_for: set[Hashable] = set()
 
@@ -104,6 +112,8 @@ class Group:
         self.last_used_ms = self.now()
 
     def cursor(self, unit: Unit) -> Cursor:
+        if self.left:
+            self.free_left()
         cursor = unit.cursors.get(self.number)
         if cursor is None:
             start, history_end = self.record.starts.get(unit.partition, (0, 0))
@@ -120,7 +130,15 @@ class Group:
 
     # Members
 
+    def refuse_in_use(self, is_exclusive: bool = False) -> None:
+        """GroupInUse if nobody else may join, or if one who wants to be alone would not be."""
+        if any(contender.is_exclusive for contender in self.turns.contenders.values()):
+            raise GroupInUse(self.queue.name, self.name, True)
+        if is_exclusive and self.consumers:
+            raise GroupInUse(self.queue.name, self.name, False)
+
     def join(self, consumer: GroupMember, is_immortal: bool) -> None:
+        self.refuse_in_use()
         self.consumers[consumer.number] = consumer
         self.queue.listening[self] = None
         self._act(self.members.join(consumer.number, self.now(), is_immortal=is_immortal))
@@ -130,6 +148,9 @@ class Group:
 
     def leave(self, consumer: GroupMember, counted: bool = True) -> None:
         """What it holds is free at once."""
+        if isinstance(consumer, Contender):
+            self._leave_turns(consumer, counted)
+            return
         if self.consumers.pop(consumer.number, None) is None:
             return
         self.silent -= consumer.timeouts > 0
@@ -200,6 +221,75 @@ class Group:
         """Messages that came back too often."""
         self._failures.dead_letter(self, unit, offsets, Reason.MAX_DELIVERIES)
 
+    # Those who compete
+
+    def compete(self, contender: Contender) -> None:
+        """GroupInUse if it may not, or cannot be alone."""
+        self.refuse_in_use(contender.is_exclusive)
+        self.consumers[contender.number] = contender
+        self.queue.listening[self] = None
+        self._meet(contender)
+        self.turns.join(contender)
+        self._notify_turns(list(self.queue.units))
+
+    def _meet(self, contender: Contender) -> None:
+        """It has a hold for each partition."""
+        for partition in self.queue.units:
+            if partition not in contender.holds:
+                contender.holds[partition] = Hold(partition)
+
+    def _leave_turns(self, contender: Contender, counted: bool) -> None:
+        if self.consumers.pop(contender.number, None) is None:
+            return
+        self.turns.leave(contender)
+        if contender.held:
+            self.free([contender.number], counted)
+        contender.holds = {}
+        contender.shut()
+        self.last_used_ms = self.queue.used_ms = self.now()
+        self._stop_listening()
+
+    def free(self, numbers: Iterable[int], counted: bool) -> None:
+        """What they hold is free, whoever looks for messages next: all who go in one turn of the loop go together."""
+        if not self.left:
+            asyncio.get_running_loop().call_soon(self.free_left)
+        self.left.update(dict.fromkeys(numbers, counted))
+
+    def free_left(self) -> None:
+        left, self.left = self.left, {}
+        for is_counted in (False, True):
+            numbers = array("i", sorted(number for number, counted in left.items() if counted is is_counted))
+            for unit in self.queue.units.values() if numbers else ():
+                self._free_in(unit, numbers, is_counted)
+
+    def _free_in(self, unit: Unit, numbers: array[int], counted: bool) -> None:
+        cursor = unit.cursors.get(self.number)
+        if cursor is None:
+            return
+        count, spent = cursor.give_back_many(numbers, counted, self.limits, self.now())
+        if spent:
+            self.give_up(unit, spent)
+        if count:
+            self._failures.note(unit)
+            self.notify(unit.partition)
+
+    def _ready_in(self, partitions: dict[int, None]) -> int:
+        if self.is_paused:
+            return 0
+        if self.left:
+            self.free_left()
+        return ready_in(partitions, self.queue.units, self.number, self.limits.window)
+
+    def _notify_turns(self, partitions: Sequence[int]) -> None:
+        units = self.queue.units
+        for partition in partitions:
+            unit = units.get(partition)
+            if unit is not None and self.number not in unit.cursors:
+                self.cursor(unit)
+                for contender in self.turns.contenders.values():
+                    self._meet(contender)
+        self.turns.notify(partitions)
+
     # Messages
 
     def notify(self, partition: int) -> None:
@@ -208,10 +298,12 @@ class Group:
 
     def notify_all(self, partitions: Sequence[int]) -> None:
         consumers, owner_of = self.consumers, self.members.owner_of
-        if len(consumers) == 1:
+        if self.turns.contenders:
+            self._notify_turns(partitions)
+        elif len(consumers) == 1:
             for consumer in consumers.values():
                 consumer.notify(*partitions)
-        else:
+        if len(consumers) > max(len(self.turns.contenders), 1):
             for partition in partitions:
                 owner = owner_of(partition)
                 if owner is not None and (found := consumers.get(owner)) is not None:
@@ -440,6 +532,15 @@ class Group:
             self._act(self.members.resume(number, self.now()))
 
     # Numbers
+
+    def ready(self) -> int:
+        """Messages that nobody holds and that have no time of their own to wait for."""
+        return sum([self.ready_in(unit) for unit in self.queue.units.values()])
+
+    def ready_in(self, unit: Unit) -> int:
+        window = self.cursor(unit).window
+        first = max(window.next, unit.start)
+        return window.ready + window.parked + max(unit.end - first - unit.missing(first), 0)
 
     def depth(self) -> int:
         """What it has not settled of messages that came after it was created or reset."""

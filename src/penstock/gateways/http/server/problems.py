@@ -31,6 +31,7 @@ STATUS = {
     ErrorCode.LOG_EXISTS: 409,
     ErrorCode.QUEUE_EXISTS: 409,
     ErrorCode.GROUP_EXISTS: 409,
+    ErrorCode.GROUP_IN_USE: 409,
     ErrorCode.USER_EXISTS: 409,
     ErrorCode.STALE_SETTLEMENT: 409,
     ErrorCode.OUT_OF_ORDER: 409,

@@ -149,6 +149,7 @@ class QueueSubscriptions:
         session, broker = connection.session, self.broker
         by_answer = terms.settles_by_answer(session.version)
         group = await self._group(connection, filter, terms, made)
+        group.refuse_in_use()
         consumers = connection.deliveries.consumers
         before = consumers.pop(filter, None)
         if before is not None:
