@@ -31,7 +31,7 @@ class Walk:
     def step(self) -> None:
         names = ["deliver"] * 4 + ["take"] * 4 + ["ack"] * 4 + ["nack"] * 2
         names += ["give_back", "give_back_some", "settle_range", "settle_below", "extend", "claim"]
-        names += ["expire", "expire", "restart", "pass_to", "settle"]
+        names += ["expire", "expire", "restart", "pass_to", "settle", "give_back_many", "settle_unheld"]
         self.now += self.random.choice([0, 0, 1, 3, 30])
         before = set(self.model.messages)
         getattr(self, self.random.choice(names))()
@@ -155,6 +155,27 @@ class Walk:
         expected = self.model.give_back(mine, consumer, counted, 2)
         assert (list(returned[:count]), list(exhausted[: self.window.exhausted_last])) == expected
         self.settle_exhausted(expected[1])
+
+    def give_back_many(self) -> None:
+        consumers = sorted(self.random.sample(CONSUMERS, self.random.randrange(len(CONSUMERS) + 1)))
+        counted, spared = self.random.random() < 0.5, {offset for offset, _ in self.named()[:2]}
+        mine = [m for m in self.model.in_order([INFLIGHT]) if m.consumer in consumers and m.offset not in spared]
+        room = sum(self.window.held_by(consumer) for consumer in consumers)
+        returned, exhausted = array("q", bytes(8 * room)), array("q", bytes(8 * room))
+        numbers = array("i", consumers)
+        count = self.window.give_back_many(numbers, spared, counted, 2, self.now, returned, exhausted)
+        expected = self.model.give_back([m.offset for m in mine], -1, counted, 2)
+        assert (list(returned[:count]), list(exhausted[: self.window.exhausted_last])) == expected
+        self.settle_exhausted(expected[1])
+
+    def settle_unheld(self) -> None:
+        if self.random.random() < 0.8:
+            return
+        out = array("q", bytes(8 * (self.window.ready + self.window.parked)))
+        unheld = [m.offset for m in self.model.in_order([READY, PARKED])]
+        assert list(out[: self.window.settle_unheld(out)]) == unheld
+        for offset in unheld:
+            self.model.settle_range(offset, offset + 1)
 
     def give_back_some(self) -> None:
         consumer, counted = self.consumer(), self.random.random() < 0.5

@@ -453,3 +453,40 @@ def test_an_empty_window_that_rests_has_no_memory(kernel: Kernel) -> None:
     assert deliver(window, range(300, 303), [4, 0, 4]) == [300, 301, 302]
     ack(window, 300, 301, 302)
     assert (window.pending, window.floor) == (0, 303)
+
+
+@kernels
+def test_many_consumers_give_back_what_they_hold_in_one_pass(kernel: Kernel) -> None:
+    window = kernel.Window(0)
+    for offset in range(8):
+        deliver(window, range(offset, offset + 1), consumer=1 + offset % 4)
+    returned, spent = words(6), words(6)
+    assert window.give_back_many(array("i", [1, 2, 4]), {4}, False, 9, 1000, returned, spent) == 5
+    assert (list(returned[:5]), window.held_by(1), window.held_by(3)) == ([0, 1, 3, 5, 7], 1, 2)
+    assert [offset for offset, _ in take(window, consumer=9)] == [0, 1, 3, 5, 7]
+
+
+@kernels
+@pytest.mark.parametrize("numbers", [[2, 1], [1, 1]])
+def test_numbers_of_consumers_that_do_not_rise_are_refused(kernel: Kernel, numbers: list[int]) -> None:
+    window = kernel.Window(0)
+    deliver(window, range(2))
+    with pytest.raises(InvalidArgument):
+        window.give_back_many(array("i", numbers), set(), False, 9, 0, words(9), words(9))
+    with pytest.raises(InvalidArgument):
+        window.give_back_many(array("i", [1]), set(), False, 9, 0, words(1), words(2))
+    assert window.held_by(1) == 2
+
+
+@kernels
+def test_what_nobody_holds_is_settled_at_once(kernel: Kernel) -> None:
+    window = kernel.Window(0)
+    deliver(window, range(6), [0, 7, 7, 0, 0, 7])
+    nack(window, 3, delay=500)
+    give_back(window, consumer=1)
+    assert take(window, consumer=2, room=2) == [(0, 2), (1, 2)]
+    with pytest.raises(InvalidArgument):
+        window.settle_unheld(words(2))
+    out = words(9)
+    assert list(out[: window.settle_unheld(out)]) == [2, 4, 5]
+    assert (list(window.offsets()), window.ready, window.parked, window.waiting) == ([0, 1, 3], 0, 0, 1)

@@ -89,6 +89,49 @@ def test_a_batch_in_one_call_leaves_the_window_as_arrays_do(seed: int) -> None:
         assert seen(quick) == seen(slow)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_part_of_a_batch_in_one_call_leaves_the_window_as_arrays_do(seed: int) -> None:
+    rng = random.Random(seed)
+    quick, slow = Window(5), Window(5)
+    batch = stored(5, None, 1)
+    for _ in range(80):
+        consumer, room = rng.choice([1, 1, 2]), rng.randrange(1, 6)
+        end = Batch.parse(batch).next_offset
+        if quick.next >= end:
+            keys = [rng.choice([b"", b"a", b"bb", b"ccc"]) for _ in range(5)]
+            batch = stored(end, keys if rng.random() < 0.7 else None, 5, topics=rng.random() < 0.5)
+        if rng.random() < 0.6:
+            before, offsets, out = quick.next, Batch.parse(batch).offsets(), array("i", bytes(4 * room))
+            given = quick.deliver_some(batch, True, consumer, NOW, room)
+            row, keys_of = before - offsets[0], hashes(batch)
+            assert slow.deliver(offsets, keys_of, None, row, row + given, consumer, given, NOW, -1, 99, out) == given
+            if given < min(room, len(offsets) - row) and not quick.ready:
+                beyond = row + given, row + given + 1, consumer, 1
+                for window in (quick, slow):
+                    assert window.deliver(offsets, keys_of, None, *beyond, NOW, -1, 99, out) == 0, "parked"
+        elif quick.pending:
+            first = rng.choice(quick.offsets())
+            assert quick.settle_range(first, first + 2) == slow.settle_range(first, first + 2)
+        assert seen(quick) == seen(slow)
+
+
+def test_a_part_of_what_is_not_plain_or_not_next_is_left_alone() -> None:
+    window = Window(1)
+    refused = [
+        stored(2, [b"a"]),
+        stored(0, [b"a"]),
+        stored(0, [b"a", b"b"], expiry=True),
+        stored(0, [b"a", b"b"], producer=(1 << 64) - 1),
+    ]
+    assert [window.deliver_some(batch, True, 1, NOW, 9) for batch in refused] == [0] * 4
+    batch = stored(0, [b"a", b"b", b"c", b"d"])
+    assert window.deliver_some(batch, True, 1, NOW, 9, NOW) == 0, "published when it is too old"
+    assert window.deliver_some(batch, True, 1, NOW, 0) == window.deliver_some(batch, True, -1, NOW, 9) == 0
+    assert (window.pending, window.next) == (0, 1)
+    assert [window.deliver_some(batch, True, 1, NOW, 2) for _ in range(3)] == [2, 1, 0]
+    assert window.next == 4
+
+
 def test_what_is_not_plain_or_not_next_is_left_alone() -> None:
     window = Window(0)
     compressed = stored(0, [b"a"])

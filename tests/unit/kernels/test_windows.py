@@ -226,3 +226,79 @@ def test_who_settles_is_told_what_follows(kernel: ModuleType) -> None:
     member.ready[3], member.holds[0].is_revoked = None, True
     assert acked(1, 2) == (1, [member], [0], [])
     assert acked(1, 2) == (0, [], [], [0])
+
+
+@KERNELS
+@pytest.mark.parametrize("seed", range(25))
+def test_parts_for_those_who_share_partitions_are_what_comes_next(kernel: ModuleType, seed: int) -> None:
+    rng = random.Random(seed)
+    lots = [Lot(i) for i in range(3)]
+    units = {lot.partition: lot for lot in lots}
+    ready: dict[int, None] = {}
+    members = [member_of(kernel, lots, number) for number in (1, 2)]
+    for member in members:
+        member.ready = ready
+    given: dict[int, list[int]] = {lot.partition: [] for lot in lots}
+    for _ in range(30):
+        lot = rng.choice(lots)
+        lot.add(rng.randrange(1, 9))
+        ready[lot.partition] = None
+        there = sum(each.data.high_watermark - each.cursors[GROUP].window.next for each in lots)
+        assert kernel.ready_in(ready, units, GROUP, NO_LIMIT) == there
+        member, room, found = rng.choice(members), rng.randrange(1, 12), kernel.Handed()
+        before = sum(share.held for share in member.holds.values())
+        count = kernel.hand_out_parts(member, units, GROUP, True, NOW, room, NO_LIMIT, -1, found)
+        assert count == min(room, there) == found.messages == sum(found.counts)
+        assert member.held == before + count
+        for unit, batch, row, messages in zip(found.units, found.batches, found.rows, found.counts, strict=True):
+            given[unit.partition] += range(batch.first + row, batch.first + row + messages)
+        assert set(ready) == {
+            each.partition for each in lots if each.cursors[GROUP].window.next != each.data.high_watermark
+        }
+    for lot in lots:
+        window = lot.cursors[GROUP].window
+        assert given[lot.partition] == list(range(window.next))
+        assert [window.held_by(m.number) for m in members] == [m.holds[lot.partition].held for m in members]
+
+
+@KERNELS
+def test_no_more_is_ready_than_the_window_takes(kernel: ModuleType) -> None:
+    lot = Lot(0)
+    lot.add(9)
+    ready = {0: None, 5: None}
+    assert kernel.ready_in(ready, {0: lot}, GROUP, 4) == 4
+    assert ready == {0: None}, "a partition that is not there is struck off"
+    member, found = member_of(kernel, [lot]), kernel.Handed()
+    assert kernel.hand_out_parts(member, {0: lot}, GROUP, False, NOW, 99, 4, -1, found) == 4
+    assert kernel.ready_in(ready, {0: lot}, GROUP, 4) == 0
+    assert ready == {0: None}, "there is more, when something is settled"
+
+
+@KERNELS
+def test_runs_in_parts_of_batches_are_settled_in_one_call(kernel: ModuleType) -> None:
+    lot = Lot(0)
+    lot.add(10)
+    members = [member_of(kernel, [lot], number) for number in (1, 2)]
+    group = SimpleNamespace(number=GROUP, silent=0, switches=[], consumers={m.number: m for m in members})
+    deliveries = []
+    for member, room in zip(members, (4, 6), strict=True):
+        found = kernel.Handed()
+        kernel.hand_out_parts(member, {0: lot}, GROUP, False, NOW, room, NO_LIMIT, -1, found)
+        [batch], [row], [count] = found.batches, found.rows, found.counts
+        stored = SimpleNamespace(first=batch.first, end=batch.end, is_dense=True)
+        rows = array("i", range(row, row + count))
+        deliveries.append(
+            SimpleNamespace(group=group, unit=lot, consumer=member.number, stored=stored, rows=rows, deliveries=None)
+        )
+    members[0].ready.clear()
+    members[1].is_full = True
+    woken: dict[Any, None] = {}
+    rest: list[int] = []
+    firsts, stops = array("i", [1, 0]), array("i", [3, 5])
+    assert kernel.ack_runs(deliveries, firsts, stops, NOW, {}, woken, [], rest) == 7
+    assert list(lot.cursors[GROUP].window.offsets()) == [0, 3, 9]
+    assert [m.held for m in members] == [2, 1]
+    assert (list(woken), rest) == ([members[1]], [])
+    deliveries[0].rows = array("i", [0, 3])
+    assert kernel.ack_runs(deliveries[:1], array("i", [0]), array("i", [2]), NOW, {}, woken, [], rest) == 0
+    assert rest == [0], "rows that do not follow each other are looked at one by one"
