@@ -27,6 +27,7 @@ class Competitor(Contender):
     def may_have_more(self) -> bool:
         """Whether receive() would look anywhere. Who asks is there for what others leave."""
         if self.group.is_paused:
+            self.is_reading = False
             if self.promised:
                 self.turns.came(self, 0, True)
             return False
@@ -45,7 +46,6 @@ class Competitor(Contender):
         read: Read | None = None
         try:
             while not (found := self._take(limit, read)) and self._missing is not None:
-                self.is_reading = True
                 read = await self.group.reads.read(*self._missing)
                 if self.is_closed:
                     break
@@ -55,6 +55,7 @@ class Competitor(Contender):
             raise
         finally:
             self.is_reading = False
+            self.turns.watch()
 
     def leave(self, counted: bool = True) -> None:
         """What it holds is free at once."""
@@ -74,7 +75,7 @@ class Competitor(Contender):
 
     def _take(self, limit: int, read: Read | None) -> list[Delivery]:
         found: list[Delivery] = []
-        self._missing = None
+        self._missing, self.is_reading = None, False
         room, group = min(limit, self.promised, self.room), self.group
         if group.left:
             group.free_left()
@@ -88,6 +89,7 @@ class Competitor(Contender):
             take_back(found)
             self.turns.failed(self)
             raise
+        self.is_reading = not found and self._missing is not None
         self.turns.came(self, given, given < room and self._missing is None)
         return found
 

@@ -170,7 +170,7 @@ class Turns:
             for contender in told:
                 if contender is not asking:
                     contender.told()
-            self._watch()
+            self.watch()
 
     def _deal_in(self, ring: Ring, left: int, told: list[Contender]) -> int:
         """Equal shares, as far as each has room, from the first in the ring on; how many are left."""
@@ -205,7 +205,7 @@ class Turns:
         self._promised -= contender.promised - kept
         contender.promised = kept
         if kept:
-            self._watch()
+            self.watch()
         else:
             self._open.pop(contender, None)
         if contender.is_full and contender.room > kept:
@@ -277,7 +277,8 @@ class Turns:
 
     # Who did not come
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
+        """Somebody may not come for what it was promised."""
         if not self._is_watching and any(not each.is_reading for each in self._open):
             self._is_watching = True
             asyncio.get_running_loop().call_soon(self._look)
@@ -291,4 +292,4 @@ class Turns:
             self._put_away(contender)
         if idle:
             self.deal()
-        self._watch()
+        self.watch()
