@@ -1,4 +1,4 @@
-"""Those who compete for the messages of a group, each with an outlet that has as much room as a test gives it."""
+"""Those who are fed messages of a group, each with an outlet that has as much room as a test gives it."""
 
 from __future__ import annotations
 
@@ -7,42 +7,29 @@ import asyncio
 from tests.support.broker import Stage
 
 from penstock.broker.broker import Broker
+from penstock.broker.feed.competing import Competitor
+from penstock.broker.feed.consumer import Consumer
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.queues.group import Group
 
-_MUCH = 1 << 30
+MUCH = 1 << 30
 
 
-class Rival:
-    """A competitor with its feed and outlet."""
+class Fed:
+    """A source with its feed, and an outlet of a door."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        group: Group,
-        prefetch: int = 0,
-        priority: int = 0,
-        left: int = _MUCH,
-        *,
-        alone: bool = False,
-    ) -> None:
-        self.left, self.priority = left, priority
+    def __init__(self, broker: Broker, source: Competitor | Consumer, left: int = MUCH) -> None:
+        self.left = left
         """messages that the outlet takes yet"""
         self.deliveries: list[Delivery] = []
         self.errors: list[BaseException] = []
         self.is_dismissed = False
         self._seen = 0
-        self.competitor = broker.compete(group, prefetch, priority=priority, is_exclusive=alone)
-        self.number = self.competitor.number
-        self.feed = broker.feed(self.competitor, self)
+        self.number = source.number
+        self.feed = broker.feed(source, self)
 
     def room(self) -> int:
         return self.left
-
-    @property
-    def free(self) -> int:
-        """How many messages would be sent."""
-        return min(self.left, self.competitor.room)
 
     def send(self, deliveries: list[Delivery]) -> int:
         self.left -= sum(map(len, deliveries))
@@ -62,12 +49,35 @@ class Rival:
         return self.deliveries[first:]
 
 
-async def quiet(stage: Stage, *rivals: Rival) -> None:
+class Rival(Fed):
+    """One who competes."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        group: Group,
+        prefetch: int = 0,
+        priority: int = 0,
+        left: int = MUCH,
+        *,
+        alone: bool = False,
+    ) -> None:
+        self.priority = priority
+        self.competitor = broker.compete(group, prefetch, priority=priority, is_exclusive=alone)
+        super().__init__(broker, self.competitor, left)
+
+    @property
+    def free(self) -> int:
+        """How many messages would be sent."""
+        return min(self.left, self.competitor.room)
+
+
+async def quiet(stage: Stage, *fed: Fed) -> None:
     """All who are told have come, and so have those whom they left something."""
     for _ in range(3):
         for _ in range(4):
             await asyncio.sleep(0)
-        while reading := [task for rival in rivals if (task := rival.feed.reading) is not None]:
+        while reading := [task for each in fed if (task := each.feed.reading) is not None]:
             await asyncio.wait(reading)
             await asyncio.sleep(0)
         await stage.quiet()

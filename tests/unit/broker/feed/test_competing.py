@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from penstock.queues.cursor import Cursor
 
 
 async def opened(s: Stage, count: int, prefetch: int = 0, **settings: object) -> tuple[Queue, Group, list[Rival]]:
-    queue = await s.queue(**{"ordering": "none", **settings})
+    queue = await s.broker.declare({"name": "q", "partitions": 1, "ordering": "none"} | settings)
     group = await s.broker.group(queue, "g")
     rivals = [Rival(s.broker, group, prefetch) for _ in range(count)]
     await quiet(s, *rivals)
@@ -29,6 +30,14 @@ async def opened(s: Stage, count: int, prefetch: int = 0, **settings: object) ->
 
 def amounts(rivals: list[Rival]) -> list[int]:
     return [sum(map(len, rival.deliveries)) for rival in rivals]
+
+
+def _noting(told: list[int], number: int, call: Callable[[], None]) -> Callable[[], None]:
+    def note() -> None:
+        told.append(number)
+        call()
+
+    return note
 
 
 def test_three_messages_for_three_are_one_each(tmp_path: Path) -> None:
@@ -68,8 +77,7 @@ def test_single_messages_go_round_and_only_whose_turn_it_is_is_told(tmp_path: Pa
             queue, _, rivals = await opened(s, 4)
             told: list[int] = []
             for rival in rivals:
-                before = rival.competitor.told
-                rival.competitor.told = lambda n=rival.number, before=before: (told.append(n), before())  # type: ignore[misc]
+                rival.competitor.told = _noting(told, rival.number, rival.competitor.told)
             for i in range(12):
                 await s.put(queue, b"%d" % i)
                 await quiet(s)
