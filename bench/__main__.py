@@ -19,6 +19,7 @@ from bench.mqtt.suite import BENCHMARKS as MQTT
 from bench.path import (
     append,
     committers,
+    competing,
     fan_out,
     many_logs,
     memory,
@@ -55,6 +56,7 @@ BENCHMARKS = {
         stages,
         queues,
         queue_scale,
+        competing,
         embedded,
         rebalance,
         checksum,

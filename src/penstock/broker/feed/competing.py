@@ -31,8 +31,7 @@ class Competitor(Contender):
             if self.promised:
                 self.turns.came(self, 0, True)
             return False
-        if not self.promised and not self.is_closed:
-            self.turns.ask(self)
+        self._ask()
         return self.promised > 0
 
     def receive_now(self, limit: int) -> list[Delivery]:
@@ -69,6 +68,10 @@ class Competitor(Contender):
         times = [time for unit in units if (time := group.cursor(unit).window.oldest_time(self.number)) >= 0]
         return min(times, default=None)
 
+    def _ask(self) -> None:
+        if not self.promised and not self.is_closed:
+            self.turns.ask(self)
+
     def _refuse_closed(self) -> None:
         if self.is_closed:
             raise Closed(f"the consumer of group {self.group.name} was closed")
@@ -76,9 +79,11 @@ class Competitor(Contender):
     def _take(self, limit: int, read: Read | None) -> list[Delivery]:
         found: list[Delivery] = []
         self._missing, self.is_reading = None, False
-        room, group = min(limit, self.promised, self.room), self.group
+        group = self.group
         if group.left:
             group.free_left()
+        self._ask()
+        room = min(limit, self.promised, self.room)
         if room <= 0 or self.is_closed or group.is_paused:
             return found
         try:

@@ -132,7 +132,8 @@ class Group:
 
     def refuse_in_use(self, is_exclusive: bool = False) -> None:
         """GroupInUse if nobody else may join, or if one who wants to be alone would not be."""
-        if any(contender.is_exclusive for contender in self.turns.contenders.values()):
+        first = next(iter(self.turns.contenders.values()), None)
+        if first is not None and first.is_exclusive:  # then there are no others
             raise GroupInUse(self.queue.name, self.name, True)
         if is_exclusive and self.consumers:
             raise GroupInUse(self.queue.name, self.name, False)
