@@ -281,13 +281,17 @@ class GroupInUse(PenstockError):
 
     def __init__(self, queue: str, group: str, is_exclusive: bool) -> None:
         """`is_exclusive`: by one who has it alone; else by others, beside whom nobody can have it alone."""
-        why = (
-            "one consumer has it to itself: consume with another group, or wait until that one has gone"
-            if is_exclusive
-            else "it has consumers, so that nobody can have it to itself: wait until they have gone, or share it"
-        )
-        super().__init__(f"consumer group {group!r} of queue {queue!r} is in use, {why}")
-        self.queue, self.group, self.is_exclusive = queue, group, is_exclusive
+        use, advice = _EXCLUSIVE_USE if is_exclusive else _SHARED_USE
+        super().__init__(f"consumer group {group!r} of queue {queue!r} is in {use}: {advice}")
+        self.queue, self.group, self.use = queue, group, use
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self.use == _EXCLUSIVE_USE[0]
+
+
+_EXCLUSIVE_USE = "exclusive use", "consume with another group, or wait until the consumer that has it alone has gone"
+_SHARED_USE = "shared use", "share it too, or wait until its consumers have gone before one has it alone"
 
 
 class QueueFull(PenstockError):

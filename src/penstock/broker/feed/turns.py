@@ -279,7 +279,9 @@ class Turns:
 
     def watch(self) -> None:
         """Somebody may not come for what it was promised."""
-        if not self._is_watching and any(not each.is_reading for each in self._open):
+        if self._is_watching or not self._open:
+            return
+        if any(not each.is_reading for each in self._open):
             self._is_watching = True
             asyncio.get_running_loop().call_soon(self._look)
 

@@ -271,7 +271,6 @@ class Group:
         if spent:
             self.give_up(unit, spent)
         if count:
-            self._failures.note(unit)
             self.notify(unit.partition)
 
     def _ready_in(self, partitions: dict[int, None]) -> int:
