@@ -21,7 +21,9 @@ _KEPT = {
 
 
 def move_in(variables: MutableMapping[str, str]) -> Path:
-    """Changes the variables, for this process and those that it starts. What is there is gone at its end."""
+    """Changes the variables, for this process and those that it starts. What is there is gone at its end. Compiled
+    modules are kept beside their sources, whatever the user prefers: hundreds of interpreters are started."""
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
     place = Path(tempfile.mkdtemp(prefix="penstock-tests-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     home = Path(variables.get("HOME") or place)
