@@ -10,8 +10,11 @@ COMPILED := $(wildcard src/penstock/kernels/*.pyx) $(patsubst %.pxd,%.py,$(wildc
 QUICK_TESTS := $(wildcard tests/unit tests/property)
 PURE_TESTS := $(wildcard tests/unit/kernels tests/unit/batch tests/unit/log)
 
-# A file is run by one of them, as its fixtures are.
-WORKERS := -n 2 --dist loadfile
+# A file is run by one of them, as its fixtures are; in the order of tests/support/order.py.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+
+# Tests start hundreds of interpreters: what they import is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A stamp a step, so that running needs no tool of developers, and a changed kernel is compiled without asking pip again.
 VENV_STAMP := $(VENV)/.made

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"{_ABSENT}: {INSTALL_HINT}")
 
 
-def _started(name: str, kind: Kind, directory: Path) -> Iterator[RunningServer]:
+Started = Callable[[str, Kind], RunningServer]
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    """Each server once, however often pytest turns from one to another: a file is run with all of them."""
+    made: dict[tuple[str, Kind], RunningServer] = {}
+    with ExitStack() as stack:
+
+        def start(name: str, kind: Kind) -> RunningServer:
+            if (name, kind) not in made:
+                directory = tmp_path_factory.mktemp(f"{name}-{kind.name.lower()}")
+                made[name, kind] = stack.enter_context(SERVERS[name](directory, kind))
+            return made[name, kind]
+
+        yield start
+
+
+def _or_skipped(started: Started, name: str, kind: Kind) -> RunningServer:
     try:
-        with SERVERS[name](directory, kind) as running:
-            yield running
+        return started(name, kind)
     except NotInstalled as missing:
         pytest.skip(str(missing))
 
@@ -75,13 +93,13 @@ def server_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    yield from _started(request.param, Kind.OPEN, tmp_path_factory.mktemp("open"))
+def server(request: pytest.FixtureRequest, started: Started) -> RunningServer:
+    return _or_skipped(started, request.param, Kind.OPEN)
 
 
 @pytest.fixture(scope="session")
-def limited_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    yield from _started(request.param, Kind.LIMITED, tmp_path_factory.mktemp("limited"))
+def limited_server(request: pytest.FixtureRequest, started: Started) -> RunningServer:
+    return _or_skipped(started, request.param, Kind.LIMITED)
 
 
 @pytest.fixture

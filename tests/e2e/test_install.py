@@ -195,11 +195,17 @@ def _serving(installed: Installed, place: Path) -> Iterator[dict[str, int]]:
     assert process.returncode == 0
 
 
-@pytest.fixture(
-    scope="module",
-    params=[*((version, ANY_PYTHON) for version in SUPPORTED), ("here", NO_COMPILER), ("here", COMPILED)],
-    ids=lambda param: f"{param[0]}, {param[1].name}",
-)
+def _id(installation: tuple[str, Build]) -> str:
+    version, build = installation
+    return f"{version}, {build.name}"
+
+
+_PYTHONS = [*((version, ANY_PYTHON) for version in SUPPORTED), ("here", COMPILED)]
+_on_each_python = pytest.mark.parametrize("installed", _PYTHONS, indirect=True, ids=_id, scope="module")
+"""What one build without compiled kernels does on this Python, the other does: they differ in how they were made."""
+
+
+@pytest.fixture(scope="module", params=[*_PYTHONS, ("here", NO_COMPILER)], ids=_id)
 def installed(request: pytest.FixtureRequest, wheels: Wheels, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     version, build = request.param
     found = sys.executable if version == "here" else _interpreter(version)
@@ -217,6 +223,7 @@ def installed(request: pytest.FixtureRequest, wheels: Wheels, tmp_path_factory: 
     return Installed(place / "venv", place / "home")
 
 
+@_on_each_python
 def test_every_command_has_help_where_nothing_else_is_installed(installed: Installed) -> None:
     installed.python(HELP_OF_EVERY_COMMAND)
 
@@ -274,6 +281,7 @@ class BareScript(Script):
         return Ran(ran.returncode, ran.stdout, ran.stderr.decode())
 
 
+@_on_each_python
 def test_every_command_works_or_says_what_to_install(
     installed: Installed, secured: SecureServer, tmp_path: Path
 ) -> None:
@@ -284,6 +292,7 @@ def test_every_command_works_or_says_what_to_install(
     assert set(script.was_run) == set(leaves()) - set(SHOWN_TO_PEOPLE)
 
 
+@_on_each_python
 def test_what_needs_an_extra_says_so_in_one_sentence(installed: Installed, tmp_path: Path) -> None:
     for settings, extra in {
         ("auth.jwt.algorithm=HS256", "auth.jwt.secret_file=key"): "jwt",

@@ -47,7 +47,10 @@ def test_a_queue_becomes_a_table(tmp_path: Path, kind: str) -> None:
     file.write_text(_DECLARATION.format(data=tmp_path / "data", place=tmp_path, package=package, sink=sink))
     command = [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(file)]
     # Ivy fails over a Maven repository of the user that has the description of a package and not its jar.
-    environment = {**os.environ, "SPARK_SUBMIT_OPTS": f"-Duser.home={tmp_path}"}
+    environment = {
+        **os.environ,
+        "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Duser.home={tmp_path}",
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     if any(words in done.stderr for words in ("unresolved dependency", "download failed", "Server access error")):
         not_tested(f"a sink of {kind}", "its package cannot be downloaded")
