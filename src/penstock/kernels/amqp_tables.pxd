@@ -7,7 +7,7 @@ cdef int _MAX_BYTES, _MAX_DEPTH, _LAST_LONG_DIGITS
 
 cpdef int table_fault(const unsigned char[::1] data, int64_t start, int64_t stop) except -1
 
-cdef bint is_table(const unsigned char[::1] data, int64_t start, int64_t stop) except -1
+cpdef bint is_table(const unsigned char[::1] data, int64_t start, int64_t stop) except -1
 
 cdef bint _are_fields(
     const unsigned char[::1] data, int64_t at, int64_t stop, int depth, bint has_names
@@ -15,9 +15,9 @@ cdef bint _are_fields(
 
 
 @cython.locals(kind=int, bytes_of=int, size=int64_t)
-cdef int64_t field_end(const unsigned char[::1] data, int64_t at, int64_t stop, int depth) except? -1
+cpdef int64_t field_end(const unsigned char[::1] data, int64_t at, int64_t stop, int depth) except? -1
 
-cdef int width(int kind) noexcept
+cpdef int width(int kind) noexcept
 
 
 @cython.locals(i=Py_ssize_t, found=Py_ssize_t, at=int64_t)
