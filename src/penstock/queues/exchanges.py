@@ -26,6 +26,7 @@ from penstock.queues.names import check_exchange_name
 
 MAX_EXCHANGES, MAX_BINDINGS = 10_000, 1_000_000
 MAX_KEY_BYTES = 255
+MAX_ARGUMENTS, MAX_ARGUMENT_BYTES = 100, 16 << 10
 RESERVED_PREFIX: Final = "amq."
 PREDECLARED: Final = {
     DEFAULT_EXCHANGE: "direct",
@@ -122,6 +123,8 @@ class Exchanges:
     def check_declare(self, wanted: Exchange) -> bool:
         """Whether it would be a new one. ExchangeDiffers from one that is there, ExchangeReserved, ExchangeLimit,
         InvalidArgument for what no exchange can be."""
+        if wanted.name == DEFAULT_EXCHANGE:
+            raise ExchangeReserved(wanted.name, "is the default one, which is always there: choose a name")
         if (found := self._all.get(wanted.name)) is not None:
             _refuse_difference(found, wanted)
             return False
@@ -134,6 +137,7 @@ class Exchanges:
             check_exchange_name(wanted.alternate)
         if _ALTERNATE in wanted.arguments:
             raise InvalidArgument(f"{_ALTERNATE} is said twice: leave it out of the arguments")
+        check_arguments(wanted.arguments)
         matcher_of(wanted.type, wanted.arguments)
         if len(self._all) - len(PREDECLARED) >= MAX_EXCHANGES:
             raise ExchangeLimit(self._namespace, "exchanges", MAX_EXCHANGES)
@@ -176,6 +180,7 @@ class Exchanges:
         if destination.kind == "exchange":
             self.find(destination.name)
         check_key(key)
+        check_arguments(arguments or {})
         if len(self._bindings) >= MAX_BINDINGS:
             raise ExchangeLimit(self._namespace, "bindings", MAX_BINDINGS)
         made = Binding(self._next_number, source, destination, key, arguments or {})
@@ -353,6 +358,15 @@ def check_key(key: str) -> None:
         raise InvalidArgument(f"the key of a binding has a half of a surrogate pair in it: {key[:40]!r}") from None
     if size > MAX_KEY_BYTES:
         raise InvalidArgument(f"the key of a binding is {size} bytes, the limit is {MAX_KEY_BYTES}: {key[:40]!r}…")
+
+
+def check_arguments(arguments: Mapping[str, Value]) -> None:
+    """InvalidArgument for more than anybody needs: they are kept in memory."""
+    if len(arguments) > MAX_ARGUMENTS or len(repr(arguments)) > MAX_ARGUMENT_BYTES:
+        raise InvalidArgument(
+            f"{len(arguments)} arguments are too many or too long: at most {MAX_ARGUMENTS}, "
+            f"of {MAX_ARGUMENT_BYTES} bytes together"
+        )
 
 
 def _refuse_difference(found: Exchange, wanted: Exchange) -> None:

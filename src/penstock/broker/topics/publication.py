@@ -63,6 +63,8 @@ class Publication:
     """of rows of several publishers, where those without a key go: see Publisher.place"""
     as_it_came: object = None
     """the rows as the door that took them has them, for it alone"""
+    is_mandatory: bool = False
+    """refused if there is a row that no queue and no subscriber gets"""
     headers: HeadersOf | None = None
     """of a row, for exchanges; without it, its user properties"""
     _by_topic: tuple[array[int], array[int]] | None = None

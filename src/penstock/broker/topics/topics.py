@@ -25,12 +25,13 @@ from penstock.broker.topics.router import Router
 from penstock.broker.topics.shares import SharedStrategy
 from penstock.broker.topics.stores import targets_of
 from penstock.broker.topics.subscriptions import Share
-from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.core.errors import InvalidArgument, PenstockError, Unroutable
 from penstock.kernels.topics import check_topic
 from penstock.log.columns import Columns, Spans
 from penstock.log.engine import Done
 from penstock.log.journal.late import Part
 from penstock.log.upkeep.faults import Telling
+from penstock.queues.exchange_topics import TOPIC_EXCHANGE, ExchangeAddress, exchange_address, swapped
 
 logger = logging.getLogger("penstock.broker.topics")
 
@@ -159,6 +160,8 @@ class Topics:
         if targets is None or (has_retained and space is None):
             return None
         made = self._plan(publication)
+        if publication.is_mandatory:
+            _refuse_unrouted(publication, Reach(made, publication.columns, frozenset(targets.feeding)))
         parts, accepted = self._parts(publication, made, space)
         request = _request(publication, targets, parts) if targets.queues or parts else None
         return _Prepared(publication, made, request, accepted, targets)
@@ -256,6 +259,7 @@ class Topics:
         publisher: Publisher,
         namespace: str = "default",
         made: dict[bytes, str] | None = None,
+        is_mandatory: bool = False,
     ) -> int:
         """publish() for doors without packets: all rows alike. How many reached a subscriber or a queue. A key places a
         message, its headers do not. Queues that are made for it are added to `made`, by topic.
@@ -267,6 +271,7 @@ class Topics:
             raise InvalidArgument("nothing is retained here (mqtt.retain_available): publish it without retain")
         flags = bytes([qos | (RETAIN if retain else 0)]) * columns.count
         publication = Publication(columns, _topics_of(columns), flags, publisher, namespace, made=made)
+        publication.is_mandatory = is_mandatory
         return len((await self.publish(publication)).rows())
 
     async def redistribute(self, share: Share, publication: Publication) -> None:
@@ -308,6 +313,17 @@ class Topics:
             await asyncio.wait([self._upkeep])
         await self.sessions.close()
         self.retained.close()
+
+
+def _refuse_unrouted(publication: Publication, reach: Reach) -> None:
+    columns, reached = publication.columns, reach.rows()
+    if len(reached) == columns.count:
+        return
+    assert columns.topic_index is not None
+    row = next(row for row in range(columns.count) if row not in reached)
+    topic = publication.topics[columns.topic_index[row]]
+    address = exchange_address(topic) or ExchangeAddress(TOPIC_EXCHANGE, swapped(topic))
+    raise Unroutable(address.exchange, address.key.decode("utf-8", "replace"))
 
 
 def _request(publication: Publication, targets: Targets, parts: Sequence[Part]) -> PublishRequest:
