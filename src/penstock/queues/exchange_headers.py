@@ -12,6 +12,7 @@ Value: TypeAlias = "str | int | float | bool | bytes | list[object] | dict[str, 
 
 MATCH: Final = "x-match"
 DELAY: Final = "x-delay"
+_ABSENT: Final = object()
 _MATCHES = ("all", "any", "all-with-x", "any-with-x")
 Predicate: TypeAlias = "Callable[[Mapping[str, Value], bool], bool]"
 """of the values of headers, and whether all of these are text"""
@@ -48,27 +49,26 @@ def predicate(arguments: Mapping[str, Value]) -> Predicate:
     if match not in _MATCHES:
         raise InvalidArgument(f"{MATCH} is {match!r}: give one of {', '.join(_MATCHES)}")
     with_x = str(match).endswith("-with-x")
-    wanted = {
-        name: value for name, value in arguments.items() if name != MATCH and (with_x or not name.startswith("x-"))
-    }
-    decide = all if str(match).startswith("all") else any
+    wanted = [
+        (name, value, None if value is None else as_text(value))
+        for name, value in arguments.items()
+        if name != MATCH and (with_x or not name.startswith("x-"))
+    ]
+    ends_with = not str(match).startswith("all")
 
     def holds(values: Mapping[str, Value], is_text: bool) -> bool:
-        return decide(_agrees(name, value, values, is_text) for name, value in wanted.items())
+        """The first that agrees ends it where one is enough, the first that does not where all have to."""
+        for name, value, text in wanted:
+            given = values.get(name, _ABSENT)
+            if is_text:
+                agrees = given is not _ABSENT if text is None else given == text
+            else:
+                agrees = given is not _ABSENT and (value is None or (type(given) is type(value) and given == value))
+            if agrees is ends_with:
+                return ends_with
+        return not ends_with
 
     return holds
-
-
-def _agrees(name: str, wanted: Value, values: Mapping[str, Value], is_text: bool) -> bool:
-    """Without a value a header only has to be there."""
-    if name not in values:
-        return False
-    if wanted is None:
-        return True
-    given = values[name]
-    if is_text:
-        return given == as_text(wanted)
-    return type(given) is type(wanted) and given == wanted
 
 
 def as_text(value: Value) -> str:

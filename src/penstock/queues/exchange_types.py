@@ -54,18 +54,28 @@ class Matcher(Protocol):
 
     needs_headers: bool
 
-    def add(self, binding: Binding) -> None:
-        """InvalidArgument for what an exchange of this type cannot have, and nothing changed."""
+    def check(self, binding: Binding) -> None:
+        """InvalidArgument for what an exchange of this type cannot have."""
         ...
+
+    def add(self, binding: Binding) -> None: ...
 
     def remove(self, binding: Binding) -> None: ...
 
     def match(self, key: bytes, headers: Headers) -> Iterable[Binding]: ...
 
 
-class Direct:
+class _Any:
+    """Takes whatever binding."""
+
+    needs_headers = False
+
+    def check(self, binding: Binding) -> None:
+        """None is refused."""
+
+
+class Direct(_Any):
     def __init__(self) -> None:
-        self.needs_headers = False
         self._by_key: dict[bytes, dict[int, Binding]] = {}
 
     def add(self, binding: Binding) -> None:
@@ -81,9 +91,8 @@ class Direct:
         return self._by_key.get(key, _NONE).values()
 
 
-class Fanout:
+class Fanout(_Any):
     def __init__(self) -> None:
-        self.needs_headers = False
         self._all: dict[int, Binding] = {}
 
     def add(self, binding: Binding) -> None:
@@ -96,11 +105,10 @@ class Fanout:
         return self._all.values()
 
 
-class Topic:
+class Topic(_Any):
     """Words are levels of a tree; patterns that it cannot hold, with a `#` before other words, are tried one by one."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.needs_headers = False
         self._tree = SubscriptionTree(seed)
         self._by_number: dict[int, Binding] = {}
         self._others: dict[int, tuple[list[bytes], Binding]] = {}
@@ -139,9 +147,13 @@ class Topic:
 
 
 class HeadersMatch:
+    needs_headers = True
+
     def __init__(self) -> None:
-        self.needs_headers = True
         self._all: dict[int, tuple[Predicate, Binding]] = {}
+
+    def check(self, binding: Binding) -> None:
+        predicate(binding.arguments)
 
     def add(self, binding: Binding) -> None:
         self._all[binding.number] = predicate(binding.arguments), binding
@@ -164,8 +176,10 @@ class ConsistentHash:
         self._ring: tuple[list[int], list[Binding]] | None = None
         """made when it is asked for"""
 
-    def add(self, binding: Binding) -> None:
+    def check(self, binding: Binding) -> None:
         _weight(binding)
+
+    def add(self, binding: Binding) -> None:
         self._all[binding.number], self._ring = binding, None
 
     def remove(self, binding: Binding) -> None:

@@ -174,7 +174,7 @@ class Exchanges:
         self, source: str, destination: Destination, key: str, arguments: Mapping[str, Value] | None = None
     ) -> Binding:
         """One that bind() will take: NoSuchExchange, DefaultExchange, ExchangeLimit, InvalidArgument."""
-        found = self.find(source)
+        self.find(source)
         if DEFAULT_EXCHANGE in (source, destination.name if destination.kind == "exchange" else None):
             raise DefaultExchange
         if destination.kind == "exchange":
@@ -184,7 +184,7 @@ class Exchanges:
         if len(self._bindings) >= MAX_BINDINGS:
             raise ExchangeLimit(self._namespace, "bindings", MAX_BINDINGS)
         made = Binding(self._next_number, source, destination, key, arguments or {})
-        matcher_of(found.type, found.arguments).add(made)
+        self._matchers[source].check(made)
         self._next_number += 1
         return made
 

@@ -303,3 +303,19 @@ def test_bindings_that_come_while_their_exchange_or_queue_goes_leave_nothing_beh
             assert s.broker.exchanges.bindings("default") == []
 
     run(main())
+
+
+def test_topics_too_long_to_be_remembered_go_the_same_way(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue("a", topics=["long/#"])
+            await s.queue("b")
+            await s.broker.exchanges.bind("default", "amq.headers", to("b"), "", {"k": "v"})
+            for _ in range(2):
+                assert await sent(s, "amq.topic", "long." + "x" * 600, b"m") == {"a"}
+                assert await sent(s, "amq.headers", "x" * 600, b"m", headers=[{"k": "v"}]) == {"b"}
+                assert await sent(s, "amq.direct", "x" * 600, b"m") == set()
+            batch = (await queue.units[0].stored(0)).batch  # type: ignore[union-attr]
+            assert bytes(batch.topic(0)).startswith(b"long/x")
+
+    run(main())

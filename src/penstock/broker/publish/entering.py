@@ -7,9 +7,9 @@ one for each set of queues, with the same text."""
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from penstock.broker.queues.queue import Queue
 from penstock.log.columns import Columns, Spans
@@ -18,6 +18,8 @@ from penstock.queues.exchange_topics import TOPIC_EXCHANGE, ExchangeAddress, exc
 from penstock.queues.exchanges import Exchanges, Routed
 
 HeadersOf = Callable[[int], Headers]
+Entry: TypeAlias = "tuple[bytes | None, list[Queue]]"
+"""the topic that messages of an exchange are of from there on, and the queues that they go to"""
 
 
 class Entered(NamedTuple):
@@ -43,10 +45,10 @@ class _Topics:
         self.ends.append(end)
         return len(self.texts) - 1
 
-    def enter(self, routed: Routed, queues: list[Queue], text: bytes, start: int, end: int) -> int:
-        """The topic that a message is of from now on."""
-        if routed.topic is not None and text.endswith(routed.topic):
-            text, start = routed.topic, end - len(routed.topic)
+    def enter(self, topic: bytes | None, queues: list[Queue], text: bytes, start: int, end: int) -> int:
+        """As `topic`, if the text of the one it came with ends so."""
+        if topic is not None and text.endswith(topic):
+            text, start = topic, end - len(topic)
         number = self.keep(text, start, end)
         self.found[number] = queues
         return number
@@ -57,28 +59,32 @@ def entered(
     topics: Sequence[bytes],
     space: Exchanges,
     queue: Callable[[str], Queue],
+    known: Mapping[bytes, Entry | None],
     headers: HeadersOf | None = None,
 ) -> Entered:
-    """See Routes.enter()."""
+    """See Routes.enter(). `known` are topics that enter as a whole."""
     spans, index = columns.topics, columns.topic_index
     assert spans is not None and index is not None
-    order, begins = columns.by_topic()
-    headers = headers or _said_by(columns)
-    made, numbers = _Topics([], array("i"), array("i"), {}), index[:]
+    made, numbers, headers = _Topics([], array("i"), array("i"), {}), index[:], headers or _said_by(columns)
+    by_topic: tuple[array[int], array[int]] | None = None
     for topic, text in enumerate(topics):
         place = text, spans.starts[topic], spans.ends[topic]
-        address = _address(text, space)
-        routed = None if address is None or space.reads_headers(address.exchange) else space.route(*address)
-        rows = order[begins[topic] : begins[topic + 1]]
-        if address is not None and routed is None:
+        if (entry := known.get(text)) is not None:
+            number = made.enter(entry[0], entry[1], *place)
+        elif (address := _address(text, space)) is None:
+            number = made.keep(*place)
+        elif not space.reads_headers(address.exchange):
+            routed = space.route(*address)
+            number = made.enter(routed.topic, list(map(queue, routed.queues)), *place)
+        else:
+            order, begins = by_topic = by_topic or columns.by_topic()
+            rows = order[begins[topic] : begins[topic + 1]]
             _spread(made, numbers, rows, place, [space.route(*address, headers(row)) for row in rows], queue)
             continue
-        if routed is None or routed.topic is None:
-            number = made.keep(*place)
-        else:
-            number = made.enter(routed, list(map(queue, routed.queues)), *place)
-        for row in rows:
-            numbers[row] = number
+        if number != topic:
+            order, begins = by_topic = by_topic or columns.by_topic()
+            for row in order[begins[topic] : begins[topic + 1]]:
+                numbers[row] = number
     changed = replace(columns, topic_index=numbers, topics=Spans(made.starts, made.ends))
     return Entered(changed, made.texts, made.found)
 
@@ -103,7 +109,7 @@ def _spread(
     known: dict[Routed, int] = {}
     for row, routed in zip(rows, routes, strict=True):
         if (number := known.get(routed)) is None:
-            number = known[routed] = made.enter(routed, list(map(queue, routed.queues)), *place)
+            number = known[routed] = made.enter(routed.topic, list(map(queue, routed.queues)), *place)
         numbers[row] = number
 
 

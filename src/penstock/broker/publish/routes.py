@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 from typing import cast
 
 from penstock.broker.catalogue.declarations import Declaring
-from penstock.broker.publish.entering import Entered, HeadersOf, entered
+from penstock.broker.publish.entering import Entered, Entry, HeadersOf, entered
 from penstock.broker.publish.placement import check
 from penstock.broker.publish.request import ProducerCall, Targets
 from penstock.broker.queues.queue import Queue
@@ -37,8 +37,10 @@ class _Known:
     reads_headers: bool
     """of all ordinary topics, because of what is bound to `amq.topic`"""
     fed: dict[bytes, list[Queue]] = field(default_factory=dict)
-    entering: set[bytes] = field(default_factory=set)
-    """topics of exchanges that become other topics, or whose messages differ in where they go"""
+    enters_always: bool = False
+    """one of them was too long to be kept"""
+    entering: dict[bytes, Entry | None] = field(default_factory=dict)
+    """topics of exchanges that become other topics; None where messages differ in where they go"""
 
 
 class Routes:
@@ -79,7 +81,10 @@ class Routes:
         routed, reads_headers = space.route(*address), space.reads_headers(address.exchange)
         fed = [self._declaring.queue(name, namespace) for name in routed.queues]
         if reads_headers or routed.topic is not None:
-            known.entering.add(topic)
+            if len(topic) <= _KNOWN_TOPIC_BYTES:
+                known.entering[topic] = None if reads_headers else (routed.topic, fed)
+            else:
+                known.enters_always = True
         if fed and not reads_headers and len(topic) <= _KNOWN_TOPIC_BYTES:
             known.fed[topic] = fed
         return fed
@@ -124,7 +129,11 @@ class Routes:
     def has_to_enter(self, topics: Sequence[bytes], namespace: str = "default") -> bool:
         """Whether enter() is to be asked. After targets(), in the same turn."""
         known = self._known_of(namespace)
-        return known.reads_headers or (bool(known.entering) and not known.entering.isdisjoint(topics))
+        return (
+            known.reads_headers
+            or known.enters_always
+            or (bool(known.entering) and not known.entering.keys().isdisjoint(topics))
+        )
 
     def enter(
         self, columns: Columns, topics: Sequence[bytes], namespace: str = "default", headers: HeadersOf | None = None
@@ -132,12 +141,13 @@ class Routes:
         """The rows as they are for everything behind exchanges. `headers` of a row: without it, its user properties.
         Raises as queues(), and InvalidArgument for a message that asks for what is not there yet."""
         space, declaring = self._declaring.exchanges.of(namespace), self._declaring
-        return entered(columns, topics, space, lambda name: declaring.queue(name, namespace), headers)
+        known = self._known_of(namespace).entering
+        return entered(columns, topics, space, lambda name: declaring.queue(name, namespace), known, headers)
 
     def _known_of(self, namespace: str) -> _Known:
         """Not too much of it."""
         version, known = self._declaring.bindings_of(namespace).version, self._known.get(namespace)
-        if known is None or known.version != version or len(known.fed) > _KNOWN_TOPICS:
+        if known is None or known.version != version or len(known.fed) + len(known.entering) > _KNOWN_TOPICS:
             space = self._declaring.exchanges.spaces.get(namespace)
             reads_headers = space is not None and space.reads_headers(TOPIC_EXCHANGE)
             known = self._known[namespace] = _Known(version, reads_headers)
