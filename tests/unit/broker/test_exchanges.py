@@ -316,6 +316,6 @@ def test_topics_too_long_to_be_remembered_go_the_same_way(tmp_path: Path) -> Non
                 assert await sent(s, "amq.headers", "x" * 600, b"m", headers=[{"k": "v"}]) == {"b"}
                 assert await sent(s, "amq.direct", "x" * 600, b"m") == set()
             batch = (await queue.units[0].stored(0)).batch  # type: ignore[union-attr]
-            assert bytes(batch.topic(0)).startswith(b"long/x")
+            assert (batch.topic(0) or b"").startswith(b"long/x")
 
     run(main())
