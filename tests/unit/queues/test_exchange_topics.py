@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, InvalidSetting
 from penstock.kernels.topics import check_topic
 from penstock.queues.exchange_topics import (
     ExchangeAddress,
@@ -14,6 +14,7 @@ from penstock.queues.exchange_topics import (
     key_of_filter,
     topic_of_key,
 )
+from penstock.queues.settings import parse_queue
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), st.binary(max_size=20))
@@ -64,6 +65,11 @@ def test_what_only_keys_can_have_is_no_filter(key: str) -> None:
 @pytest.mark.parametrize("topic_filter", ["$queue/orders/#", "a/*/b"])
 def test_what_only_filters_can_have_is_no_key(topic_filter: str) -> None:
     assert key_of_filter(topic_filter) is None
+
+
+def test_a_queue_has_no_topics_below_exchanges_which_it_is_bound_to() -> None:
+    with pytest.raises(InvalidSetting, match="begins with"):
+        parse_queue({"name": "q", "topics": ["a/#", "$exchange/logs/#"]})
 
 
 def test_keys_that_no_topic_can_be_are_none() -> None:
