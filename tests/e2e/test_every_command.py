@@ -26,8 +26,8 @@ SHOWN_TO_PEOPLE = {
 """commands without -o, and why"""
 
 DESTRUCTIVE = {
-    "commit", "delete", "delete-context", "disconnect", "drop", "purge", "redrive", "repair", "reset", "reset-offsets",
-    "revoke", "rm",
+    "commit", "delete", "delete-context", "disconnect", "drop", "purge", "redrive", "remove", "repair", "reset",
+    "reset-offsets", "revoke", "rm",
 }  # fmt: skip
 """last words of commands that take something away from somebody"""
 
@@ -54,6 +54,14 @@ queue update orders --set limits.max_queue_depth=1000
 queue template add mail-* --set partitions=2
 queue template list
 queue template drop mail-*
+exchange declare logs --type topic
+exchange list
+binding add logs orders --key eu.#
+binding list --source logs
+exchange show logs
+exchange publish logs 'a lamp' --key us.1
+binding remove logs orders --key eu.#
+exchange delete logs
 queue put orders
 produce orders 'a lamp'
 publish sensors/1 21.5 --retain

@@ -13,6 +13,7 @@ from penstock.broker.alarms import Alarms
 from penstock.broker.catalogue import recovery as opening
 from penstock.broker.catalogue.configuration import Configuration
 from penstock.broker.catalogue.declarations import Declaring
+from penstock.broker.catalogue.exchanging import Exchanging
 from penstock.broker.feed.begun import begun
 from penstock.broker.feed.claims import Claiming
 from penstock.broker.feed.competing import Competitor, take_one
@@ -80,6 +81,7 @@ class Broker(AsyncClosing):
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
         self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, options.max_auto_queues)
+        self.exchanges = Exchanging(configuration, self.declaring)
         self._numbers, self._sessions = count(1), count()
 
         def dropped(group: Group, unit: Unit) -> None:

@@ -25,6 +25,8 @@ COMMANDS = {
     "produce": LazyCommand("message.produce", "produce", "Publish messages to a queue over HTTP."),
     "consume": LazyCommand("message.consume", "consume", "Print messages of a queue; with --group, consume them."),
     "queue": LazyCommand("queue.queue", "queue", "Create, list, browse, change and delete queues."),
+    "exchange": LazyCommand("exchange.exchange", "exchange", "List, declare, publish to and delete exchanges."),
+    "binding": LazyCommand("exchange.binding", "binding", "List, add and remove bindings of exchanges."),
     "group": LazyCommand("group.group", "group", "Create, list, reset and delete consumer groups."),
     "dlq": LazyCommand("dlq.dlq", "dlq", "List, redrive and drop dead letters."),
     "client": LazyCommand("server.client", "client", "List and disconnect clients."),

@@ -50,6 +50,15 @@ class ErrorCode(enum.Enum):
     TOO_MANY_ATTEMPTS = "too-many-attempts"
     NO_SUCH_USER = "no-such-user"
     USER_EXISTS = "user-exists"
+    NO_SUCH_EXCHANGE = "no-such-exchange"
+    EXCHANGE_DIFFERS = "exchange-differs"  # declared again, with other arguments
+    EXCHANGE_IN_USE = "exchange-in-use"
+    EXCHANGE_INTERNAL = "exchange-internal"  # messages reach it by bindings only
+    EXCHANGE_RESERVED = "exchange-reserved"  # a name that begins with amq., or one that is always there
+    DEFAULT_EXCHANGE = "default-exchange"  # every queue is bound to it by its name, and nothing else can be
+    EXCHANGE_LIMIT = "exchange-limit"
+    NO_SUCH_BINDING = "no-such-binding"
+    UNROUTABLE = "unroutable"  # no queue takes it, and its publisher asked to be told
 
 
 class PenstockError(Exception):
@@ -430,6 +439,82 @@ class UserExists(PenstockError):
             f"or remove the user first"
         )
         self.user = user
+
+
+class NoSuchExchange(PenstockError):
+    code = ErrorCode.NO_SUCH_EXCHANGE
+
+    def __init__(self, exchange: str) -> None:
+        super().__init__(f"no exchange {exchange!r}: declare it first; `penstock exchange list` shows those there are")
+        self.exchange = exchange
+
+
+class ExchangeDiffers(PenstockError):
+    code = ErrorCode.EXCHANGE_DIFFERS
+
+    def __init__(self, exchange: str, what: str, wanted: object, current: object) -> None:
+        super().__init__(
+            f"exchange {exchange!r} exists with another {what}: {current!r}, not {wanted!r}. Declare it as it is, or "
+            f"delete it before declaring it anew"
+        )
+        self.exchange, self.what, self.wanted, self.current = exchange, what, wanted, current
+
+
+class ExchangeInUse(PenstockError):
+    code = ErrorCode.EXCHANGE_IN_USE
+
+    def __init__(self, exchange: str, bindings: int) -> None:
+        super().__init__(f"exchange {exchange!r} has {bindings} bindings: remove them first, or delete it with them")
+        self.exchange, self.bindings = exchange, bindings
+
+
+class ExchangeInternal(PenstockError):
+    code = ErrorCode.EXCHANGE_INTERNAL
+
+    def __init__(self, exchange: str) -> None:
+        super().__init__(f"exchange {exchange!r} is internal: publish to an exchange that is bound to it")
+        self.exchange = exchange
+
+
+class ExchangeReserved(PenstockError):
+    code = ErrorCode.EXCHANGE_RESERVED
+
+    def __init__(self, exchange: str, reason: str) -> None:
+        super().__init__(f"exchange {exchange!r} {reason}")
+        self.exchange, self.reason = exchange, reason
+
+
+class DefaultExchange(PenstockError):
+    code = ErrorCode.DEFAULT_EXCHANGE
+
+    def __init__(self) -> None:
+        super().__init__("the default exchange has no bindings of its own: every queue is bound to it by its name")
+
+
+class ExchangeLimit(PenstockError):
+    code = ErrorCode.EXCHANGE_LIMIT
+
+    def __init__(self, namespace: str, what: str, limit: int) -> None:
+        super().__init__(f"namespace {namespace!r} has {limit} {what}, which is the limit: remove some first")
+        self.namespace, self.what, self.limit = namespace, what, limit
+
+
+class NoSuchBinding(PenstockError):
+    code = ErrorCode.NO_SUCH_BINDING
+
+    def __init__(self, source: str, destination: str, key: str) -> None:
+        super().__init__(f"{destination} is not bound to exchange {source!r} with key {key!r} and these arguments")
+        self.source, self.destination, self.key = source, destination, key
+
+
+class Unroutable(PenstockError):
+    code = ErrorCode.UNROUTABLE
+
+    def __init__(self, exchange: str, key: str) -> None:
+        super().__init__(
+            f"no queue is bound to exchange {exchange!r} for key {key!r}: bind one, or publish without mandatory"
+        )
+        self.exchange, self.key = exchange, key
 
 
 class CannotListen(PenstockError):

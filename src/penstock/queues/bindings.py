@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -41,6 +41,8 @@ class Bindings:
         """`seed` as for SubscriptionTree."""
         self.version = 0
         """changes with every declare and drop, for caches of routes elsewhere"""
+        self.beyond: Callable[[bytes], Iterable[str]] | None = None
+        """queues that an ordinary topic feeds by other ways than filters: see Exchanges; call changed() with it"""
         self._tree = SubscriptionTree(seed)
         self._filters: dict[str, tuple[bytes, ...]] = {}
         self._numbers: dict[str, int] = {}
@@ -66,15 +68,19 @@ class Bindings:
             self._prefixes[prefix] = queue
         for topic_filter in filters:
             self._tree.add(topic_filter, number)
-        self._changed()
+        self.changed()
 
     def drop(self, queue: str) -> bool:
         """False if the queue is not declared."""
         if queue not in self._filters:
             return False
         self._unbind(queue)
-        self._changed()
+        self.changed()
         return True
+
+    def filters(self, queue: str) -> list[str]:
+        """Those it was declared with."""
+        return [topic_filter.decode() for topic_filter in self._filters[queue]]
 
     def queues_below(self, name: str) -> list[str]:
         """Declared queues whose path begins with all levels of `name`, sorted: they take topics that it would get."""
@@ -92,14 +98,24 @@ class Bindings:
         return found
 
     def _find(self, topic: bytes) -> Route:
-        numbers = array("q")
-        self._tree.match(topic, 0, len(topic), numbers)
-        bound = [self._names[number] for number in sorted(set(numbers))]
+        bound = self.bound(topic)
+        if self.beyond is not None and not topic.startswith(b"$"):
+            bound = list(dict.fromkeys([*bound, *self.beyond(topic)]))
         prefix = self._longest_prefix(topic)
         if prefix is None:
             return Route(tuple(bound), None, topic)
         addressed = self._prefixes[prefix]
         return Route(tuple(dict.fromkeys([addressed, *bound])), addressed, topic[len(prefix) + 1 :])
+
+    def bound(self, topic: bytes) -> list[str]:
+        """Queues with a filter that matches the topic."""
+        numbers = array("q")
+        self._tree.match(topic, 0, len(topic), numbers)
+        return [self._names[number] for number in sorted(set(numbers))]
+
+    def bound_to_all(self) -> list[str]:
+        """Queues with the filter `#`. Looks at all of them."""
+        return [queue for queue, filters in self._filters.items() if b"#" in filters]
 
     def _longest_prefix(self, topic: bytes) -> bytes | None:
         if not topic.startswith((_QUEUE_ROOT, _DEAD_LETTER_ROOT)):
@@ -117,7 +133,8 @@ class Bindings:
         for prefix in _own_prefixes(queue):
             del self._prefixes[prefix]
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """Routes may be others now."""
         self.version += 1
         self._routes.clear()
 

@@ -1,4 +1,5 @@
-"""What the log of the configuration says: queues, groups, templates, as records whose newest of a key is the truth."""
+"""What the log of the configuration says: queues, groups, templates, exchanges and bindings, as records whose newest of
+a key is the truth."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.queues.exchange_records import BindingRecord, ExchangeRecord
 from penstock.queues.names import DEFAULT_NAMESPACE, GroupName
 
 
@@ -81,12 +83,14 @@ class NumbersRecord(msgspec.Struct, frozen=True):
     group: int
 
 
-Record = QueueRecord | GroupRecord | TemplateRecord | NumbersRecord
-_KINDS: dict[str, type[QueueRecord] | type[GroupRecord] | type[TemplateRecord] | type[NumbersRecord]] = {
+Record = QueueRecord | GroupRecord | TemplateRecord | NumbersRecord | ExchangeRecord | BindingRecord
+_KINDS: dict[str, type[Record]] = {
     "numbers": NumbersRecord,
     "queue": QueueRecord,
     "group": GroupRecord,
     "template": TemplateRecord,
+    "exchange": ExchangeRecord,
+    "binding": BindingRecord,
 }
 
 

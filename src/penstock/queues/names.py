@@ -56,6 +56,11 @@ def check_group_name(name: str) -> None:
         raise InvalidArgument(f"consumer group name {name!r} contains |, which sets off a filter: leave it out")
 
 
+def check_exchange_name(name: str) -> None:
+    """InvalidArgument unless an exchange can have this name: any text."""
+    _check_text("an exchange's name", name)
+
+
 def check_namespace(name: str) -> None:
     _check_text("a namespace", name)
     if any(mark in name for mark in "/+#|") or name.startswith("$"):
@@ -133,7 +138,7 @@ def is_settlement(topic: bytes) -> bool:
 
 def is_request(topic: bytes) -> bool:
     """Whether who publishes to it asks the broker for something: nothing is stored under it."""
-    return topic.startswith(b"$") and (not topic.startswith(b"$queue/") or is_settlement(topic))
+    return topic.startswith(b"$") and (not topic.startswith((b"$queue/", b"$exchange/")) or is_settlement(topic))
 
 
 class SubscriptionAddress(NamedTuple):

@@ -20,9 +20,9 @@ from penstock.core.settings.objects import Objects
 from penstock.core.settings.texts import Text
 from penstock.core.settings.words import Choice, Flag
 from penstock.core.types import Durability
-from penstock.queues.settings import parse_queue
 from penstock.queues.templates import Template
 from penstock.server.config_auth import Auth, RateLimit
+from penstock.server.config_exchanges import check_queue, parse_exchange
 from penstock.server.config_http import Http
 from penstock.server.config_listeners import LISTENER_NAMES, Listeners, check_path, contradiction
 from penstock.server.config_mqtt import Mqtt
@@ -69,8 +69,8 @@ def _check_path(text: str) -> None:
         raise InvalidArgument("is empty: write the path of a file, or null for standard error")
 
 
-def _check_queue(written: dict[str, object]) -> None:
-    parse_queue(written)
+def _check_exchange(written: dict[str, object]) -> None:
+    parse_exchange(written)
 
 
 def _check_template(written: dict[str, object]) -> None:
@@ -133,8 +133,12 @@ class Config(_Section, frozen=True, kw_only=True):
     """servers that are told what happens here"""
     otlp: Otlp | None = None
     """metrics pushed over OTLP; needs the extra `otlp`"""
-    queues: Annotated[tuple[dict[str, object], ...], Objects(_check_queue, without_secrets)] = ()
-    """declared at start if they are not there; settings that differ are changed where that can be"""
+    exchanges: Annotated[tuple[dict[str, object], ...], Objects(_check_exchange)] = ()
+    """declared at start if they are not there: `{name: logs, type: topic, alternate: amq.fanout}`, with auto_delete,
+    internal, arguments and namespace; those that differ stay as they are, and a log line says so"""
+    queues: Annotated[tuple[dict[str, object], ...], Objects(check_queue, without_secrets)] = ()
+    """declared at start if they are not there; settings that differ are changed where that can be, and `bindings`
+    that are not there are made: `bindings: [{exchange: logs, key: 'eu.#', headers: {}, match: all}]`"""
 
 
 def load(file: Path | None, variables: Mapping[str, str], flags: Iterable[str]) -> Config:

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 
 from penstock.broker.broker import Broker
 from penstock.broker.queues.queue import Queue
-from penstock.core.errors import InvalidSetting
+from penstock.core.errors import ExchangeDiffers, ExchangeLimit, InvalidArgument, InvalidSetting, NoSuchExchange
 from penstock.core.types import Durability
+from penstock.queues.exchange_types import Destination
 from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
 from penstock.queues.settings import change
 from penstock.queues.templates import Template
 from penstock.server.config import Config
+from penstock.server.config_exchanges import parse_bindings, parse_exchange, without_bindings
 
 logger = logging.getLogger("penstock.server.declared")
 
@@ -32,8 +34,11 @@ class Declared:
     async def apply(self, config: Config) -> None:
         """Queues that are not there are declared; of others, the settings that are written are changed."""
         self.put_templates(config)
+        for written in config.exchanges:
+            await self._declare_exchange(written)
         for written in config.queues:
-            await self._declare(written)
+            await self._declare(without_bindings(written))
+            await self._bind(written)
 
     def put_templates(self, config: Config) -> None:
         self._put_templates(_default_durability(config.durability), _templates(config.broker.templates))
@@ -45,6 +50,25 @@ class Declared:
         self._given = {**first, **last}
         self._hidden = {match: template for match, template in stored.items() if match in self._given}
         self._broker.declaring.templates = {**first, **stored, **last}
+
+    async def _declare_exchange(self, written: Mapping[str, object]) -> None:
+        namespace, exchange = parse_exchange(written)
+        try:
+            if await self._broker.exchanges.declare(namespace, exchange):
+                logger.info("exchange declared exchange=%s type=%s", exchange.name, exchange.type)
+        except ExchangeDiffers as error:
+            logger.warning("exchange not changed exchange=%s reason=%s", exchange.name, error)
+
+    async def _bind(self, written: Mapping[str, object]) -> None:
+        """One that will not do is said, and stays out: an exchange may be gone, or of another type than it was."""
+        namespace = str(written.get("namespace", DEFAULT_NAMESPACE))
+        queue = Destination("queue", canonical_queue(str(written["name"])))
+        for source, key, arguments in parse_bindings(written):
+            try:
+                if await self._broker.exchanges.bind(namespace, source, queue, key, arguments):
+                    logger.info("queue bound queue=%s exchange=%s key=%s", queue.name, source, key)
+            except (NoSuchExchange, InvalidArgument, ExchangeLimit) as error:
+                logger.warning("queue not bound queue=%s exchange=%s reason=%s", queue.name, source, error)
 
     async def _declare(self, written: Mapping[str, object]) -> None:
         declaring = self._broker.declaring

@@ -31,9 +31,9 @@ it stands and the nearest known one. `penstock serve --check` does only that. Du
 (`200ms`, `30s`, `1h30m`), sizes too (`64MiB`, `1GB`) or as bytes; `none` is no limit where it is allowed.
 
 SIGHUP reads file and environment again and changes `log`, `auth` (all but `development_mode`), `rate_limit`,
-`webhooks`, `shutdown_timeout`, `durability`, `broker.templates`, `queues`, of `mqtt` for clients that connect from then
-on `max_session_expiry` and `max_keep_alive`, and of listeners certificates, `path` and `allowed_origins`. If any of it
-will not do, nothing changes. What needs a restart is named in the log.
+`webhooks`, `shutdown_timeout`, `durability`, `broker.templates`, `exchanges`, `queues`, of `mqtt` for clients that
+connect from then on `max_session_expiry` and `max_keep_alive`, and of listeners certificates, `path` and
+`allowed_origins`. If any of it will not do, nothing changes. What needs a restart is named in the log.
 """
 
 

@@ -32,6 +32,7 @@ def reloadable(running: Config, wanted: Config) -> Config:
         ),
         http=wanted.http,
         broker=msgspec.structs.replace(running.broker, templates=wanted.broker.templates),
+        exchanges=wanted.exchanges,
         queues=wanted.queues,
         webhooks=wanted.webhooks,
         listeners=_listeners(running.listeners, wanted.listeners),

@@ -117,6 +117,8 @@ def asked(permissions: Permissions, action: AskedAction, topic: str) -> bool:
             return permissions.may_consume(topic.removeprefix("$queue/"))
         case "browse":
             return permissions.may_browse(topic.removeprefix("$queue/"))
+        case "configure":
+            return permissions.may_configure(topic)
 
 
 def test_the_answer_is_the_one_that_a_session_gets(tmp_path: Path) -> None:

@@ -246,10 +246,12 @@ def test_reloads_are_counted_and_a_mistake_keeps_the_old(tmp_path: Path) -> None
             assert s.operations.config()["rate_limit.max_messages_per_client"] != 7
             assert (metrics.reloads, metrics.failures, metrics.last_success_ms) == (0, 1, 0)
             assert metrics.last_failure_ms > 0
-            s.write(rate_limit={"max_messages_per_client": 7}, queues=[{"name": "new"}])
+            bound = {"name": "new", "bindings": [{"exchange": "logs", "key": "k"}]}
+            s.write(rate_limit={"max_messages_per_client": 7}, queues=[bound], exchanges=[{"name": "logs"}])
             report = await s.operations.reload()
             assert (metrics.reloads, metrics.failures, metrics.last_success_ms) == (1, 1, report.reloaded_ms)
             assert s.works.broker.queue("new")
+            assert [each.key for each in s.works.broker.exchanges.bindings("default", "logs")] == ["k"]
 
     run(main())
 

@@ -7,10 +7,17 @@ from typing import NamedTuple
 from penstock.broker.auth.patterns import TopicSet, consume_address, topic_set
 from penstock.broker.auth.rules import Action
 from penstock.core.errors import InvalidArgument
+from penstock.queues.exchange_topics import (
+    DEFAULT_EXCHANGE,
+    TOPIC_EXCHANGE,
+    exchange_address,
+    topic_of_key,
+)
 from penstock.queues.names import DEAD_LETTER_PREFIX, QUEUE_PREFIX, check_filter, subscription_address
 
 ADMIN_PREFIX = "$admin/"
 SHARE_PREFIX = "$share/"
+EXCHANGE_PREFIX = "$exchange/"
 SETTLEMENTS = frozenset({"$ack", "$nack", "$reject"})
 
 _QUEUE_PREFIXES = (QUEUE_PREFIX, DEAD_LETTER_PREFIX)
@@ -36,7 +43,25 @@ def wanted_to_publish(topic: str) -> Wanted:
     if topic.startswith(_QUEUE_PREFIXES):
         path, _, last = topic.rpartition("/")
         return _all_readings(Action.CONSUME, path) if last in SETTLEMENTS else _all_readings(Action.PUBLISH, topic)
+    if topic.startswith(EXCHANGE_PREFIX):
+        return _through_exchange(topic)
     return Wanted(Action.PUBLISH, (topic_set(topic),))
+
+
+def _through_exchange(topic: str) -> Wanted:
+    """The default exchange is a way to a queue, and `amq.topic` one to an ordinary topic: a rule about these counts,
+    too."""
+    mine = topic_set(topic)
+    try:
+        address = exchange_address(topic.encode())
+    except InvalidArgument:
+        return _IMPOSSIBLE
+    if address is not None and address.exchange == DEFAULT_EXCHANGE:
+        queue = _all_readings(Action.PUBLISH, consume_address(address.key.decode("utf-8", "replace")))
+        return Wanted(Action.PUBLISH, (mine, *queue.topics)) if queue.topics else _IMPOSSIBLE
+    if address is not None and address.exchange == TOPIC_EXCHANGE and (meant := topic_of_key(address.key)) is not None:
+        return Wanted(Action.PUBLISH, (mine, topic_set(meant.decode())))
+    return Wanted(Action.PUBLISH, (mine,))
 
 
 def wanted_to_receive(topic: str) -> Wanted:
@@ -64,6 +89,13 @@ def wanted_to_subscribe(topic_filter: str) -> Wanted:
 
 def wanted_to_consume(queue: str) -> Wanted:
     return Wanted(Action.CONSUME, (topic_set(consume_address(queue)),))
+
+
+def wanted_to_configure(topic: str) -> Wanted:
+    """`$exchange/<name>` or `$queue/<name>`."""
+    if topic.startswith(QUEUE_PREFIX):
+        topic = consume_address(topic.removeprefix(QUEUE_PREFIX))
+    return Wanted(Action.CONFIGURE, (topic_set(topic),))
 
 
 def _is_about_admin(topic_filter: str) -> bool:

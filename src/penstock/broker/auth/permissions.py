@@ -177,6 +177,10 @@ class Permissions:
         denies it to consume."""
         return self._now().may_browse(addresses.wanted_to_consume(queue))
 
+    def may_configure(self, topic: str) -> bool:
+        """Declare, bind and delete `$exchange/<name>` or `$queue/<name>`."""
+        return self._now().may(addresses.wanted_to_configure(topic))
+
     def forget(self) -> None:
         self._verdicts: Verdicts | None = None
         self._publish = self._receive = _NO_TOPICS
@@ -244,6 +248,9 @@ class PassingPermissions(Permissions):
     def may_consume(self, queue: str) -> bool:
         return self._clock.now_ms() < self._expires_ms and super().may_consume(queue)
 
+    def may_configure(self, topic: str) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_configure(topic)
+
 
 class AllPermissions(Permissions):
     """Of development mode."""
@@ -278,6 +285,9 @@ class AllPermissions(Permissions):
         return True
 
     def may_consume(self, queue: str) -> bool:
+        return True
+
+    def may_configure(self, topic: str) -> bool:
         return True
 
 

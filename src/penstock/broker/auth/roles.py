@@ -33,9 +33,10 @@ BUILT_IN_ROLES = (
     _role(ADMIN_ROLE, "do everything in its namespace, in `default` on the whole server; no rule takes from it"),
     _role(
         "producer",
-        "publish to every topic and queue",
+        "publish to every topic, queue and exchange",
         (Action.PUBLISH, "#"),
         (Action.PUBLISH, "$queue/#"),
+        (Action.PUBLISH, "$exchange/#"),
     ),
     _role(
         "consumer",

@@ -32,6 +32,8 @@ class Action(enum.Enum):
     SUBSCRIBE = "subscribe"
     CONSUME = "consume"
     """take messages of a queue and settle them; the pattern is `$queue/<name>` or `$dlq/<name>`"""
+    CONFIGURE = "configure"
+    """declare, bind and delete; the pattern is `$exchange/<name>` or `$queue/<name>`, a binding needs both its ends"""
     ADMIN = "admin"
     """publish and subscribe below `$admin/`"""
     ALL = "all"

@@ -20,8 +20,9 @@ from penstock.broker.auth.store import ApiKey, User
 from penstock.core.errors import NoSuchUser
 from penstock.queues.names import DEFAULT_NAMESPACE, QUEUE_PREFIX
 
-AskedAction = Literal["publish", "subscribe", "receive", "consume", "browse"]
-"""publish to a topic, subscribe to a filter, receive a message of a topic, consume or browse a queue"""
+AskedAction = Literal["publish", "subscribe", "receive", "consume", "browse", "configure"]
+"""publish to a topic, subscribe to a filter, receive a message of a topic, consume or browse a queue, configure an
+exchange or a queue by its topic"""
 
 # A filter can be put together from many rules; the first few show where to look.
 _MOST_NAMED = 5
@@ -89,6 +90,8 @@ class Question:
                 return addresses.wanted_to_subscribe(self.topic)
             case "receive":
                 return addresses.wanted_to_receive(self.topic)
+            case "configure":
+                return addresses.wanted_to_configure(self.topic)
             case "consume" | "browse":
                 return addresses.wanted_to_consume(self.topic.removeprefix(QUEUE_PREFIX))
 

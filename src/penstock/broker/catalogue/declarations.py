@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from penstock.broker.alarms import Alarms
 from penstock.broker.catalogue.configuration import Configuration
+from penstock.broker.catalogue.exchanges import ExchangeBook
 from penstock.broker.feed.stored import StoredCache
 from penstock.broker.queues.group import Failures, Group
 from penstock.broker.queues.ledger import Ledger
@@ -74,6 +76,7 @@ class Declaring:
         self.changed: set[Queue] = set()
         """those in which something has come or gone since somebody emptied it, the deleted left out"""
         self.bindings: dict[str, Bindings] = {}
+        self.exchanges = ExchangeBook(self.bindings_of)
         self.templates: dict[str, Template] = {}
         self.failures: Failures
         self._next_incarnation = 1
@@ -223,24 +226,42 @@ class Declaring:
 
     async def change(self, queue: Queue, changes: Mapping[str, object]) -> None:
         """InvalidSetting for what cannot change while the queue lives."""
+        async with self.holding(queue):
+            await self._change(queue, changes)
+
+    async def change_topic(self, queue: Queue, topic_filter: str, *, is_wanted: bool) -> bool:
+        """One filter of its topics comes or goes; False if nothing has to be changed."""
+        async with self.holding(queue):
+            topics = [each for each in queue.settings.topics if each != topic_filter]
+            if is_wanted == (len(topics) < len(queue.settings.topics)):
+                return False
+            await self._change(queue, {"topics": [*topics, topic_filter] if is_wanted else topics})
+            return True
+
+    @asynccontextmanager
+    async def holding(self, queue: Queue) -> AsyncIterator[None]:
+        """While it is held it is not changed or deleted by others. NoSuchQueue if it is gone."""
         async with self._lock((queue.namespace, queue.name)):
             _refuse_deleted(queue)
-            changes = with_secrets(changes, queue.settings.dlq_config.alert_webhook)
-            settings = change(queue.settings, changes)
-            # While no publish is under way: it might make the logs of another partition.
-            await queue.gate.close()
-            try:
-                if settings.partitions > queue.settings.partitions:
-                    await self._grow(queue, settings)
-                else:
-                    record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
-                    await self._write(queue, settings, record)
-                    queue.configure(settings, record)
-            finally:
-                queue.gate.open()
-            self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
-            for group in queue.groups.values():
-                group.look_at_switch(self._now())
+            yield
+
+    async def _change(self, queue: Queue, changes: Mapping[str, object]) -> None:
+        changes = with_secrets(changes, queue.settings.dlq_config.alert_webhook)
+        settings = change(queue.settings, changes)
+        # While no publish is under way: it might make the logs of another partition.
+        await queue.gate.close()
+        try:
+            if settings.partitions > queue.settings.partitions:
+                await self._grow(queue, settings)
+            else:
+                record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
+                await self._write(queue, settings, record)
+                queue.configure(settings, record)
+        finally:
+            queue.gate.open()
+        self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
+        for group in queue.groups.values():
+            group.look_at_switch(self._now())
 
     async def _write(self, queue: Queue, settings: QueueSettings, record: QueueRecord) -> None:
         """The settings of a queue and of all its logs, in one frame."""
@@ -274,7 +295,7 @@ class Declaring:
             queue.notify(partition)
 
     async def delete(self, queue: Queue) -> None:
-        """With its groups and all messages."""
+        """With its groups, its bindings and all messages."""
         async with self._lock((queue.namespace, queue.name)):
             _refuse_deleted(queue)
             queue.is_deleted = True
@@ -290,6 +311,7 @@ class Declaring:
             gone: list[tuple[str, Record | None]] = [
                 (group_key(queue.incarnation, group.number), None) for group in groups
             ]
+            gone += self.exchanges.delete_queue(queue.namespace, queue.name)
             record = msgspec.structs.replace(queue.record, is_deleted=True)
             await self._configuration.write((queue_key(queue.incarnation), record), *gone)
             for unit in queue.units.values():

@@ -1,4 +1,4 @@
-"""Bringing queues and groups back from what was declared and what their state logs say."""
+"""Bringing queues, groups and exchanges back from what was declared and what their state logs say."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.declared import GroupRecord, NumbersRecord, QueueRecord, TemplateRecord, queue_key
+from penstock.queues.exchange_records import BindingRecord, ExchangeRecord
 from penstock.queues.names import data_log, snapshots_log, state_log
 from penstock.queues.settings import Ordering, log_settings, parse_queue
 from penstock.queues.templates import Template
@@ -31,6 +32,7 @@ logger = logging.getLogger("penstock.broker.opening")
 async def restore(shard: Shard, configuration: Configuration, declaring: Declaring, now: int) -> None:
     logs = {log.name: log for log in shard.logs}
     groups: list[GroupRecord] = []
+    bindings: list[BindingRecord] = []
     for record in configuration.read().values():
         if isinstance(record, TemplateRecord):
             declaring.templates[record.match] = Template(record.match, record.settings)
@@ -41,8 +43,13 @@ async def restore(shard: Shard, configuration: Configuration, declaring: Declari
         elif isinstance(record, QueueRecord):
             queue = declaring.adopt(parse_queue(record.settings), record)
             await _find_units(shard, queue, logs)
+        elif isinstance(record, ExchangeRecord):
+            declaring.exchanges.adopt(record)
+        elif isinstance(record, BindingRecord):
+            bindings.append(record)
         else:
             groups.append(record)
+    _restore_bindings(declaring, bindings)
     await _mend_settings(shard, list(declaring.queues.values()))
     if configuration.has_lost:
         declaring.pass_numbers_over()
@@ -56,6 +63,17 @@ async def restore(shard: Shard, configuration: Configuration, declaring: Declari
             await _restore_unit(shard, queue, unit, now)
         for restored in queue.groups.values():
             restored.look_at_switch(now)
+
+
+def _restore_bindings(declaring: Declaring, records: Sequence[BindingRecord]) -> None:
+    for record in records:
+        queue = None if record.queue is None else declaring.by_incarnation.get(record.queue)
+        space = declaring.exchanges.of(record.namespace)
+        if record.source not in space or (queue is None and (record.exchange is None or record.exchange not in space)):
+            # Only where records were lost to damage: what goes takes its bindings along.
+            logger.error("a binding has lost what it binds exchange=%s key=%s", record.source, record.key)
+            continue
+        declaring.exchanges.adopt_binding(record, None if queue is None else queue.name)
 
 
 async def _finish_deletion(

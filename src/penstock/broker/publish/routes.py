@@ -1,14 +1,16 @@
-"""Which queues a topic or a name stands for, and how one that is not there is made."""
+"""Which queues a topic, an exchange or a name stands for, and how a queue that is not there is made."""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import cast
 
 from penstock.broker.catalogue.declarations import Declaring
+from penstock.broker.publish.entering import Entered, Entry, HeadersOf, entered
 from penstock.broker.publish.placement import check
 from penstock.broker.publish.request import ProducerCall, Targets
 from penstock.broker.queues.queue import Queue
@@ -18,6 +20,7 @@ from penstock.log.columns import Columns
 from penstock.log.encoded import Rows
 from penstock.log.shard import Shard
 from penstock.queues.dedup import Duplicate
+from penstock.queues.exchange_topics import EXCHANGE_PREFIX, TOPIC_EXCHANGE, exchange_address
 from penstock.queues.names import canonical_queue, is_request, queue_of_publish_topic
 
 # Whoever invents topics makes all be looked up again, at a microsecond each. Of 512 bytes at most: some 30 MB.
@@ -26,59 +29,129 @@ _KNOWN_TOPICS, _KNOWN_TOPIC_BYTES = 50_000, 512
 _BATCH_BYTES = 128
 
 
+@dataclass(slots=True)
+class _Known:
+    """What was looked up since a queue, a binding or an exchange came or went."""
+
+    version: int
+    reads_headers: bool
+    """of all ordinary topics, because of what is bound to `amq.topic`"""
+    fed: dict[bytes, list[Queue]] = field(default_factory=dict)
+    enters_always: bool = False
+    """one of them was too long to be kept"""
+    entering: dict[bytes, Entry | None] = field(default_factory=dict)
+    """topics of exchanges that become other topics; None where messages differ in where they go"""
+
+
 class Routes:
     """Used from the loop."""
 
     def __init__(self, shard: Shard, declaring: Declaring, auto_create: bool) -> None:
         self._shard, self._declaring, self._auto_create = shard, declaring, auto_create
-        self._known: dict[str, tuple[int, dict[bytes, list[Queue]]]] = {}
-        """by namespace, for a version of its bindings"""
+        self._known: dict[str, _Known] = {}
+        """by namespace"""
 
     # Topics
 
     def queues(self, topic: bytes, namespace: str = "default") -> list[Queue] | None:
-        """Those that a topic feeds; None if it names one that would have to be made, or must not be."""
+        """Those that a topic feeds; None if it names one that would have to be made, or must not be. NoSuchExchange,
+        ExchangeInternal. Of an exchange that looks at headers: those that a message without any gets to."""
         return self._queues(topic, namespace, self._known_of(namespace))
 
-    def _queues(self, topic: bytes, namespace: str, known: dict[bytes, list[Queue]]) -> list[Queue] | None:
-        fed = known.get(topic)
-        if fed is None:
-            route = self._declaring.bindings_of(namespace).route(topic)
-            is_named = topic.startswith(b"$") and route.prefix_queue is None
-            if is_named and queue_of_publish_topic(topic.decode()) is not None:
-                return None
-            fed = [self._declaring.queue(name, namespace) for name in route.queues]
-            if len(topic) <= _KNOWN_TOPIC_BYTES and not is_request(topic):
-                known[topic] = fed
+    def _queues(self, topic: bytes, namespace: str, known: _Known) -> list[Queue] | None:
+        fed = known.fed.get(topic)
+        if fed is not None:
+            return fed
+        if topic.startswith(EXCHANGE_PREFIX):
+            return self._through_exchange(topic, namespace, known)
+        route = self._declaring.bindings_of(namespace).route(topic)
+        is_named = topic.startswith(b"$") and route.prefix_queue is None
+        if is_named and queue_of_publish_topic(topic.decode()) is not None:
+            return None
+        fed = [self._declaring.queue(name, namespace) for name in route.queues]
+        if len(topic) <= _KNOWN_TOPIC_BYTES and not is_request(topic):
+            known.fed[topic] = fed
         return fed
+
+    def _through_exchange(self, topic: bytes, namespace: str, known: _Known) -> list[Queue]:
+        """Known are only those that feed a queue whatever a message says: of others, publishers may have to be told
+        that nobody gets them."""
+        address, space = exchange_address(topic), self._declaring.exchanges.of(namespace)
+        assert address is not None
+        routed, reads_headers = space.route(*address), space.reads_headers(address.exchange)
+        fed = [self._declaring.queue(name, namespace) for name in routed.queues]
+        if reads_headers or routed.topic is not None:
+            if len(topic) <= _KNOWN_TOPIC_BYTES:
+                known.entering[topic] = None if reads_headers else (routed.topic, fed)
+            else:
+                known.enters_always = True
+        if fed and not reads_headers and len(topic) <= _KNOWN_TOPIC_BYTES:
+            known.fed[topic] = fed
+        return fed
+
+    def is_apart(self, topic: bytes, namespace: str = "default") -> bool:
+        """Whether publishing to it takes more than looking it up: a queue has to be made, where it goes is for each
+        message to say, or nobody is known to get it from an exchange. Raises as queues()."""
+        known = self._known_of(namespace)
+        if self._queues(topic, namespace, known) is None:
+            return True
+        return topic.startswith(EXCHANGE_PREFIX) and topic not in known.fed
 
     def knows(self, topics: Sequence[bytes], namespace: str = "default") -> bool:
         """Whether each was looked up before, and what is published to it goes to queues that are there, or to none:
         cheaper than to ask one by one."""
-        return all(map(self._known_of(namespace).__contains__, topics))
+        return all(map(self._known_of(namespace).fed.__contains__, topics))
 
-    def targets(self, topics: Sequence[bytes], namespace: str = "default") -> Targets | None:
-        """None if one of the topics names a queue that is not there: see make()."""
+    def targets(
+        self, topics: Sequence[bytes], namespace: str = "default", found: Mapping[int, list[Queue]] | None = None
+    ) -> Targets | None:
+        """None if one of the topics names a queue that is not there: see make(). `found`: the queues of topics, by
+        their numbers, that enter() found."""
         known = self._known_of(namespace)
-        if len(topics) == 1 and (one := known.get(topics[0])) is not None:
+        if len(topics) == 1 and not found and (one := known.fed.get(topics[0])) is not None:
             return Targets(one, array("i", [0, len(one)]), array("i", range(len(one))))
-        fed = list(map(known.get, topics))
+        fed: list[list[Queue] | None] = list(map(known.fed.get, topics))
+        for number, queues in found.items() if found else ():
+            fed[number] = queues
         if None in fed:
-            fed = [self._queues(topic, namespace, known) for topic in topics]
+            fed = [
+                self._queues(topic, namespace, known) if mine is None else mine
+                for topic, mine in zip(topics, fed, strict=True)
+            ]
             if None in fed:
                 return None
-        found = cast(list[list[Queue]], fed)
-        each = list(chain.from_iterable(found))
+        complete = cast(list[list[Queue]], fed)
+        each = list(chain.from_iterable(complete))
         numbers = {queue: number for number, queue in enumerate(dict.fromkeys(each))}
-        begins = array("i", accumulate(map(len, found), initial=0))
+        begins = array("i", accumulate(map(len, complete), initial=0))
         return Targets(list(numbers), begins, array("i", map(numbers.__getitem__, each)))
 
-    def _known_of(self, namespace: str) -> dict[bytes, list[Queue]]:
-        """The queues that topics feed, of those that were looked up since a queue came or went; not too many."""
+    def has_to_enter(self, topics: Sequence[bytes], namespace: str = "default") -> bool:
+        """Whether enter() is to be asked. After targets(), in the same turn."""
+        known = self._known_of(namespace)
+        return (
+            known.reads_headers
+            or known.enters_always
+            or (bool(known.entering) and not known.entering.keys().isdisjoint(topics))
+        )
+
+    def enter(
+        self, columns: Columns, topics: Sequence[bytes], namespace: str = "default", headers: HeadersOf | None = None
+    ) -> Entered:
+        """The rows as they are for everything behind exchanges. `headers` of a row: without it, its user properties.
+        Raises as queues(), and InvalidArgument for a message that asks for what is not there yet."""
+        space, declaring = self._declaring.exchanges.of(namespace), self._declaring
+        known = self._known_of(namespace).entering
+        return entered(columns, topics, space, lambda name: declaring.queue(name, namespace), known, headers)
+
+    def _known_of(self, namespace: str) -> _Known:
+        """Not too much of it."""
         version, known = self._declaring.bindings_of(namespace).version, self._known.get(namespace)
-        if known is None or known[0] != version or len(known[1]) > _KNOWN_TOPICS:
-            known = self._known[namespace] = version, {}
-        return known[1]
+        if known is None or known.version != version or len(known.fed) + len(known.entering) > _KNOWN_TOPICS:
+            space = self._declaring.exchanges.spaces.get(namespace)
+            reads_headers = space is not None and space.reads_headers(TOPIC_EXCHANGE)
+            known = self._known[namespace] = _Known(version, reads_headers)
+        return known
 
     async def make(
         self,

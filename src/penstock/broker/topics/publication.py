@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.broker.publish.publisher import Publisher
@@ -12,9 +12,11 @@ from penstock.broker.sessions.targets import RETAIN
 from penstock.log.columns import Columns
 from penstock.log.journal.late import Part
 from penstock.log.view import viewed_columns
+from penstock.queues.exchange_topics import EXCHANGE_PREFIX
 from penstock.queues.names import is_settlement
 
 if TYPE_CHECKING:
+    from penstock.broker.publish.entering import Entered, HeadersOf
     from penstock.broker.publish.request import ProducerCall
 
 QOS = 0x03
@@ -62,6 +64,10 @@ class Publication:
     """of rows of several publishers, where those without a key go: see Publisher.place"""
     as_it_came: object = None
     """the rows as the door that took them has them, for it alone"""
+    is_mandatory: bool = False
+    """refused if there is a row that no queue and no subscriber gets"""
+    headers: HeadersOf | None = None
+    """of a row, for exchanges; without it, its user properties"""
     _by_topic: tuple[array[int], array[int]] | None = None
     _shown: Columns | None = None
 
@@ -85,6 +91,22 @@ class Publication:
         if self.flags.count(first) == len(self.flags):
             return bool(first & RETAIN)
         return any(flag & RETAIN for flag in set(self.flags))
+
+    def entered(self, entered: Entered) -> Publication:
+        """Behind exchanges: nobody has it as it came."""
+        return replace(
+            self, columns=entered.columns, topics=entered.topics, as_it_came=None, _by_topic=None, _shown=None
+        )
+
+    def without_retained(self) -> Publication:
+        """What is for an exchange is never retained."""
+        index = self.columns.topic_index
+        assert index is not None
+        mine = [topic.startswith(EXCHANGE_PREFIX) for topic in self.topics]
+        if not any(mine):
+            return self
+        kept = [flag & ~RETAIN if mine[topic] else flag for flag, topic in zip(self.flags, index, strict=True)]
+        return replace(self, flags=bytes(kept), as_it_came=None)
 
     def rows_by(self, subscriber: Hashable) -> Collection[int]:
         return () if self.sources is None else self.sources.rows_by(subscriber)

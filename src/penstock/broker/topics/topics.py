@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -25,12 +25,13 @@ from penstock.broker.topics.router import Router
 from penstock.broker.topics.shares import SharedStrategy
 from penstock.broker.topics.stores import targets_of
 from penstock.broker.topics.subscriptions import Share
-from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.core.errors import InvalidArgument, PenstockError, Unroutable
 from penstock.kernels.topics import check_topic
 from penstock.log.columns import Columns, Spans
 from penstock.log.engine import Done
 from penstock.log.journal.late import Part
 from penstock.log.upkeep.faults import Telling
+from penstock.queues.exchange_topics import TOPIC_EXCHANGE, ExchangeAddress, exchange_address, swapped
 
 logger = logging.getLogger("penstock.broker.topics")
 
@@ -46,17 +47,28 @@ class TopicOptions:
     retain_available: bool = True
 
 
-class _Reach(NamedTuple):
+class Reach(NamedTuple):
     """Whom a publication got to."""
 
     plan: Plan
+    columns: Columns
     topics: frozenset[int]
     """numbers of those that feed a queue, or that somebody without a subscription listens to"""
+
+    def rows(self) -> Collection[int]:
+        """Those that somebody gets."""
+        assert self.columns.topics is not None
+        if len(self.topics) == len(self.columns.topics.starts):
+            return range(self.columns.count)
+        by_topic = self.columns.rows_of_topics(sorted(self.topics)) if self.topics else ()
+        return set(chain(by_topic, *self.plan.rows()))
 
 
 class _Prepared(NamedTuple):
     """What becomes of a publication."""
 
+    publication: Publication
+    """behind exchanges"""
     plan: Plan
     request: PublishRequest | None
     """None where nothing of it is durable"""
@@ -100,7 +112,7 @@ class Topics:
         prepared = None if publication.producer is not None else self._prepared(publication)
         if prepared is None:
             return False
-        made, request, accepted, _ = prepared
+        publication, made, request, accepted, _ = prepared
         if request is None:
             _note_taken(accepted, made)
             self._deliver(publication, made)
@@ -123,11 +135,11 @@ class Topics:
             self._deliver(publication, made)
         return is_taken
 
-    async def publish(self, publication: Publication) -> _Reach:
+    async def publish(self, publication: Publication) -> Reach:
         """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept."""
         while (prepared := self._prepared(publication)) is None:
             await self._make(publication)
-        made, request, accepted, targets = prepared
+        publication, made, request, accepted, targets = prepared
         has_retained = publication.has_retained
         self.retaining += has_retained
         try:
@@ -136,19 +148,32 @@ class Topics:
             _note_taken(accepted, made)
         finally:
             self._finish(accepted, has_retained)
-        return _Reach(made, self._deliver(publication, made).union(targets.feeding))
+        return Reach(made, publication.columns, self._deliver(publication, made).union(targets.feeding))
 
     def _prepared(self, publication: Publication) -> _Prepared | None:
         """None if a queue, or the log of what is retained, has to be made first."""
-        targets = self._broker.publishing.routes.targets(publication.topics, publication.namespace)
+        if publication.has_retained:
+            publication = publication.without_retained()
+        publication, targets = self._targets(publication)
         has_retained = publication.has_retained
         space = self.retained.spaces.get(publication.namespace) if has_retained else None
         if targets is None or (has_retained and space is None):
             return None
         made = self._plan(publication)
+        if publication.is_mandatory:
+            _refuse_unrouted(publication, Reach(made, publication.columns, frozenset(targets.feeding)))
         parts, accepted = self._parts(publication, made, space)
         request = _request(publication, targets, parts) if targets.queues or parts else None
-        return _Prepared(made, request, accepted, targets)
+        return _Prepared(publication, made, request, accepted, targets)
+
+    def _targets(self, publication: Publication) -> tuple[Publication, Targets | None]:
+        """The publication behind exchanges, and the queues that it feeds there; None if one has to be made first."""
+        routes, topics, namespace = self._broker.publishing.routes, publication.topics, publication.namespace
+        targets = routes.targets(topics, namespace)
+        if targets is None or not routes.has_to_enter(topics, namespace):
+            return publication, targets
+        entered = routes.enter(publication.columns, topics, namespace, publication.headers)
+        return publication.entered(entered), routes.targets(entered.topics, namespace, entered.found)
 
     async def _make(self, publication: Publication) -> None:
         """What _prepared() asks for."""
@@ -164,7 +189,7 @@ class Topics:
             )
             if publication.made is not None:
                 publication.made |= made
-        if publication.has_retained:
+        if publication.without_retained().has_retained:
             await self.retained.space(namespace)
 
     def _beside_bytes(self, publication: Publication) -> int:
@@ -234,6 +259,7 @@ class Topics:
         publisher: Publisher,
         namespace: str = "default",
         made: dict[bytes, str] | None = None,
+        is_mandatory: bool = False,
     ) -> int:
         """publish() for doors without packets: all rows alike. How many reached a subscriber or a queue. A key places a
         message, its headers do not. Queues that are made for it are added to `made`, by topic.
@@ -245,11 +271,8 @@ class Topics:
             raise InvalidArgument("nothing is retained here (mqtt.retain_available): publish it without retain")
         flags = bytes([qos | (RETAIN if retain else 0)]) * columns.count
         publication = Publication(columns, _topics_of(columns), flags, publisher, namespace, made=made)
-        reach = await self.publish(publication)
-        if len(reach.topics) == len(publication.topics):
-            return columns.count
-        by_topic = columns.rows_of_topics(sorted(reach.topics)) if reach.topics else ()
-        return len(set(chain(by_topic, *reach.plan.rows())))
+        publication.is_mandatory = is_mandatory
+        return len((await self.publish(publication)).rows())
 
     async def redistribute(self, share: Share, publication: Publication) -> None:
         """Messages of a shared subscription that a member did not get: to other members, while there are any."""
@@ -290,6 +313,17 @@ class Topics:
             await asyncio.wait([self._upkeep])
         await self.sessions.close()
         self.retained.close()
+
+
+def _refuse_unrouted(publication: Publication, reach: Reach) -> None:
+    columns, reached = publication.columns, reach.rows()
+    if len(reached) == columns.count:
+        return
+    assert columns.topic_index is not None
+    row = next(row for row in range(columns.count) if row not in reached)
+    topic = publication.topics[columns.topic_index[row]]
+    address = exchange_address(topic) or ExchangeAddress(TOPIC_EXCHANGE, swapped(topic))
+    raise Unroutable(address.exchange, address.key.decode("utf-8", "replace"))
 
 
 def _request(publication: Publication, targets: Targets, parts: Sequence[Part]) -> PublishRequest:

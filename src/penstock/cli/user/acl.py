@@ -34,8 +34,8 @@ COMMANDS = {
 }
 
 _EFFECTS = "allow", "deny"
-_ACTIONS = "publish", "subscribe", "consume", "admin", "all"
-_ASKED_ACTIONS = "publish", "subscribe", "receive", "consume", "browse"
+_ACTIONS = "publish", "subscribe", "consume", "configure", "admin", "all"
+_ASKED_ACTIONS = "publish", "subscribe", "receive", "consume", "browse", "configure"
 _FIELDS = "effect", "action", "pattern", "user", "role"
 
 
@@ -63,10 +63,10 @@ def rule_arguments(command: Callable[..., object]) -> Callable[..., object]:
 def acl() -> None:
     """List, add and remove access rules: who may publish, subscribe, consume and administer.
 
-    A rule allows or denies an action (publish, subscribe, consume, admin, all) on topics that match a pattern: + is one
-    level, # the rest, %c the client id, %u the user name. A deny always wins, and anything that no rule allows is
-    denied. Built-in roles come with permissions: `penstock acl roles` lists them. An API key is the user key:ID. Rules
-    from the server's configuration (auth.acl) are not shown here.
+    A rule allows or denies an action (publish, subscribe, consume, configure, admin, all) on topics that match a
+    pattern: + is one level, # the rest, %c the client id, %u the user name. A deny always wins, and anything that no
+    rule allows is denied. Built-in roles come with permissions: `penstock acl roles` lists them. An API key is the user
+    key:ID. Rules from the server's configuration (auth.acl) are not shown here.
 
     \b
     Examples:
@@ -82,16 +82,18 @@ def acl() -> None:
 @target_options_beside_user
 @output_option()
 def add(target: Target, rule: Facts, output: str) -> None:
-    """Add a rule. EFFECT is allow or deny; ACTION is publish, subscribe, consume, admin or all. The rule applies in the
-    namespace given with --namespace; `*` means all namespaces.
+    """Add a rule. EFFECT is allow or deny; ACTION is publish, subscribe, consume, configure, admin or all. The rule
+    applies in the namespace given with --namespace; `*` means all namespaces.
 
-    For consume, the pattern is the name of a queue. Wildcards in the first level do not match topics that begin with $:
-    write $SYS/#, $queue/#, $dlq/# or $admin/# for those.
+    For consume, the pattern is the name of a queue. For configure, it is $exchange/<name> or $queue/<name>. Wildcards
+    in the first level do not match topics that begin with $: write $SYS/#, $queue/#, $exchange/#, $dlq/# or $admin/#
+    for those.
 
     \b
     Examples:
       penstock acl add allow publish 'devices/%c/#' --role device
       penstock acl add allow consume orders --user billing
+      penstock acl add allow configure '$exchange/#' --role operator
       penstock acl add deny subscribe 'secret/#'
     """
 
@@ -181,7 +183,7 @@ def check(target: Target, asked: tuple[str, ...], user: str | None, client_id: s
     not.
 
     ACTION is publish (to a topic), subscribe (to a filter), receive (a message of a topic), consume or browse (a
-    queue).
+    queue), configure (an exchange or a queue, by its topic).
 
     \b
     Examples:

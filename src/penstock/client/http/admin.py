@@ -17,6 +17,7 @@ from penstock.codecs.http.administration import (
     TemplateDescription,
 )
 from penstock.codecs.http.dead_letters import DeadLetterQueue, DropReport, RetryReport
+from penstock.codecs.http.exchanges import BindingDescription, ExchangeDescription, NewBinding, NewExchange
 from penstock.core.descriptions import GroupDescription, KeyDescription, QueueDescription, UserDescription
 
 T = TypeVar("T")
@@ -116,6 +117,71 @@ def put_template(match: str, settings: Mapping[str, object]) -> Ask[TemplateDesc
 def drop_template(match: str) -> Ask[None]:
     """Queues that were made from it stay as they are."""
     return ask("DELETE", f"/templates/{segment(match)}", NoneType)
+
+
+# Exchanges
+
+
+def exchanges() -> Ask[Page[ExchangeDescription]]:
+    """All that the caller may see."""
+    return _listed("/exchanges", Page[ExchangeDescription])
+
+
+def exchange(name: str) -> Ask[ExchangeDescription]:
+    """The default exchange is `amq.default`."""
+    return ask("GET", f"/exchanges/{segment(name)}", ExchangeDescription)
+
+
+def declare_exchange(
+    name: str,
+    type: str = "direct",
+    *,
+    durable: bool = True,
+    auto_delete: bool = False,
+    internal: bool = False,
+    alternate: str | None = None,
+    arguments: Mapping[str, object] | None = None,
+) -> Ask[ExchangeDescription]:
+    """One that is there has to be the same in everything."""
+    body = NewExchange(name, type, durable, auto_delete, internal, alternate, dict(arguments or {}))
+    return ask("POST", "/exchanges", ExchangeDescription, body, is_repeatable=True)
+
+
+def delete_exchange(name: str, if_unused: bool = False) -> Ask[None]:
+    """With its bindings."""
+    return ask("DELETE", f"/exchanges/{segment(name)}", NoneType, query={"if_unused": if_unused})
+
+
+def bindings(
+    source: str | None = None, *, queue: str | None = None, exchange: str | None = None
+) -> Ask[Page[BindingDescription]]:
+    """All, or those from an exchange, to a queue or to an exchange. The topics of queues are bindings of amq.topic."""
+    return _listed("/bindings", Page[BindingDescription], source=source, queue=queue, exchange=exchange)
+
+
+def bind(
+    source: str,
+    queue: str | None = None,
+    key: str = "",
+    *,
+    exchange: str | None = None,
+    arguments: Mapping[str, object] | None = None,
+) -> Ask[BindingDescription]:
+    """A queue, or an exchange, to the exchange `source`. Binding again changes nothing."""
+    body = NewBinding(source, queue, exchange, key, dict(arguments or {}))
+    return ask("POST", "/bindings", BindingDescription, body, is_repeatable=True)
+
+
+def unbind(
+    source: str,
+    queue: str | None = None,
+    key: str = "",
+    *,
+    exchange: str | None = None,
+    arguments: Mapping[str, object] | None = None,
+) -> Ask[None]:
+    body = NewBinding(source, queue, exchange, key, dict(arguments or {}))
+    return ask("DELETE", "/bindings", NoneType, body)
 
 
 # Groups

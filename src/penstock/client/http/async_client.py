@@ -22,9 +22,11 @@ from penstock.client.http.outgoing import (
     encoded,
     outgoing,
     publish_messages,
+    publish_to_exchange,
     publish_to_topic,
 )
 from penstock.client.http.requests import Ask, Requests, segment
+from penstock.codecs.http.exchanges import ExchangeReport
 from penstock.codecs.http.messages import PublishedMessage, TopicReport
 from penstock.core.closing import AsyncClosing
 
@@ -146,6 +148,22 @@ class AsyncClient(AsyncClosing, AdminCalls):
     ) -> TopicReport:
         """To the subscribers of every protocol, and to the queues that are bound to it."""
         return await self.ask(publish_to_topic(topic, outgoing(value, None, headers, None, qos, retain, **carried)))
+
+    async def publish_exchange(
+        self,
+        exchange: str,
+        value: object,
+        routing_key: str = "",
+        *,
+        key: Key | None = None,
+        headers: Headers | None = None,
+        mandatory: bool = False,
+        **carried: Unpack[Carried],
+    ) -> ExchangeReport:
+        """To the queues that the bindings of an exchange lead to; `amq.default` is the default exchange. With
+        `mandatory` a message that nobody gets is an error, and stored nowhere."""
+        message = outgoing(value, key, headers, **carried)
+        return await self.ask(publish_to_exchange(exchange, routing_key, message, mandatory))
 
     def producer(
         self,

@@ -17,6 +17,7 @@ from penstock.client.http.options import URL, HttpOptions, Retries, TlsFiles
 from penstock.client.http.outgoing import Acks, Carried, Headers, Key, QueueCarried
 from penstock.client.http.requests import Ask, segment
 from penstock.client.loop_thread import LoopThread
+from penstock.codecs.http.exchanges import ExchangeReport
 from penstock.codecs.http.messages import PublishedMessage, TopicReport
 from penstock.core.closing import Closing
 from penstock.core.errors import Closed
@@ -128,6 +129,23 @@ class Client(Closing, AdminCalls):
     ) -> TopicReport:
         return self._thread.run(
             self._client.publish_topic(topic, value, qos=qos, retain=retain, headers=headers, **carried)
+        )
+
+    def publish_exchange(
+        self,
+        exchange: str,
+        value: object,
+        routing_key: str = "",
+        *,
+        key: Key | None = None,
+        headers: Headers | None = None,
+        mandatory: bool = False,
+        **carried: Unpack[Carried],
+    ) -> ExchangeReport:
+        return self._thread.run(
+            self._client.publish_exchange(
+                exchange, value, routing_key, key=key, headers=headers, mandatory=mandatory, **carried
+            )
         )
 
     def producer(

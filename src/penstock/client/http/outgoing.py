@@ -11,7 +11,8 @@ from msgspec import UNSET, Raw
 
 from penstock.client.http.options import API
 from penstock.client.http.requests import Ask, segment
-from penstock.codecs.http.messages import PublishReport, TopicMessage, TopicReport
+from penstock.codecs.http.exchanges import ExchangeMessage, ExchangeReport
+from penstock.codecs.http.messages import OutgoingMessage, PublishReport, TopicMessage, TopicReport
 from penstock.core.errors import InvalidArgument
 
 Acks = Literal["none", "leader", "all"]
@@ -107,3 +108,13 @@ def publish_messages(
 
 def publish_to_topic(topic: str, message: TopicMessage) -> Ask[TopicReport]:
     return Ask("POST", f"{API}/topics/{segment(topic)}/messages", TopicReport, body=encoded(message))
+
+
+def publish_to_exchange(
+    exchange: str, routing_key: str, message: TopicMessage, mandatory: bool = False
+) -> Ask[ExchangeReport]:
+    """The default exchange is `amq.default`."""
+    fields = {name: getattr(message, name) for name in OutgoingMessage.__struct_fields__}
+    body = _json(ExchangeMessage(**fields, routing_key=routing_key))
+    query = {"mandatory": True} if mandatory else {}
+    return Ask("POST", f"{API}/exchanges/{segment(exchange)}/messages", ExchangeReport, query=query, body=body)

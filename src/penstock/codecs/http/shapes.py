@@ -113,6 +113,7 @@ PARAMETERS: Mapping[str, Json] = {
     },
     "group": {"type": "string", "pattern": rf"^{SEEN}+(\|({FILTER}))?$"},
     "topic": {"type": "string", "pattern": r"^[^+#$\x00][^+#\x00]*$"},
+    "exchange": {"type": "string", "minLength": 1, "maxLength": _MAX_NAME},
 }
 """of paths; others are any text"""
 

@@ -60,6 +60,7 @@ class TopicSender(Protocol):
         publisher: Publisher,
         namespace: str = "default",
         made: dict[bytes, str] | None = None,
+        is_mandatory: bool = False,
     ) -> int: ...
 
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from penstock.gateways.http.admin import clients, dead_letters, groups, health, operations, queues, templates, users
+from penstock.gateways.http.admin import (
+    clients,
+    dead_letters,
+    exchanges,
+    groups,
+    health,
+    operations,
+    queues,
+    templates,
+    users,
+)
 from penstock.gateways.http.describe.description import Description
 from penstock.gateways.http.events import metrics_stream, queue_events, stream, topic_events
 from penstock.gateways.http.messages import browse, claim, publish, receive, settle, topics
+from penstock.gateways.http.messages import exchanges as exchange_messages
 from penstock.gateways.http.server.routes import Route
 
 _API = (
@@ -20,6 +31,8 @@ _API = (
     *topics.ROUTES,
     *queues.ROUTES,
     *templates.ROUTES,
+    *exchanges.ROUTES,
+    *exchange_messages.ROUTES,
     *groups.ROUTES,
     *dead_letters.ROUTES,
     *clients.ROUTES,

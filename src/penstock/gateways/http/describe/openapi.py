@@ -25,6 +25,7 @@ _PARAMETERS = {
     "group": "The consumer group's name.",
     "id": "The id, as shown in lists.",
     "topic": "The topic, percent-encoded.",
+    "exchange": "The exchange's name, percent-encoded; `amq.default` is the default exchange.",
     "name": "The name, percent-encoded.",
 }
 _SECURITY: Json = {
@@ -36,7 +37,7 @@ _LINES = "application/x-ndjson"
 _LINES_SAID = "Lines of JSON; `x-line-schema` describes a line"
 _SAID = {
     Right.PUBLIC: "Needs no login.",
-    Right.LOGIN: "Needs a right on the queue or topic.",
+    Right.LOGIN: "Needs a right on the queue, topic or exchange.",
     Right.NUMBERS: "Needs the role monitor, read-only or admin.",
     Right.READ: "Needs the role read-only or admin.",
     Right.ADMIN: "Needs the role admin.",

@@ -39,10 +39,7 @@ class Noted(NamedTuple):
     """It was done, with something that people may not expect."""
 
     detail: str
-
-    @property
-    def reason(self) -> ReasonCode:
-        return ReasonCode.SUCCESS
+    reason: ReasonCode = ReasonCode.SUCCESS
 
     @property
     def explained(self) -> Properties:
@@ -50,6 +47,8 @@ class Noted(NamedTuple):
 
 
 Told = Refused | Noted
+
+UNROUTED = Noted("no queue is bound to the exchange for this message", ReasonCode.NO_MATCHING_SUBSCRIBERS)
 
 
 def created(*queues: str) -> Noted:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from penstock.broker.broker import Broker
 from penstock.broker.topics.publication import OneSource, Publication
-from penstock.broker.topics.topics import Topics
+from penstock.broker.topics.topics import Reach, Topics
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.inflight import Arrived as Came
 from penstock.codecs.mqtt.kinds import PacketType, Version
@@ -18,20 +19,31 @@ from penstock.core.errors import ErrorCode, NoSuchQueue, OutcomeUnknown, Penstoc
 from penstock.gateways.mqtt.admin.admin import Admin
 from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.connection import Connection
-from penstock.gateways.mqtt.inbound.answers import Answer, Noted, Refused, Told, created
+from penstock.gateways.mqtt.inbound.answers import UNROUTED, Answer, Noted, Refused, Told, created
 from penstock.gateways.mqtt.inbound.arrival import Arrived
 from penstock.gateways.mqtt.inbound.directed import directed_rows, directions
 from penstock.gateways.mqtt.inbound.refusals import refusal_of
 from penstock.gateways.mqtt.inbound.settlements import Settlements
+from penstock.queues.exchange_topics import EXCHANGE_PREFIX
 from penstock.queues.names import is_settlement, queue_of_publish_topic
 
 _QOS, _QOS_1, _QOS_2 = 0x06, 0x02, 0x04
 _MINE = (b"$SYS/", b"$share/")
 _Refusals = dict[int, Refused]
 """by row"""
-_Made = dict[bytes, str]
-"""queues by the topics that they were made for"""
-_NONE_MADE: Mapping[bytes, str] = {}
+
+
+@dataclass(slots=True)
+class _Noted:
+    """What a client may not expect of what it published."""
+
+    made: dict[bytes, str] = field(default_factory=dict)
+    """queues by the topics that they were made for"""
+    unrouted: set[int] = field(default_factory=set)
+    """packet identifiers of messages that an exchange had nobody for"""
+
+
+_NOTHING_NOTED = _Noted()
 
 
 class OwnPublishes:
@@ -58,13 +70,19 @@ class OwnPublishes:
         return self._take(connection, arrived, held, owed)
 
     def _publication(
-        self, connection: Connection, arrived: Arrived, held: array[int] | None, made: _Made | None = None
+        self, connection: Connection, arrived: Arrived, held: array[int] | None, noted: _Noted
     ) -> Publication:
         """`held` are packet identifiers of QoS 2, which go into the frame."""
         session = connection.session
         source = OneSource(session, arrived.count)
         publication = Publication(
-            arrived.columns, arrived.topics, arrived.flags, connection.publisher, session.namespace, source, made=made
+            arrived.columns,
+            arrived.topics,
+            arrived.flags,
+            connection.publisher,
+            session.namespace,
+            source,
+            made=noted.made,
         )
         if held and session.stored is not None:
             publication.parts = [self._topics.sessions.held_part(session.stored, held)]
@@ -78,14 +96,16 @@ class OwnPublishes:
         owed: list[Answer],
         arrived: Arrived,
         refused: _Refusals,
-        made: Mapping[bytes, str] = _NONE_MADE,
+        noted: _Noted = _NOTHING_NOTED,
     ) -> None:
-        """`refused` by row, `made` by topic."""
+        """`refused` by row."""
         if refused and connection.session.version is Version.V3_1_1:
             reason = next(iter(refused.values())).reason
             connection.fail(ProtocolError("a publish was refused, which MQTT 3.1.1 cannot say", reason))
             return
-        told = refused | _notes(connection, arrived, refused, made) if made else refused
+        told: dict[int, Told] = {**refused}
+        if (noted.made or noted.unrouted) and connection.session.version is not Version.V3_1_1:
+            told |= _notes(arrived, refused, noted)
         for answer in owed:
             if answer.kind is PacketType.PUBACK:
                 connection.incoming.puback(len(answer.packet_ids))
@@ -97,11 +117,11 @@ class OwnPublishes:
         self, connection: Connection, arrived: Arrived, held: array[int] | None, owed: list[Answer]
     ) -> None:
         refused: _Refusals = {}
-        made: _Made = {}
+        noted = _Noted()
         try:
             for some in _runs(arrived) if arrived.count else ():
                 mine = arrived if len(some) == arrived.count else arrived.narrowed(some)
-                not_taken = await self._take_run(connection, mine, held, made)
+                not_taken = await self._take_run(connection, mine, held, noted)
                 refused |= {some[row]: each for row, each in not_taken.items()}
         except PacketError as error:
             connection.fail(error)
@@ -110,10 +130,10 @@ class OwnPublishes:
             connection.uncommitted(error)
             return
         self._reports.refused_rows.update([each.reason for each in refused.values()])
-        self._answer(connection, owed, arrived, refused, made)
+        self._answer(connection, owed, arrived, refused, noted)
 
     async def _take_run(
-        self, connection: Connection, arrived: Arrived, held: array[int] | None, made: _Made
+        self, connection: Connection, arrived: Arrived, held: array[int] | None, noted: _Noted
     ) -> _Refusals:
         """Rows that are all to be published, or all ask for something; what is refused of them."""
         refused: _Refusals = {}
@@ -124,7 +144,7 @@ class OwnPublishes:
                 plain.append(number)
             else:
                 refused |= reasons
-        return refused | await self._publish(connection, arrived, plain, held, made) if plain else refused
+        return refused | await self._publish(connection, arrived, plain, held, noted) if plain else refused
 
     async def _ask(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> _Refusals | None:
         """None if the topic is to be published; else the rows that were refused."""
@@ -142,18 +162,20 @@ class OwnPublishes:
 
     def _refused_to_make(self, connection: Connection, arrived: Arrived, number: int, topic: bytes) -> _Refusals | None:
         """The client wants no queue to be made, and the topic names one that is not there."""
-        if connection.makes_queues or self._routes.queues(topic, connection.session.namespace) is not None:
+        if connection.makes_queues or topic.startswith(EXCHANGE_PREFIX):
+            return None
+        if self._routes.queues(topic, connection.session.namespace) is not None:
             return None
         refused = refusal_of(NoSuchQueue(queue_of_publish_topic(topic.decode()) or topic.decode()))
         return dict.fromkeys(arrived.columns.rows_of_topics([number]), refused)
 
     async def _publish(
-        self, connection: Connection, arrived: Arrived, topics: list[int], held: array[int] | None, made: _Made
+        self, connection: Connection, arrived: Arrived, topics: list[int], held: array[int] | None, noted: _Noted
     ) -> _Refusals:
         """As much of it as is taken, in its order, whatever came together: none is refused for the sake of another."""
         numbers = arrived.columns.rows_of_topics(topics)
         if directed_rows(arrived):
-            return await self._publish_directed(connection, arrived, numbers, held, made)
+            return await self._publish_directed(connection, arrived, numbers, held, noted)
         index = arrived.columns.topic_index
         assert index is not None
         refused: _Refusals = {}
@@ -161,7 +183,7 @@ class OwnPublishes:
         waiting = [numbers]
         while waiting:
             some = array("i", [row for row in waiting.pop() if index[row] not in given_up])
-            error = await self._publish_rows(connection, arrived, some, held, made) if some else None
+            error = await self._publish_rows(connection, arrived, some, held, noted) if some else None
             if error is None:
                 continue
             if len(some) > 1:
@@ -178,37 +200,38 @@ class OwnPublishes:
         return refused
 
     async def _publish_rows(
-        self, connection: Connection, arrived: Arrived, numbers: array[int], held: array[int] | None, made: _Made
+        self, connection: Connection, arrived: Arrived, numbers: array[int], held: array[int] | None, noted: _Noted
     ) -> PenstockError | None:
         """What they are refused with; nobody got any of them then."""
         mine = arrived if len(numbers) == arrived.count else arrived.narrowed(numbers)
         ids = None if not held else array("i", [number for number in held if number in set(mine.packet_ids)])
         try:
-            await self._topics.publish(self._publication(connection, mine, ids, made))
+            reach = await self._topics.publish(self._publication(connection, mine, ids, noted))
         except OutcomeUnknown:
             raise
         except PenstockError as error:
             return error
+        _note_unrouted(mine, reach, noted)
         return None
 
     def _feeds_queue(self, topic: bytes, namespace: str) -> bool:
         """Or will, once that is made. To those who are no queue, what a message says is theirs to read."""
-        return self._routes.queues(topic, namespace) != []
+        return topic.startswith(EXCHANGE_PREFIX) or self._routes.queues(topic, namespace) != []
 
     async def _publish_directed(
-        self, connection: Connection, arrived: Arrived, numbers: array[int], held: array[int] | None, made: _Made
+        self, connection: Connection, arrived: Arrived, numbers: array[int], held: array[int] | None, noted: _Noted
     ) -> _Refusals:
         """One after the other, each in a frame of its own."""
         refused = _Refusals()
         for row in numbers:
             one = arrived.narrowed(array("i", [row]))
             ids = one.packet_ids if held and one.packet_ids[0] in held else None
-            publication = self._publication(connection, one, ids, made)
+            publication = self._publication(connection, one, ids, noted)
             try:
                 if self._feeds_queue(one.topics[0], connection.session.namespace):
                     login = connection.identity.mark
                     publication.partition, publication.producer = directions(one.columns, login)
-                await self._topics.publish(publication)
+                _note_unrouted(one, await self._topics.publish(publication), noted)
             except OutcomeUnknown:
                 raise
             except PenstockError as error:
@@ -252,17 +275,26 @@ def _owe_again(connection: Connection, again: array[int], held: array[int] | Non
     return [connection.answers.owe(PacketType.PUBREC, twice)] if twice else []
 
 
-def _notes(connection: Connection, arrived: Arrived, refused: _Refusals, made: Mapping[bytes, str]) -> dict[int, Noted]:
+def _notes(arrived: Arrived, refused: _Refusals, noted: _Noted) -> dict[int, Noted]:
     """By row: the first of a topic that was taken says which queue was made for it."""
-    if connection.session.version is Version.V3_1_1:
-        return {}
     notes: dict[int, Noted] = {}
-    for topic, queue in made.items():
+    if noted.unrouted:
+        notes = {row: UNROUTED for row, number in enumerate(arrived.packet_ids) if number in noted.unrouted}
+    for topic, queue in noted.made.items():
         rows_of_it = arrived.columns.rows_of_topics([arrived.topics.index(topic)])
         taken = (row for row in rows_of_it if row not in refused and arrived.heads[row] & _QOS)
         if (row := next(taken, None)) is not None:
             notes[row] = created(queue)
     return notes
+
+
+def _note_unrouted(arrived: Arrived, reach: Reach, noted: _Noted) -> None:
+    index, exchanges = arrived.columns.topic_index, [topic.startswith(EXCHANGE_PREFIX) for topic in arrived.topics]
+    assert index is not None
+    if any(exchanges):
+        reached = reach.rows()
+        ids = [number for row, number in enumerate(arrived.packet_ids) if exchanges[index[row]] and row not in reached]
+        noted.unrouted.update(filter(None, ids))
 
 
 def _told(connection: Connection, answer: Answer, arrived: Arrived, told: Mapping[int, Told]) -> dict[int, Told]:

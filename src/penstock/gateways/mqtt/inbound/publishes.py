@@ -208,13 +208,14 @@ class Publishes:
         return self._connection(region).permissions
 
     def _is_special(self, topic: bytes, namespace: str) -> bool:
-        """It asks the broker for something, or names a queue that would have to be made."""
+        """It asks the broker for something, names a queue that would have to be made, or an exchange of which its
+        publisher may have to be told more."""
         if is_request(topic) or not topic.startswith(b"$"):
             return topic.startswith(b"$")
         try:
-            return self._routes.queues(topic, namespace) is None
+            return self._routes.is_apart(topic, namespace)
         except PenstockError:
-            return True  # it can be no queue's, which its publisher is told
+            return True  # it can be no queue's or exchange's, which its publisher is told
 
     def _take_apart(self, arrived: Arrived, apart: array[int]) -> None:
         arrived.keep()

@@ -11,6 +11,8 @@ REASONS = {
     ErrorCode.DISK_LOW: ReasonCode.QUOTA_EXCEEDED,
     ErrorCode.TOO_LARGE: ReasonCode.QUOTA_EXCEEDED,
     ErrorCode.NO_SUCH_QUEUE: ReasonCode.TOPIC_NAME_INVALID,
+    ErrorCode.NO_SUCH_EXCHANGE: ReasonCode.TOPIC_NAME_INVALID,
+    ErrorCode.EXCHANGE_INTERNAL: ReasonCode.NOT_AUTHORIZED,
     ErrorCode.INVALID_ARGUMENT: ReasonCode.TOPIC_NAME_INVALID,
 }
 

@@ -1,0 +1,1 @@
+"""`penstock exchange` and `penstock binding`."""
