@@ -84,6 +84,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_in_head = True
         self._is_upgrade = False
         """the request is one for a WebSocket"""
+        self._served: Cycle | None = None
+        """the request that is being answered, or was last"""
         self._is_idle = False
         """all that was asked is answered"""
         self._patience_s = _UNCHANGED_S
@@ -113,10 +115,18 @@ class HttpProtocol(HttpToolsProtocol):
             self._timer.cancel()
         self._counters.connections -= 1
         super().connection_lost(exc)
+        self._tell_served()
         self.pipeline.clear()
         self._claim_ahead(0)
         self._memory.take(self)
         self._outlet.lose()
+
+    def _tell_served(self) -> None:
+        """Of requests that were sent ahead uvicorn tells the last one only that the client is gone, which is not the
+        one that waits for a message."""
+        if (served := self._served) is not None and not served.response_complete:
+            served.disconnected = True
+            served.message_event.set()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -183,6 +193,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         assert isinstance(cycle, Cycle)
+        self._served = cycle
         # As create_task() does it, which is four calls more.
         self.tasks.add(asyncio.Task(cycle.serve(self._answer, self.tasks), loop=self.loop))
 

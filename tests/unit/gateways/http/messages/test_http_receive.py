@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support.http_client import HttpClient
 from tests.support.http_server import RunningServer
+
+from penstock.gateways.http.server.protocol import HttpProtocol
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +52,24 @@ def test_a_client_that_leaves_while_it_waits_takes_nothing_with_it(server: Runni
         raw.send(body)
         server.until(lambda: any(queue.groups for queue in server.broker.queues))
     server.until(lambda: server.works.http.connection_count == 0)
+    http.publish("q", "x")
+    [message] = http.receive("q")
+    assert message["deliveries"] == 1
+
+
+def test_nor_does_one_that_is_cut_off_after_it_sent_another_request_ahead(
+    server: RunningServer, http: HttpClient
+) -> None:
+    with server.raw() as raw:
+        body = b'{"wait": "30s", "visibility": "1h"}'
+        for _ in range(2):
+            raw.head("POST", "/api/v1/queues/q/receive", f"Content-Length: {len(body)}")
+            raw.send(body)
+        protocols = cast("set[HttpProtocol]", server.works.http._state.connections)
+        server.until(lambda: any(protocol.pipeline for protocol in protocols))
+        for protocol in list(protocols):
+            server.call(protocol.sacrifice)
+        server.until(lambda: server.works.http.connection_count == 0)
     http.publish("q", "x")
     [message] = http.receive("q")
     assert message["deliveries"] == 1
