@@ -13,7 +13,6 @@ from penstock.codecs.http.exchanges import (
     NewBinding,
     NewExchange,
 )
-from penstock.codecs.http.shapes import QueueName
 from penstock.core.errors import NotAuthorised
 from penstock.gateways.http.server.exchange import Exchange as Request
 from penstock.gateways.http.server.exchange import Query
@@ -39,7 +38,7 @@ class DeleteQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class BindingsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str | None = None
-    queue: QueueName | None = None
+    queue: str | None = None
     exchange: str | None = None
     """that messages are passed on to"""
 
