@@ -91,9 +91,9 @@ async def delete(request: Request) -> Reply:
 async def list_bindings(request: Request) -> Reply:
     """Those of exchanges that the caller may see."""
     query = request.query(BindingsQuery)
-    if query.queue is not None and query.exchange is not None:
-        raise Refusal(400, "invalid-argument", "queue and exchange: a binding leads to one of them", "exchange")
-    told = request.ports.broker.exchanges.bindings(request.namespace, query.source, _destination(query))
+    told: list[Bound] = []
+    if query.queue is None or query.exchange is None:  # a binding leads to one of them
+        told = request.ports.broker.exchanges.bindings(request.namespace, query.source, _destination(query))
     found = sorted([each for each in map(_binding, told) if _may_look(request, each.source)], key=_identity)
     part, following = page(found, _identity, query)
     return json_reply(Bindings(part, following))
