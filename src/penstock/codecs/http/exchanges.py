@@ -9,14 +9,19 @@ from msgspec import UNSET, UnsetType
 
 from penstock.codecs.http.messages import TWO_KEYS, VALUES, OutgoingMessage, one_or_many
 from penstock.codecs.http.shapes import QueueName, described, one_of
+from penstock.core.settings.kind import Json
 
-ExchangeName = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 255})]
+_NAME = {"minLength": 1, "maxLength": 255, "pattern": r"^[^\x00-\x1f\x7f]+$"}
+ExchangeName = Annotated[str, msgspec.Meta(extra_json_schema=_NAME)]
+# And x-delayed-message, which needs an argument.
+_TYPES = ["direct", "fanout", "topic", "headers", "x-consistent-hash"]
+ExchangeType = Annotated[str, msgspec.Meta(extra_json_schema={"enum": _TYPES})]
 RoutingKey = Annotated[str, msgspec.Meta(extra_json_schema={"maxLength": 255})]
 
 
 class NewExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     name: ExchangeName
-    type: str = "direct"
+    type: ExchangeType = "direct"
     """direct, fanout, topic, headers, x-consistent-hash or x-delayed-message"""
     durable: bool = True
     """false: it is gone after a restart"""
@@ -47,7 +52,11 @@ class Exchanges(msgspec.Struct, frozen=True):
     next: str | None
 
 
-@described({"oneOf": one_of(("queue", "exchange"))})
+def _one_end(given: str, other: str) -> Json:
+    return {"required": [given], "properties": {given: {"type": "string"}, other: {"type": "null"}}}
+
+
+@described({"oneOf": [_one_end("queue", "exchange"), _one_end("exchange", "queue")]})
 class NewBinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """From an exchange to a queue, or to another exchange."""
 

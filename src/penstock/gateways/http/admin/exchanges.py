@@ -13,7 +13,6 @@ from penstock.codecs.http.exchanges import (
     NewBinding,
     NewExchange,
 )
-from penstock.codecs.http.shapes import QueueName
 from penstock.core.errors import NotAuthorised
 from penstock.gateways.http.server.exchange import Exchange as Request
 from penstock.gateways.http.server.exchange import Query
@@ -39,7 +38,7 @@ class DeleteQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class BindingsQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str | None = None
-    queue: QueueName | None = None
+    queue: str | None = None
     exchange: str | None = None
     """that messages are passed on to"""
 
@@ -92,9 +91,9 @@ async def delete(request: Request) -> Reply:
 async def list_bindings(request: Request) -> Reply:
     """Those of exchanges that the caller may see."""
     query = request.query(BindingsQuery)
-    if query.queue is not None and query.exchange is not None:
-        raise Refusal(400, "invalid-argument", "queue and exchange: a binding leads to one of them", "exchange")
-    told = request.ports.broker.exchanges.bindings(request.namespace, query.source, _destination(query))
+    told: list[Bound] = []
+    if query.queue is None or query.exchange is None:  # a binding leads to one of them
+        told = request.ports.broker.exchanges.bindings(request.namespace, query.source, _destination(query))
     found = sorted([each for each in map(_binding, told) if _may_look(request, each.source)], key=_identity)
     part, following = page(found, _identity, query)
     return json_reply(Bindings(part, following))
