@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from tests.spark.driver import run_driver
 from tests.spark.faulty_sinks import FAULTY, killing_once
 from tests.spark.pipelines import Pipeline, assert_each_once, copies, declare, feed, written
@@ -92,10 +93,10 @@ def test_a_query_that_fails_gives_its_stages_up(spark: SparkSession, server: Mor
 
 
 def test_a_broker_that_is_killed_is_waited_for(spark: SparkSession, server: MortalServer, pipeline: Pipeline) -> None:
-    query = pipeline._replace(max_offsets=EPOCH_ROWS // 2).start(spark)
+    query = pipeline._replace(max_offsets=EPOCH_ROWS // 20).start(spark)
     try:
         for _ in range(2):
-            _until_some_are_written(server, pipeline)
+            _until_some_are_written(server, pipeline, query)
             server.kill()
             server.start()
         query.awaitTermination()
@@ -104,9 +105,10 @@ def test_a_broker_that_is_killed_is_waited_for(spark: SparkSession, server: Mort
     assert_each_once(server, pipeline, ROWS)
 
 
-def _until_some_are_written(server: MortalServer, pipeline: Pipeline) -> None:
+def _until_some_are_written(server: MortalServer, pipeline: Pipeline, query: StreamingQuery) -> None:
     before = written(server, pipeline)
     while written(server, pipeline) == before:
+        assert query.isActive, "it has written all it had"
         time.sleep(0.02)
 
 
@@ -127,7 +129,7 @@ def test_a_full_queue_slows_a_write_down_until_there_is_room(
     server.http.update_queue(pipeline.output, {"limits": {"max_queue_depth": 1500}})
     query = pipeline.start(spark)
     try:
-        _until_some_are_written(server, pipeline)
+        _until_some_are_written(server, pipeline, query)
         assert not query.awaitTermination(2) and query.isActive
         server.http.update_queue(pipeline.output, {"limits": {"max_queue_depth": 10 * ROWS}})
         query.awaitTermination()

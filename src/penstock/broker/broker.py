@@ -80,7 +80,9 @@ class Broker(AsyncClosing):
         self._feeder = Feeder()
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
-        self.declaring = Declaring(shard, configuration, self.alarms, self.ledger, options.max_auto_queues)
+        self.declaring = Declaring(
+            shard, configuration, self.alarms, self.ledger, options.max_auto_queues, options.auto_create
+        )
         self.exchanges = Exchanging(configuration, self.declaring)
         self._numbers, self._sessions = count(1), count()
 
@@ -92,7 +94,7 @@ class Broker(AsyncClosing):
             intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
         )
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
-        routes = Routes(shard, self.declaring, options.auto_create)
+        routes = Routes(shard, self.declaring)
         self.publishing = Publishing(intake, routes)
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)

@@ -157,8 +157,8 @@ class Runtime:
         return await self.broker.publishing.routes.made(self.wanted(name), [])
 
     def wanted(self, name: str) -> Queue:
-        """The queue of that name to publish to, made or not: see Routes.wanted()."""
-        return self.known(name) or self.broker.publishing.routes.wanted(name, self._explicit({}))
+        """The queue of that name to publish to, made or not: see Declaring.wanted()."""
+        return self.known(name) or self.broker.declaring.wanted(name, self._explicit({}))
 
     async def declare(self, name: str, settings: Mapping[str, object]) -> Queue:
         """A queue that is there already is as good if it has these settings, else QueueExists."""

@@ -215,7 +215,7 @@ def test_a_queue_that_made_itself_goes_a_day_after_its_last_use(tmp_path: Path, 
     async def main() -> None:
         async with stage(tmp_path) as s:
             await set_clock(s, jump_s)
-            await s.broker.declaring.ensure("q")
+            await s.broker.declaring.subscribed("$queue/q")
             await s.advance(DAY_S - 60)
             assert len(s.broker.queues) == 1
             await s.advance(120)

@@ -236,7 +236,7 @@ def test_a_queue_that_made_itself_goes_after_a_day_without_use(tmp_path: Path) -
         async with stage(tmp_path) as s:
             declared = await s.queue("declared")
             await s.publish(b"$queue/used", b"v")
-            unused = await s.broker.declaring.ensure("unused")
+            unused, _ = await s.broker.declaring.subscribed("$queue/unused")
             await s.advance(23 * 3600)
             assert unused in s.broker.queues
             await s.advance(3600)

@@ -269,11 +269,11 @@ def test_durability_and_templates_are_for_queues_that_say_nothing_else(tmp_path:
             declaring = works.broker.declaring
             await declaring.put_template("stored-*", {"partitions": 3})
             assert works.broker.queue("a").settings.durability is Durability.INTERVAL
-            assert (await declaring.ensure("fast-1")).settings.durability is Durability.MEMORY
+            assert (await declaring.subscribed("$queue/fast-1"))[0].settings.durability is Durability.MEMORY
         async with running(configured(tmp_path)) as (_, works):
             declaring = works.broker.declaring
             assert list(declaring.templates) == ["stored-*"]
-            assert (await declaring.ensure("fast-2")).settings.durability is Durability.COMMIT
+            assert (await declaring.subscribed("$queue/fast-2"))[0].settings.durability is Durability.COMMIT
 
     run(scene())
 

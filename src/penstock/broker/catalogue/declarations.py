@@ -37,6 +37,7 @@ from penstock.queues.declared import (
     template_key,
 )
 from penstock.queues.names import (
+    DEFAULT_NAMESPACE,
     GroupName,
     SubscriptionAddress,
     canonical_queue,
@@ -67,9 +68,11 @@ class Declaring:
         alarms: Alarms,
         ledger: Ledger,
         max_auto_queues: int,
+        auto_create: bool,
     ) -> None:
         self._shard, self._configuration, self._alarms, self._ledger = shard, configuration, alarms, ledger
         self._timeline, self._max_auto_queues = shard.timeline, max_auto_queues
+        self._auto_create = auto_create
         self._now = shard.timeline.now
         self.queues: dict[QueueName, Queue] = {}
         self.by_incarnation: dict[int, Queue] = {}
@@ -169,30 +172,40 @@ class Declaring:
                 await self._configuration.write((queue_key(queue.incarnation), record))
                 queue.record = record
 
-    async def ensure(self, name: str, namespace: str = "default", made: list[Queue] | None = None) -> Queue:
-        """The queue of that name; if there is none, made with the settings of its templates and added to `made`."""
-        found = self.queues.get((namespace, canonical_queue(name)))
+    def wanted(self, name: str, settings: Mapping[str, object]) -> Queue:
+        """The queue of that name in the namespace of the settings; one that is not there as it would be made with them,
+        see Routes.made(). NoSuchQueue where none is made by itself."""
+        found = self.queues.get((str(settings.get("namespace", DEFAULT_NAMESPACE)), canonical_queue(name)))
         if found is not None:
             return found
-        return await self.declared(self.settings_for(name, {"namespace": namespace}), is_auto=True, made=made)
+        if not self._auto_create:
+            raise NoSuchQueue(name)
+        return self.unmade(self.settings_for(name, settings))
 
     def queue_of(self, address: SubscriptionAddress, namespace: str = "default") -> str | None:
         """The declared queue that a subscription names, if it is there."""
         return self.bindings_of(namespace).route(_address(address.path)).prefix_queue
 
     async def subscribed(
-        self, topic_filter: str, namespace: str = "default", made: list[Queue] | None = None
+        self,
+        topic_filter: str,
+        namespace: str = DEFAULT_NAMESPACE,
+        made: list[Queue] | None = None,
+        *,
+        may_make: bool = True,
     ) -> tuple[Queue, str | None]:
         """The queue that `$queue/…` names, and the filter on routing keys that is left. Where no queue is declared,
-        `$queue/orders` and `$queue/orders/#` make one and add it to `made`; paths with other wildcards never do."""
+        `$queue/orders` and `$queue/orders/#` make one and add it to `made`; paths with other wildcards never do, nor
+        any where none is to be made."""
         address = subscription_address(topic_filter)
         if address is None:
             raise InvalidArgument(f"{topic_filter!r} names no queue: write $queue/<name>")
         name = self.queue_of(address, namespace)
         if name is None:
-            if address.queue_to_create is None:
+            if address.queue_to_create is None or not may_make:
                 raise NoSuchQueue(address.path)
-            name = (await self.ensure(address.queue_to_create, namespace, made)).name
+            wanted = self.wanted(address.queue_to_create, {"namespace": namespace})
+            name = (await self.declared(wanted.settings, is_auto=True, made=made)).name
         return self.queue(name, namespace), address.filter_for(name)
 
     async def dead_letters_of(self, source: PartitionedQueue, path: str) -> Queue:

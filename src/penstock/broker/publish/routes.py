@@ -14,14 +14,14 @@ from penstock.broker.publish.entering import Entered, Entry, HeadersOf, entered
 from penstock.broker.publish.placement import check
 from penstock.broker.publish.request import ProducerCall, Targets
 from penstock.broker.queues.queue import Queue
-from penstock.core.errors import NoSuchQueue, TooLarge
+from penstock.core.errors import TooLarge
 from penstock.core.types import Compression
 from penstock.log.columns import Columns
 from penstock.log.encoded import Rows
 from penstock.log.shard import Shard
 from penstock.queues.dedup import Duplicate
 from penstock.queues.exchange_topics import EXCHANGE_PREFIX, TOPIC_EXCHANGE, exchange_address
-from penstock.queues.names import canonical_queue, is_request, queue_of_publish_topic
+from penstock.queues.names import is_request, queue_of_publish_topic
 
 # Whoever invents topics makes all be looked up again, at a microsecond each. Of 512 bytes at most: some 30 MB.
 _KNOWN_TOPICS, _KNOWN_TOPIC_BYTES = 50_000, 512
@@ -46,8 +46,8 @@ class _Known:
 class Routes:
     """Used from the loop."""
 
-    def __init__(self, shard: Shard, declaring: Declaring, auto_create: bool) -> None:
-        self._shard, self._declaring, self._auto_create = shard, declaring, auto_create
+    def __init__(self, shard: Shard, declaring: Declaring) -> None:
+        self._shard, self._declaring = shard, declaring
         self._known: dict[str, _Known] = {}
         """by namespace"""
 
@@ -188,21 +188,8 @@ class Routes:
         if found is not None:
             return found
         route = self._declaring.bindings_of(namespace).route(topic)
-        named = self.wanted(queue_of_publish_topic(topic.decode()) or "", {"namespace": namespace})
+        named = self._declaring.wanted(queue_of_publish_topic(topic.decode()) or "", {"namespace": namespace})
         return [*(self._declaring.queue(name, namespace) for name in route.queues), named]
-
-    # Names
-
-    def wanted(self, name: str, settings: Mapping[str, object]) -> Queue:
-        """The queue of that name in the namespace of the settings; one that is not there as it would be made with them,
-        see made(). NoSuchQueue where none is made by itself."""
-        namespace = str(settings.get("namespace", "default"))
-        found = self._declaring.queues.get((namespace, canonical_queue(name)))
-        if found is not None:
-            return found
-        if not self._auto_create:
-            raise NoSuchQueue(name)
-        return self._declaring.unmade(self._declaring.settings_for(name, settings))
 
     async def made(
         self,
@@ -212,8 +199,8 @@ class Routes:
         producer: ProducerCall | None = None,
         made: list[Queue] | None = None,
     ) -> Queue:
-        """The queue that wanted() said. One that is not there is made, and added to `made`, if it would take the rows:
-        else raises what it would refuse them with, and there is none."""
+        """The queue that Declaring.wanted() said. One that is not there is made, and added to `made`, if it would take
+        the rows: else raises what it would refuse them with, and there is none."""
         if not queue.is_unmade:
             return queue
         self.refuse([(queue, mine) for mine in rows], partition, producer)

@@ -94,7 +94,7 @@ class FlightWrites:
         writer = await Writer.of(self._access, head.caller, self._is_loopback)
         name = canonical_queue(head.queue)
         writer.require_publish(name, writer.namespace)
-        queue = self._broker.publishing.routes.wanted(name, {"namespace": writer.namespace})
+        queue = self._broker.declaring.wanted(name, {"namespace": writer.namespace})
         if queue.is_unmade and not head.makes_queue:
             raise NoSuchQueue(name)
         return writer, queue

@@ -297,7 +297,7 @@ def test_a_rejected_message_that_cannot_be_moved_now_is_moved_later(
     async def main() -> None:
         async with stage(tmp_path) as s:
             consumer, message = await one_message(s)
-            dead = await s.broker.declaring.ensure("$dlq/q")
+            dead, _ = await s.broker.declaring.subscribed("$dlq/q")
             logs = [(await dead.unit(partition)).data for partition in range(dead.settings.partitions)]
             for log in logs:
                 log.fault = LogPoisoned(log.name, "a test")

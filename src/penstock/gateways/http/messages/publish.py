@@ -54,7 +54,7 @@ class Wanted(NamedTuple):
 async def publish(exchange: Exchange) -> Reply | None:
     name, routes, content_type = exchange.queue_name, exchange.ports.broker.publishing.routes, exchange.content_type
     exchange.require_publish(name if is_dead_letter_queue(name) else f"$queue/{name}")
-    queue = routes.wanted(name, {"namespace": exchange.namespace})
+    queue = exchange.ports.broker.declaring.wanted(name, {"namespace": exchange.namespace})
     acks = exchange.query(PublishQuery).acks if exchange.scope["query_string"] else "all"
     if content_type == LINES:
         is_answered = LINES.encode() in (exchange.header(b"accept") or b"")

@@ -18,7 +18,7 @@ from penstock.broker.queues.start import EARLIEST, LATEST, Start
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.text import parse_shared
-from penstock.core.errors import InvalidArgument, NoSuchQueue, PenstockError
+from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.gateways.mqtt.background import Background
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.outbound.queue_consumer import QueueConsumer
@@ -167,22 +167,15 @@ class QueueSubscriptions:
         if shared is not None and queue_address(shared.filter) is None:
             return await self._durable_share(session.namespace, shared.group, shared.filter, terms, made)
         topic_filter = filter if shared is None else shared.filter
-        self._refuse_to_make(connection, topic_filter)
         asked = terms.group if shared is None else shared.group
         is_assigned = connection.is_assigned
         name = asked or (session.client_id if is_assigned else default_group(session.client_id))
         start = Start.parse(terms.start) if terms.start else (LATEST if is_assigned and not asked else EARLIEST)
         group_name(name)  # before a queue is made for it
-        queue, key_filter = await broker.declaring.subscribed(topic_filter, session.namespace, made)
+        queue, key_filter = await broker.declaring.subscribed(
+            topic_filter, session.namespace, made, may_make=connection.makes_queues
+        )
         return await broker.group(queue, group_name(name, key_filter), start, is_derived=asked is None)
-
-    def _refuse_to_make(self, connection: Connection, topic_filter: str) -> None:
-        """NoSuchQueue for a queue that is not there, where none is made by itself or the client wants none."""
-        broker, address = self.broker, subscription_address(topic_filter)
-        if (broker.options.auto_create and connection.makes_queues) or address is None:
-            return
-        if broker.declaring.queue_of(address, connection.session.namespace) is None:
-            raise NoSuchQueue(address.path)
 
     async def _durable_share(
         self, namespace: str, share: str, topic_filter: str, terms: Terms, made: list[Queue] | None
