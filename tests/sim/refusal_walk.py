@@ -156,7 +156,7 @@ class Walk:
         transaction = self.s.broker.transaction(self.s.publisher)
         puts = [(self.name(), self.messages()) for _ in range(self.draw.choice([0, 1, 2, 3]))]
         for name, values in puts:
-            transaction.put(self.s.broker.publishing.routes.wanted(name, {"partitions": 1}), Columns.of(values))
+            transaction.put(self.s.broker.declaring.wanted(name, {"partitions": 1}), Columns.of(values))
         acks = self.draw.sample(self.held, min(len(self.held), self.draw.choice([0, 1, 3, 10])))
         for _, delivery, offset, _ in acks:
             transaction.ack(Held.named(delivery.group, delivery.unit, array("q", [offset]), None, delivery.consumer))

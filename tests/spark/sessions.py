@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from penstock.spark.registration import register
 from penstock.spark.session import session_builder
 
 ROOT = Path(__file__).parents[2]
@@ -50,5 +51,6 @@ def small_session(place: Path, master: str = LOCAL) -> Iterator[SparkSession]:
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
+        register(session)
         yield session
         session.stop()

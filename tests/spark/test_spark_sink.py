@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.driver import run_driver
 from tests.spark.faulty_sinks import FAULTY, killing_once
 from tests.spark.pipelines import Pipeline, assert_each_once, copies, declare, feed, written

@@ -119,7 +119,7 @@ def test_a_publish_that_is_refused_makes_no_queue(tmp_path: Path) -> None:
             with pytest.raises(TooLarge):
                 await s.broker.publishing.publish(columns, s.publisher)
             transaction = s.broker.transaction(s.publisher)
-            transaction.put(s.broker.publishing.routes.wanted("new", {}), Columns.of([b"v"]))
+            transaction.put(s.broker.declaring.wanted("new", {}), Columns.of([b"v"]))
             transaction.put(bound, Columns.of([b"v" * 11]))
             with pytest.raises(TooLarge):
                 await transaction.commit()

@@ -153,7 +153,7 @@ def test_what_no_frame_holds_makes_no_queue(tmp_path: Path, size: int) -> None:
         async with stage(tmp_path) as s:
             transaction = s.broker.transaction(s.publisher)
             for _ in range(4):
-                transaction.put(s.broker.publishing.routes.wanted("new", {}), Columns.of([bytes(size)]))
+                transaction.put(s.broker.declaring.wanted("new", {}), Columns.of([bytes(size)]))
             with pytest.raises(TooLarge):
                 await transaction.commit()
             with pytest.raises(TooLarge):
@@ -171,7 +171,7 @@ def test_puts_that_a_queue_has_no_room_for_together_make_no_other_queue(tmp_path
             queue = await s.queue(limits={"max_queue_depth": 10})
             await s.consumer(queue)
             transaction = s.broker.transaction(s.publisher)
-            transaction.put(s.broker.publishing.routes.wanted("new", {}), Columns.of([b"v"]))
+            transaction.put(s.broker.declaring.wanted("new", {}), Columns.of([b"v"]))
             for _ in range(2):
                 transaction.put(queue, Columns.of([b"v"] * 6))
             with pytest.raises(QueueFull):

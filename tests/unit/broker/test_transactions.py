@@ -103,7 +103,7 @@ def test_what_a_queue_refuses_is_said_before_a_stale_delivery(tmp_path: Path, ot
             ):
                 transaction = s.broker.transaction(s.publisher)
                 transaction.put(queue, Columns.of([value]))
-                transaction.put(s.broker.publishing.routes.wanted(other, {}), Columns.of([b"v"]))
+                transaction.put(s.broker.declaring.wanted(other, {}), Columns.of([b"v"]))
                 transaction.ack(Held(delivery))
                 with pytest.raises(refusal):
                     await transaction.commit()

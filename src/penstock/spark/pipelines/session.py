@@ -13,6 +13,7 @@ from penstock.spark.pipelines.declaration import SparkSettings
 from penstock.spark.pipelines.document import Document
 from penstock.spark.pipelines.packages import with_delta
 from penstock.spark.pipelines.sinks import checkpoint_of
+from penstock.spark.registration import register
 from penstock.spark.session import session_builder
 
 _QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
@@ -27,6 +28,8 @@ def pipeline_session(document: Document) -> Iterator[SparkSession]:
     spark = document.pipeline.spark
     session = _remote(document) if spark.remote is not None else _builder(document).getOrCreate()
     try:
+        if spark.remote is None:
+            register(session)
         yield session
     finally:
         session.stop()

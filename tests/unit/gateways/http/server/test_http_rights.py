@@ -25,6 +25,7 @@ LOOK = frozenset({"producer", "consumer", "read-only", "admin"})
 BROWSE = frozenset({"consumer", "read-only", "admin"})
 CONSUME = frozenset({"consumer", "admin"})
 PUBLISH = frozenset({"producer", "admin"})
+CONFIGURE = frozenset({"admin"})
 TOO_MANY_STREAMS = 503
 VERBS = ("ack", "nack", "reject", "extend", "release")
 BY_RIGHT = {
@@ -58,6 +59,19 @@ BY_RULES = {
     "GET /queues/{queue}/groups/{group}": LOOK,
     "POST /queues/{queue}/groups/{group}/commit": CONSUME,
     "GET /queues/{queue}/dlq": BROWSE,
+    "GET /exchanges": EVERYBODY,
+    "POST /exchanges": CONFIGURE,
+    "GET /exchanges/{exchange}": PUBLISH | {"read-only"},
+    "DELETE /exchanges/{exchange}": CONFIGURE,
+    "POST /exchanges/{exchange}/messages": PUBLISH,
+    "GET /bindings": EVERYBODY,
+    "POST /bindings": CONFIGURE,
+    "DELETE /bindings": CONFIGURE,
+}
+# What is read before it is known what the request is about.
+BODIES: Mapping[str, dict[str, object]] = {
+    "/exchanges": {"name": "absent", "type": "direct"},
+    "/bindings": {"source": "absent", "queue": "absent"},
 }
 UPGRADE = {
     "Connection": "Upgrade",
@@ -185,7 +199,7 @@ def request(route: Route, receipt: str) -> tuple[str, str, dict[str, object] | N
         path += "?filter=a"
     if route.method == WEBSOCKET:
         return "GET", path, None, UPGRADE
-    body: dict[str, object] | None = None if route.method == "GET" else {}
+    body = None if route.method == "GET" else BODIES.get(path.removeprefix("/api/v1"), {})
     if path.rpartition("/")[2] in VERBS:
         body = {"receipts": [receipt]}
     elif route.path.endswith(("/messages", "/publish")) and route.method == "POST":
