@@ -7,7 +7,7 @@ KERNELS := $(wildcard src/penstock/kernels/*.py src/penstock/kernels/*.pxd src/p
 	$(wildcard src/penstock/gateways/wire/*.h src/penstock/gateways/wire/*.pyx)
 # Compiled is what has C types: a .pyx, or a .py with a .pxd of the same name.
 COMPILED := $(wildcard src/penstock/kernels/*.pyx) $(patsubst %.pxd,%.py,$(wildcard src/penstock/kernels/*.pxd))
-QUICK_TESTS := $(wildcard tests/unit tests/property)
+QUICK_TESTS := $(wildcard tests/unit tests/property tests/judge)
 PURE_TESTS := $(wildcard tests/unit/kernels tests/unit/batch tests/unit/log)
 
 # A file is run by one of them, as its fixtures are; in the order of tests/support/order.py.
@@ -70,7 +70,7 @@ lint: $(DEV)  ## ruff (rules and format), mypy, layering
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-check: lint  ## lint, unit and property tests: under 3 minutes, before every commit
+check: lint  ## lint, unit and property tests, the judge: under 3 minutes, before every commit
 	$(PY) -m pytest $(WORKERS) -m 'not faults' $(QUICK_TESTS)
 
 test: lint test-pure peers  ## everything: lint, uncompiled kernels, then all tests with faults and installation

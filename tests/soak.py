@@ -43,6 +43,7 @@ from tests.support.live_server import live_server
 ROUNDS_A_DIRECTORY = 25
 WALKS_CHUNK = 2_000
 FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
+JUDGED_PROGRAMS, JUDGED_CHUNK = 20_000, 500
 GARBAGE_MUTANTS, GARBAGE_CHUNK = 1_000_000, 100_000
 IDLE_CONNECTIONS = (10_000, 50_000)
 MESSAGES = 1_000_000
@@ -115,6 +116,16 @@ def amqp091_frames(budget: Budget) -> str:
         done += chunk
         budget.report(f"{done} mutants, seed {seed}: {said}")
     return f"{done} mutated streams of AMQP 0.9.1"
+
+
+def judged(budget: Budget) -> str:
+    done = 0
+    while done < JUDGED_PROGRAMS and not (done and budget.is_over):
+        seed, chunk = budget.seed + done // JUDGED_CHUNK, 20 if budget.seconds < 10 else JUDGED_CHUNK
+        said = _call(["-m", "tests.judge.rounds", "--count", str(chunk), "--seed", str(seed)], GRACE_S)
+        done += chunk
+        budget.report(f"{done} programs: {said}")
+    return f"{done} programs through doors and {done} by threads, as the reference has it"
 
 
 def kills(budget: Budget) -> str:
@@ -303,6 +314,7 @@ PARTS = [
     Part("model", 0.3, crash_model),
     Part("fuzz", 0.1, kernel_fuzz),
     Part("amqp091-frames", 0.05, amqp091_frames),
+    Part("judge", 0.1, judged),
     Part("damage", 0.1, damaged_files),
     Part("broker-damage", 0.05, damaged_brokers),
     Part("kill", 0.1, kills),

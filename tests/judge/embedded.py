@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 
 from tests.judge import layout
 from tests.judge import reference as said
@@ -29,6 +30,7 @@ from tests.judge.running import AUTO, Unexplained
 from tests.judge.seen import Place, Seen, Space, adopt
 from tests.judge.words import Wire, named, unnamed
 
+import penstock
 from penstock.core.errors import NoSuchQueue, PenstockError
 from penstock.embedded.consumer import Consumer
 from penstock.embedded.database import Database
@@ -77,6 +79,10 @@ class ThreadConnection:
 def _fitting(message: Message) -> Message:
     """A header of each name."""
     return message._replace(headers=tuple(dict(message.headers).items()))
+
+
+def judged_database(place: Path, auto_create: bool) -> Database:
+    return penstock.open(place, auto_create=auto_create)
 
 
 def judge_embedded(database: Database, program: Program) -> None:

@@ -34,7 +34,7 @@ class Unexplained(AssertionError):
 
 
 @contextmanager
-def judged_server(place: Path, *, auto_create: bool) -> Iterator[RunningServer]:
+def judged_server(place: Path, auto_create: bool) -> Iterator[RunningServer]:
     cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
     users = [
         {

@@ -179,8 +179,6 @@ class Rebalancing(RuleBasedStateMachine):
         for partition in range(self.partitions):
             owner = self.owners.get(partition)
             assert self.group.owner_of(partition) == owner
-            may_get = [member for member in range(8) if self.group.may_deliver(member, partition)]
-            assert may_get == ([] if owner is None or partition in self.deadlines_ms else [owner])
         listed = {partition: member for member in self.group.members for partition in self.group.partitions_of(member)}
         assert listed == self.owners
         assert self.group.generation == self.generation

@@ -15,6 +15,7 @@ from tests.support.simdisk import SimulatedCrash
 from penstock.core.errors import JournalFailed, LogPoisoned, PenstockError, TooLarge
 from penstock.core.ports import Buffer
 from penstock.core.types import Compression, Durability
+from penstock.kernels.staged import NO_CUT
 from penstock.log import batch as batches
 from penstock.log.columns import Columns
 from penstock.log.names import CATALOGUE_NUMBER, directory_of, log_name
@@ -201,7 +202,7 @@ class Walk(Life):
     def adopt(self) -> None:
         """Segments written beside the journal become the ends of some logs, with a commit to another in one frame."""
         logs = list({log.number: log for _ in range(self.rng.choice((1, 2, 3))) if (log := self._some_log())}.values())
-        if not logs or any(log.is_adopting or log.number not in self.history.settled for log in logs):
+        if not logs or any(log.adopted_base != NO_CUT or log.number not in self.history.settled for log in logs):
             return  # as the shard: one at a time, and for logs that are sure to be there
         importer = Importer(self.disk, logs, self.clock.now_ms(), imported_version(self.live.next_sequence))
         try:

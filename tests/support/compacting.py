@@ -71,7 +71,7 @@ class OpenShard:
         metrics = ShardMetrics()
         recovered = recover(self.disk, self.clock, OPTIONS, metrics)
         self.engine = Engine(self.disk, self.clock, OPTIONS, metrics, recovered, lambda call: call())
-        self.housekeeper = Housekeeper(self.engine, self.disk, self.clock, interval_s=60.0)
+        self.housekeeper = Housekeeper(self.engine, self.disk, self.clock)
 
     def create(self, name: str, settings: LogSettings) -> Log:
         [log] = self.engine.stage_create([(log_name(name), settings)], self.errors.append)

@@ -58,7 +58,7 @@ class LiveTables:
     def compact(self) -> None:
         """All logs whose settings say so, as far as their segments are sealed; readers see it when this returns."""
         assert self.shard.engine.keeper.write_checkpoint()
-        Housekeeper(self.shard.engine, self.shard.disk, self.clock, interval_s=60.0).run()
+        Housekeeper(self.shard.engine, self.shard.disk, self.clock).run()
         self.shard.settle()
 
     def close(self) -> None:

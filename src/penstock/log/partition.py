@@ -91,11 +91,6 @@ class Log(StagedLog):
         return self.high_watermark
 
     @property
-    def is_adopting(self) -> bool:
-        """Whether segments were staged to be its end that are not shown yet: no others may be."""
-        return self.adopted_base != NO_CUT
-
-    @property
     def is_list_settled(self) -> bool:
         """Whether the keeper's view of the log has every cut and swap that was staged: what a compaction may start
         from."""

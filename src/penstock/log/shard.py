@@ -112,7 +112,6 @@ class Shard:
             disk,
             clock,
             self.timeline,
-            interval_s=options.housekeeping_s,
             reserve_bytes=options.reserve(disk.total_bytes()),
             floor=lambda log: self.floors[log.number]() if log.number in self.floors else None,
         )

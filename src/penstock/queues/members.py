@@ -183,10 +183,6 @@ class Members:
         session = self._sessions.get(member)
         return () if session is None else tuple(sorted(session.partitions))
 
-    def may_deliver(self, member: int, partition: int) -> bool:
-        """Whether the member gets new messages of the partition: it owns it and is not to give it up."""
-        return self._owners.get(partition) == member and partition not in self._revoking
-
     def check(self, member: int, partition: int, generation: int) -> None:
         """Raise FencedMember unless the member has owned the partition since that generation or an earlier one."""
         is_owner = self._owners.get(partition) == member

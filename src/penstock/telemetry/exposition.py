@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.telemetry.breather import Breather
 from penstock.telemetry.families import FAMILIES
-from penstock.telemetry.pace import Pace
 from penstock.telemetry.process import collect_process
 from penstock.telemetry.queues import QueueNumbers
 from penstock.telemetry.samples import Samples, Series
@@ -15,7 +15,7 @@ async def exposition(sources: MetricSources, options: MetricOptions) -> bytes:
     """The answer to a scrape, as text.CONTENT_TYPE. Others have their turn meanwhile, so numbers of different queues
     may be some ms apart."""
     async with sources.memory.collecting:
-        return await write(await _collect(sources, options), Pace())
+        return await write(await _collect(sources, options), Breather())
 
 
 async def collect(sources: MetricSources, options: MetricOptions) -> Samples:
@@ -29,5 +29,5 @@ async def _collect(sources: MetricSources, options: MetricOptions) -> Samples:
     sources.memory.ages.begin()
     if options.server:
         collect_process(sources, out)
-    await QueueNumbers(sources, options, out, Pace()).collect()
+    await QueueNumbers(sources, options, out, Breather()).collect()
     return out

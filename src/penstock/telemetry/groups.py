@@ -9,7 +9,7 @@ from penstock.broker.queues.group import Group
 from penstock.broker.queues.queue import Queue
 from penstock.telemetry import families as names
 from penstock.telemetry.ages import not_begun
-from penstock.telemetry.pace import Pace
+from penstock.telemetry.breather import Breather
 from penstock.telemetry.samples import Labels, Samples
 from penstock.telemetry.sources import MetricOptions, MetricSources
 
@@ -32,8 +32,8 @@ class Progress:
 class GroupNumbers:
     """Of one collection. Groups that came first have numbers of their own."""
 
-    def __init__(self, sources: MetricSources, options: MetricOptions, out: Samples, pace: Pace) -> None:
-        self._sources, self._options, self._out, self._pace = sources, options, out, pace
+    def __init__(self, sources: MetricSources, options: MetricOptions, out: Samples, breather: Breather) -> None:
+        self._sources, self._options, self._out, self._breather = sources, options, out, breather
         self._now_ms = sources.broker.wall()
         self._groups_left, self._partitions_left = options.max_groups, options.max_partitions
 
@@ -80,7 +80,7 @@ class GroupNumbers:
             else:
                 rest.committed += committed
                 rest.lag += lag
-            await self._pace.turn()
+            await self._breather.turn()
         if labels is not None and rest.committed + rest.lag:
             self._put_partition(labels.having(("partition", OTHERS)), rest.committed, rest.lag)
         ages = self._sources.memory.ages

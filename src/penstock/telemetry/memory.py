@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from penstock.broker.queues.queue import Queue
 from penstock.telemetry.ages import Ages
-from penstock.telemetry.pace import Pace
+from penstock.telemetry.breather import Breather
 from penstock.telemetry.quantiles import Recent
 from penstock.telemetry.totals import Totals
 
@@ -35,10 +35,10 @@ class Slots:
         self.past = Totals()
         """of others that are deleted"""
 
-    async def divide(self, queues: Sequence[Queue], limit: int, pace: Pace) -> tuple[list[Queue], list[Queue]]:
+    async def divide(self, queues: Sequence[Queue], limit: int, breather: Breather) -> tuple[list[Queue], list[Queue]]:
         """Those with a number of their own, and the others. Whoever asked may be gone before it ends: all that it
         leaves is written down in the last step."""
-        gone, others = await self._parted(pace)
+        gone, others = await self._parted(breather)
         unnamed = {queue.incarnation for queue in others}
         named: list[Queue] = []
         fresh: list[Queue] = []
@@ -47,7 +47,7 @@ class Slots:
                 named.append(queue)
             elif queue.incarnation not in unnamed:
                 fresh.append(queue)
-            await pace.turn()
+            await breather.turn()
         room = max(limit - len(named), 0)
         named += fresh[:room]
         self.past.add_totals(gone)
@@ -55,13 +55,13 @@ class Slots:
         self._others = others + fresh[room:]
         return named, self._others
 
-    async def _parted(self, pace: Pace) -> tuple[Totals, list[Queue]]:
+    async def _parted(self, breather: Breather) -> tuple[Totals, list[Queue]]:
         """What the others that are deleted have counted, and those that are still there."""
         gone, others = Totals(), list[Queue]()
         for queue in self._others:
             if queue.is_deleted:
-                await gone.add(queue, pace)
+                await gone.add(queue, breather)
             else:
                 others.append(queue)
-            await pace.turn()
+            await breather.turn()
         return gone, others

@@ -9,9 +9,9 @@ from time import monotonic
 from penstock.broker.queues.queue import Queue
 from penstock.queues.deadletter import Reason
 from penstock.telemetry import families as names
+from penstock.telemetry.breather import Breather
 from penstock.telemetry.groups import OTHERS, GroupNumbers
 from penstock.telemetry.memory import Slots
-from penstock.telemetry.pace import Pace
 from penstock.telemetry.quantiles import Recent
 from penstock.telemetry.samples import NO_LABELS, Labels, Samples, distribution
 from penstock.telemetry.sources import MetricOptions, MetricSources
@@ -41,14 +41,14 @@ class Standing:
 class QueueNumbers:
     """Of one collection."""
 
-    def __init__(self, sources: MetricSources, options: MetricOptions, out: Samples, pace: Pace) -> None:
-        self._sources, self._options, self._out, self._pace = sources, options, out, pace
+    def __init__(self, sources: MetricSources, options: MetricOptions, out: Samples, breather: Breather) -> None:
+        self._sources, self._options, self._out, self._breather = sources, options, out, breather
         self._shard = sources.broker.shard
-        self._groups = GroupNumbers(sources, options, out, pace)
+        self._groups = GroupNumbers(sources, options, out, breather)
 
     async def collect(self) -> None:
         memory, queues = self._sources.memory, self._sources.broker.queues
-        named, others = await memory.slots.divide(queues, self._options.max_queues, self._pace)
+        named, others = await memory.slots.divide(queues, self._options.max_queues, self._breather)
         past: Totals | None = memory.slots.past
         if (only := self._options.namespace) is not None:
             # What deleted queues have counted is not told apart by namespaces.
@@ -67,7 +67,7 @@ class QueueNumbers:
             return
         labels, mqtt_labels = labels_of(queue), mqtt_labels_of(queue)
         totals, standing = Totals(), Standing()
-        await totals.add(queue, self._pace)
+        await totals.add(queue, self._breather)
         await self._look_at(queue, standing)
         self._put(labels, mqtt_labels, totals, standing, queue)
         if self._options.partitions:
@@ -82,7 +82,7 @@ class QueueNumbers:
         if past is not None:
             totals.add_totals(past)
         for queue in others:
-            await totals.add(queue, self._pace)
+            await totals.add(queue, self._breather)
             await self._look_at(queue, standing)
         self._put(labels, mqtt_labels, totals, standing, self._sources.memory.slots if past is not None else None)
         self._put_offsets(labels.having(("partition", OTHERS)) if self._options.partitions else labels, standing)
@@ -97,7 +97,7 @@ class QueueNumbers:
             standing.log_end += end
             standing.messages += max(end - start - unit.missing(start), 0)
             standing.size_bytes += self._shard.stored_bytes(unit.data)
-            await self._pace.turn()
+            await self._breather.turn()
 
     def _put(
         self, labels: Labels, mqtt_labels: Labels, totals: Totals, standing: Standing, whose: Queue | Slots | None
@@ -160,7 +160,7 @@ class QueueNumbers:
             else:
                 rest.log_start += unit.start
                 rest.log_end += unit.end
-            await self._pace.turn()
+            await self._breather.turn()
         if rest.log_end:
             self._put_offsets(labels.having(("partition", OTHERS)), rest)
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from io import BytesIO
 from itertools import accumulate
 
-from penstock.telemetry.pace import Pace
+from penstock.telemetry.breather import Breather
 from penstock.telemetry.samples import Distribution, Family, Labels, Quantiles, Samples, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SAMPLES_AT_ONCE = 50
 
 
-async def write(samples: Samples, pace: Pace) -> bytes:
+async def write(samples: Samples, breather: Breather) -> bytes:
     """Families in the order of `samples`, which is empty afterwards: to let go of all of it at once would take some ms.
     Those without a number are left out."""
     page = BytesIO()
@@ -29,7 +29,7 @@ async def write(samples: Samples, pace: Pace) -> bytes:
             some = zip(found.labels[first:stop], found.values[first:stop], strict=True)
             lines = "".join([_text(family.name, labels, value) for labels, value in some])
             page.write(lines.encode(errors="replace"))
-            await pace.turn()
+            await breather.turn()
     # No copy: joining pieces would hold the loop for some ms at the end.
     return page.getvalue()
 

@@ -8,7 +8,7 @@ from penstock.broker.queues.queue import Queue
 from penstock.core.descriptions import Tally
 from penstock.core.metrics import Histogram
 from penstock.queues.deadletter import Reason
-from penstock.telemetry.pace import Pace
+from penstock.telemetry.breather import Breather
 
 # About 0.2 ms of adding up.
 _TALLIES_AT_ONCE = 200
@@ -21,7 +21,7 @@ class Totals:
         self.dead_lettered: Counter[Reason] = Counter()
         self.latency = Histogram()
 
-    async def add(self, queue: Queue, pace: Pace) -> None:
+    async def add(self, queue: Queue, breather: Breather) -> None:
         # All at once: a group that is deleted while they are added up is in the past then, and counted once.
         tallies = [cursor.tally for unit in queue.units.values() for cursor in unit.cursors.values()]
         self.tally.add(queue.past)
@@ -31,7 +31,7 @@ class Totals:
         self.latency.add(queue.delivery_latency)
         for first in range(0, len(tallies), _TALLIES_AT_ONCE):
             self.tally.add(*tallies[first : first + _TALLIES_AT_ONCE])
-            await pace.turn()
+            await breather.turn()
 
     def add_totals(self, other: Totals) -> None:
         self.published += other.published

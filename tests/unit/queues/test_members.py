@@ -58,7 +58,6 @@ def test_the_first_member_gets_every_partition() -> None:
 def test_without_members_a_partition_has_no_owner() -> None:
     group = Members("workers", 2)
     assert owners(group) == [None, None]
-    assert not group.may_deliver(A, 0)
     assert group.partitions_of(A) == ()
     assert group.next_due_ms is None
 
@@ -69,16 +68,6 @@ def test_a_newcomer_gets_a_partition_only_when_its_owner_gave_it_up() -> None:
     assert owners(group) == [A, A, A, A]
     assert group.released(A, 3, 10) == [Assigned(B, 3, group.generation)]
     assert owners(group) == [A, A, A, B]
-
-
-def test_what_stays_keeps_flowing_and_what_moves_gets_nothing_new() -> None:
-    group = group_of(4, A)
-    group.join(B, 0)
-    assert [group.may_deliver(A, partition) for partition in range(4)] == [True, True, False, False]
-    assert not any(group.may_deliver(B, partition) for partition in range(4))
-    group.released(A, 2, 10)
-    assert group.may_deliver(B, 2)
-    assert not group.may_deliver(A, 2)
 
 
 def test_the_owner_may_settle_what_it_is_giving_up() -> None:
@@ -269,7 +258,8 @@ def test_a_newcomer_that_leaves_again_leaves_the_flow_as_it_was() -> None:
     group = group_of(4, A)
     group.join(B, 0)
     assert group.leave(B, 10) == [Left(B, (), has_expired=False), Resumed(A, 2), Resumed(A, 3)]
-    assert all(group.may_deliver(A, partition) for partition in range(4))
+    assert owners(group) == [A, A, A, A]
+    assert not group.is_rebalancing
     assert group.released(A, 3, 20) == []
     beat(group, 20_000)
     assert group.tick(REVOCATION_MS) == []
@@ -299,7 +289,6 @@ def test_who_leaves_while_it_is_giving_up_partitions_gives_up_all() -> None:
     events = group.leave(A, 10)
     assert events[0] == Left(A, (0, 1, 2, 3), has_expired=False)
     assert owners(group) == [B, B, B, B]
-    assert all(group.may_deliver(B, partition) for partition in range(4))
     assert not group.is_rebalancing
 
 

@@ -21,7 +21,6 @@ from penstock.queues.deadletter import Reason
 logger = logging.getLogger("penstock.broker.feed.settling")
 
 _MOVE_AGAIN_S = 10.0
-_SINGLE = (-1,)
 
 
 class Settled(NamedTuple):

@@ -30,11 +30,6 @@ class Deadlines:
         self._watched: dict[int, int] = {}
         """when each session is looked at next, by number"""
 
-    @property
-    def next_ms(self) -> int | None:
-        """When `due` is worth asking."""
-        return self._heap[0][0] if self._heap else None
-
     def watch(self, session: Session) -> None:
         """It was disconnected."""
         times = [time_ms for time_ms in (session.will_due_ms, session.ends_ms) if time_ms is not None]

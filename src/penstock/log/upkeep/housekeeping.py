@@ -67,16 +67,14 @@ class Housekeeper:
         clock: Clock,
         timeline: Timeline | None = None,
         *,
-        interval_s: float,
         reserve_bytes: int = 0,
         floor: Callable[[Log], int | None] = lambda log: None,
     ) -> None:
-        """`interval_s`: how often retention looks at the logs, 0 for never. `reserve_bytes` of the disk are left free
-        by compaction. `floor`: of a log that lets go of what is settled, the first offset that some group has not."""
+        """`reserve_bytes` of the disk are left free by compaction. `floor`: of a log that lets go of what is settled,
+        the first offset that some group has not."""
         self._engine, self._disk, self._clock, self._floor = engine, disk, clock, floor
         self._timeline = timeline or Timeline(clock)
-        self._interval_s, self._reserve_bytes = interval_s, reserve_bytes
-        self._last_retention = clock.monotonic()
+        self._reserve_bytes = reserve_bytes
         self._last_plan: dict[LogNumber, float] = {}
         self._looked_at: set[LogNumber] = set()
         """since the last retain()"""
@@ -84,14 +82,9 @@ class Housekeeper:
         self._cleaned: dict[LogNumber, tuple[int, Cleaned]] = {}
         """with the log's last cut then"""
 
-    def due(self) -> bool:
-        """Whether retain() is, and with it a look for something to compact."""
-        return self._interval_s > 0 and self._clock.monotonic() - self._last_retention >= self._interval_s
-
     def retain(self) -> None:
         """Move the start of every log whose retention says so. JournalFailed; what else fails of one log is told, and
         the others go on."""
-        self._last_retention = self._clock.monotonic()
         self._looked_at.clear()
         for log in list(self._engine.logs.values()):
             try:

@@ -36,19 +36,11 @@ class Compiled:
         return self.frames[feeding(pipeline, sink)[0]]
 
 
-def compile_pipeline(spark: SparkSession, document: Document) -> Compiled:
-    """Analysed by Spark, not started; checking.check() holds. BadPipeline for what Spark refuses."""
-    compiled, problems = compile_parts(spark, document)
-    if problems:
-        raise BadPipeline(str(document.file), problems)
-    return compiled
-
-
 def compile_parts(
     spark: SparkSession, document: Document, used: Collection[str] | None = None
 ) -> tuple[Compiled, list[Problem]]:
-    """All that Spark takes, and what is wrong with the rest; nothing is said of what is made of that. `used` are the
-    sources and steps to compile, those that its sinks need unless others are named."""
+    """All that Spark takes, analysed and not started, and what is wrong with the rest; nothing is said of what is made
+    of that. `used` are the sources and steps to compile, those that its sinks need unless others are named."""
     pipeline = document.pipeline
     compiled, problems = Compiled(document), list[Problem]()
     used, read_by = needed(pipeline) if used is None else used, edges(pipeline)

@@ -8,9 +8,9 @@ from tests.support.metrics import of, scrape, sources_of
 
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import LATEST
+from penstock.telemetry.breather import Breather
 from penstock.telemetry.exposition import exposition
 from penstock.telemetry.families import FAMILIES
-from penstock.telemetry.pace import Pace
 from penstock.telemetry.sources import MetricOptions, MetricSources
 
 
@@ -147,8 +147,8 @@ def test_a_scrape_that_is_given_up_changes_no_later_one(tmp_path: Path) -> None:
 
 async def _collected(sources: MetricSources, options: MetricOptions) -> None:
     """With a turn for others after every step."""
-    pace = Pace(slice_s=0.0)
-    await sources.memory.slots.divide(sources.broker.queues, options.max_queues, pace)
+    breather = Breather(slice_s=0.0)
+    await sources.memory.slots.divide(sources.broker.queues, options.max_queues, breather)
 
 
 def test_those_who_scrape_together_all_get_a_page(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import math
 from tests.support.metrics import of, read
 
 from penstock.core.metrics import Histogram
-from penstock.telemetry.pace import Pace
+from penstock.telemetry.breather import Breather
 from penstock.telemetry.samples import (
     NO_LABELS,
     Distribution,
@@ -23,7 +23,7 @@ from penstock.telemetry.text import lines_of, write
 
 def written(kind: Kind, *samples: tuple[Labels, Value]) -> str:
     page: Samples = {Family("some_name", kind, "What it is."): Series(*samples)}
-    return asyncio.run(write(page, Pace())).decode()
+    return asyncio.run(write(page, Breather())).decode()
 
 
 def test_a_family_says_what_it_is_before_its_numbers() -> None:
@@ -93,7 +93,7 @@ def test_others_have_a_turn_while_a_long_page_is_written() -> None:
 
         counting = asyncio.create_task(count())
         await asyncio.sleep(0)
-        await write(page, Pace(slice_s=0.0))
+        await write(page, Breather(slice_s=0.0))
         is_done.set()
         await counting
         return turns

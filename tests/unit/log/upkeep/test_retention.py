@@ -224,12 +224,3 @@ def test_a_wall_clock_that_is_set_back_makes_nothing_too_old() -> None:
     shard.clock.advance(3700)
     shard.housekeeper.run()
     assert log.start > 0 and other.start > 0
-
-
-def test_housekeeping_is_due_after_its_interval() -> None:
-    shard, _ = filled(LogSettings())
-    assert not shard.housekeeper.due()
-    shard.clock.advance(60)
-    assert shard.housekeeper.due()
-    shard.housekeeper.run()
-    assert not shard.housekeeper.due()

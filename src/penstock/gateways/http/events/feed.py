@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from penstock.broker.queues.queue import Queue
 from penstock.core.errors import PenstockError
 from penstock.gateways.http.events.events import EventStream
-from penstock.gateways.http.events.pace import Pace
+from penstock.gateways.http.events.loop_share import LoopShare
 from penstock.gateways.http.events.slices import Slice, Slices
 from penstock.gateways.http.messages.cursors import Vector
 
@@ -134,12 +134,12 @@ class Feed:
         self._waiting[follower] = None
 
     async def _run(self) -> None:
-        pace = Pace()
+        share = LoopShare()
         try:
             while not self._queue.is_deleted:
                 await self._grown.wait()
                 self._grown.clear()
-                await self._go_on(pace)
+                await self._go_on(share)
         except PenstockError as error:
             # Closed, when the server ends; else a file that cannot be read.
             logger.error("event streams cut off queue=%s error=%s", self._queue.name, error)
@@ -149,28 +149,28 @@ class Feed:
         for follower in list(self._followers):
             follower.end("the queue was deleted")
 
-    async def _go_on(self, pace: Pace) -> None:
+    async def _go_on(self, share: LoopShare) -> None:
         """To the end of the queue."""
         while not self._queue.is_deleted:
-            pace.begin()
+            share.begin()
             piece = await self._slices.following(self.place, Vector.end_of(self._queue))
             if piece is None:
                 return
             before, self.place = self.place, piece.after
-            await self._give(piece, before, pace)
+            await self._give(piece, before, share)
             waiting, self._waiting = self._waiting, {}
             for follower in waiting:
                 follower.wake()
-            pace.pause()
-            await pace.rest()
+            share.pause()
+            await share.rest()
 
-    async def _give(self, piece: Slice, before: Vector, pace: Pace) -> None:
+    async def _give(self, piece: Slice, before: Vector, share: LoopShare) -> None:
         """To those who follow live. Who joins meanwhile, perhaps again, stands behind it already."""
         for number, follower in enumerate(list(self._live)):
             if number % _IN_A_TURN == _IN_A_TURN - 1:
-                pace.pause()
+                share.pause()
                 await asyncio.sleep(0)
-                pace.begin()
+                share.begin()
             if follower in self._live and follower.place is before:
                 follower.take(piece)
 

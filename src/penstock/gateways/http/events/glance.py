@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.broker.broker import Broker
 from penstock.broker.clients import ClientDirectory
 from penstock.broker.queues.queue import Queue
-from penstock.telemetry.pace import Pace
+from penstock.telemetry.breather import Breather
 
 # Between two looks at the clock: some 20 us.
 _AT_ONCE = 20
@@ -74,11 +74,11 @@ class Glances:
             return self._known.get(namespace) or Numbers()
 
     async def _look(self) -> None:
-        begun_s, pace = monotonic(), Pace()
+        begun_s, breather = monotonic(), Breather()
         if begun_s - self._whole_s >= _WHOLE_S:
-            await self._look_at_all(pace, begun_s)
+            await self._look_at_all(breather, begun_s)
         else:
-            await self._look_at_changed(pace, begun_s)
+            await self._look_at_changed(breather, begun_s)
         found = {namespace: replace(mine) for namespace, mine in self._queues.items()}
         for number, client in enumerate(self._clients.tallies()):
             mine = found.setdefault(client.namespace, Numbers())
@@ -86,21 +86,21 @@ class Glances:
             mine.connected += client.is_connected
             mine.subscriptions += client.subscriptions
             if number % _AT_ONCE == 0:
-                await pace.turn()
+                await breather.turn()
         self._known, self._known_s = found, begun_s
         self.looks += 1
 
-    async def _look_at_changed(self, pace: Pace, begun_s: float) -> None:
-        await self._count(pace)
+    async def _look_at_changed(self, breather: Breather, begun_s: float) -> None:
+        await self._count(breather)
         if len(self._counted) != len(self._broker.declaring.queues):
-            await self._look_at_all(pace, begun_s)  # some were deleted
+            await self._look_at_all(breather, begun_s)  # some were deleted
 
-    async def _look_at_all(self, pace: Pace, begun_s: float) -> None:
+    async def _look_at_all(self, breather: Breather, begun_s: float) -> None:
         self._counted, self._queues, self._whole_s = {}, {}, begun_s
         self._broker.declaring.changed.update(self._broker.queues)
-        await self._count(pace)
+        await self._count(breather)
 
-    async def _count(self, pace: Pace) -> None:
+    async def _count(self, breather: Breather) -> None:
         """Those that have changed."""
         changed = self._broker.declaring.changed
         queues = list(changed)
@@ -109,7 +109,7 @@ class Glances:
             if not queue.is_deleted:
                 self._add(queue)
             if number % _AT_ONCE == 0:
-                await pace.turn()
+                await breather.turn()
 
     def _add(self, queue: Queue) -> None:
         before = self._counted.get(queue)

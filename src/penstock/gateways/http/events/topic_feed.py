@@ -12,7 +12,7 @@ from penstock.broker.topics.taps import Tap, Taps
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Clock
 from penstock.gateways.http.events.events import EventStream, chunk, event
-from penstock.gateways.http.events.pace import Pace
+from penstock.gateways.http.events.loop_share import LoopShare
 from penstock.gateways.http.messages.bodies import correlation_text, either, unpacked
 from penstock.log.columns import Columns, Spans
 
@@ -92,7 +92,7 @@ class TopicFeed:
         """topic and event"""
         self._waiting_bytes = self._lost = 0
         self._come = asyncio.Event()
-        self._pace = Pace()
+        self._share = LoopShare()
         self._tap: Tap | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -117,7 +117,7 @@ class TopicFeed:
 
     def _take(self, columns: Columns, rows: Sequence[int]) -> None:
         """In the turn in which somebody publishes: encoded as far as there is room, the rest only counted."""
-        self._pace.begin()
+        self._share.begin()
         now_ms = self._clock.now_ms()
         for number, row in enumerate(rows):
             if self._waiting_bytes >= _WAITING_BYTES:
@@ -127,7 +127,7 @@ class TopicFeed:
             encoded = event(_encode(self._message(columns, row, topic, now_ms)))
             self._waiting.append((topic, encoded))
             self._waiting_bytes += len(encoded)
-        self._pace.pause()
+        self._share.pause()
         self._come.set()
 
     def _message(self, columns: Columns, row: int, topic: bytes, now_ms: int) -> TopicEvent:
@@ -151,17 +151,17 @@ class TopicFeed:
             waiting, lost = self._waiting, self._lost
             self._waiting, self._waiting_bytes, self._lost = [], 0, 0
             await self._give(waiting, lost)
-            await self._pace.rest()
+            await self._share.rest()
 
     async def _give(self, waiting: list[tuple[bytes, bytes]], lost: int) -> None:
         """To each what it may receive; those of one login get the same bytes."""
         made: dict[Permissions, tuple[bytes, int]] = {}
-        self._pace.begin()
+        self._share.begin()
         for number, follower in enumerate(list(self._followers)):
             if number % _IN_A_TURN == _IN_A_TURN - 1:
-                self._pace.pause()
+                self._share.pause()
                 await asyncio.sleep(0)
-                self._pace.begin()
+                self._share.begin()
             permissions = follower.permissions
             if permissions not in made:
                 made[permissions] = _allowed(waiting, permissions)
@@ -170,7 +170,7 @@ class TopicFeed:
                 follower.take(data, count)
             if lost:
                 follower.miss(lost)
-        self._pace.pause()
+        self._share.pause()
 
 
 class TopicFeeds:

@@ -12,7 +12,7 @@ _LONGEST_REST_S = 0.25
 _UNNOTICED_S = 0.0005
 
 
-class Pace:
+class LoopShare:
     """Of one who works in steps: at most a third of the loop's time goes to them. It is time of the processor that
     counts: on a machine with other work to do, waiting for its turn is no reason to rest."""
 

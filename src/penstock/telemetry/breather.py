@@ -9,8 +9,8 @@ from time import monotonic
 _SLICE_S = 0.001
 
 
-class Pace:
-    """Of one piece of work."""
+class Breather:
+    """Pauses one piece of work for a turn of the loop, again and again."""
 
     def __init__(self, slice_s: float = _SLICE_S) -> None:
         self._slice_s, self._begun_s = slice_s, monotonic()
