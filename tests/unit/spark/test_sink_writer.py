@@ -18,6 +18,7 @@ from pyspark.util import handle_worker_exception
 from tests.support.http_server import RunningServer, running_server
 
 import penstock
+from penstock.broker.staging import epochs
 from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError
 from penstock.spark import staging
 from penstock.spark.daemon import quiet, say
@@ -318,6 +319,22 @@ def test_a_batch_with_a_key_is_written_once_however_often_it_is_said(
         for queue in ("alerts", "others"):
             _written(server, _SCHEMA, rows, queue=queue, queryId="nightly", epochId=str(epoch))
     assert (_held(http), http.queue("others").messages, _stages(server)) == (20, 20, stages)
+
+
+def test_writes_without_a_key_are_single_ones_of_which_there_may_be_any_number(
+    server: RunningServer, http: penstock.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of queries whose epochs are kept for a month there is room for so many."""
+    [rows] = _rows(10)
+    _written(server, _SCHEMA, rows, queryId="one", epochId="0")
+    monkeypatch.setattr(epochs, "MAX_QUERIES", 1)
+    for carried_bytes in (1 << 20, 0):
+        monkeypatch.setattr(staging, "CARRIED_BYTES", carried_bytes)
+        for _ in range(3):
+            _written(server, _SCHEMA, rows)
+        with pytest.raises(PenstockError, match="say that it is a single write"):
+            _written(server, _SCHEMA, rows, queryId="two", epochId="0")
+    assert _held(http) == 70
 
 
 def test_a_batch_with_a_key_is_written_to_each_namespace(server: RunningServer, http: penstock.Client) -> None:
