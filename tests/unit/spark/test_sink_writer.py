@@ -296,17 +296,39 @@ def test_each_row_goes_to_the_queue_that_it_names(server: RunningServer, http: p
     assert (_held(http), _stages(server)) == (2, stages)
 
 
-def test_a_row_that_was_read_is_written_as_it_is(server: RunningServer, http: penstock.Client) -> None:
-    http.publish("alerts", "hot", key="k", headers={"a": "1"})
-    http.publish_many("alerts", [{"n": 1}])
-    source = PenstockSource({**_options(server), "includeHeaders": "true", "includeDeadLetters": "true"})
+def _read(server: RunningServer, **options: str) -> tuple[StructType, pa.RecordBatch]:
+    """All rows, as a batch reads them."""
+    source = PenstockSource(_options(server, **options))
     schema = source.schema()
     reader = source.reader(schema)
     batches: list[pa.RecordBatch] = [batch for task in reader.partitions() for batch in reader.read(task)]
     [rows] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return schema, rows
+
+
+def test_a_row_that_was_read_is_written_as_it_is(server: RunningServer, http: penstock.Client) -> None:
+    http.publish("alerts", "hot", key="k", headers={"a": "1"})
+    http.publish_many("alerts", [{"n": 1}])
+    schema, rows = _read(server, includeHeaders="true", includeDeadLetters="true")
     http.create_queue("copies", {"partitions": 2})
     _written(server, schema, rows, queue="copies")
     assert http.queue("copies").messages == 2
+
+
+@pytest.mark.parametrize("carried_bytes", [1 << 20, 0])
+def test_a_null_value_is_read_back_as_null_and_so_is_that_of_its_copy(
+    server: RunningServer, http: penstock.Client, monkeypatch: pytest.MonkeyPatch, carried_bytes: int
+) -> None:
+    monkeypatch.setattr(staging, "CARRIED_BYTES", carried_bytes)
+    values = {"a": "x", "b": None, "c": "", "d": None}
+    written = pa.record_batch({"key": [*values], "value": pa.array(list(values.values()), pa.string())})
+    _written(server, _SCHEMA, written)
+    schema, rows = _read(server, includeHeaders="true")
+    http.create_queue("copies", {"partitions": 2})
+    _written(server, schema, rows, queue="copies")
+    for found in (rows, _read(server, queue="copies", includeHeaders="true")[1]):
+        by_key = {row["key"]: (row["value"], row["headers"]) for row in found.to_pylist()}
+        assert by_key == {b"a": (b"x", []), b"b": (None, []), b"c": (b"", []), b"d": (None, [])}
 
 
 def test_a_batch_with_a_key_is_written_once_however_often_it_is_said(
