@@ -164,8 +164,8 @@ class LogStopped(LogPoisoned):
         PenstockError.__init__(
             self,
             f"log {log!r} is stopped: acknowledged records that are kept aside could not be restored when the "
-            f"directory was opened ({reason}). They are not lost, but cannot be read. Repair the disk and start again, "
-            f"or stop the server and use `penstock log repair DIR --log {log}`",
+            f"directory was opened ({reason}). They cannot be read. Repair the disk and start again, or stop the "
+            f"server and use `penstock log repair DIR --log {log}`",
         )
         self.log, self.reason = log, reason
 

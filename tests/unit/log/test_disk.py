@@ -6,16 +6,14 @@ import ctypes
 import errno
 import mmap
 import os
-import resource
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
 import pytest
 from tests.support.descriptors import open_descriptors
+from tests.support.limits import files_end_at, small_file_system
 from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import InvalidArgument
@@ -68,20 +66,9 @@ def test_a_short_read_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert file.read(FilePosition(1), 100) == b"123456789"
 
 
-@contextmanager
-def files_end_at_10000_bytes() -> Iterator[None]:
-    """For no longer than it takes: what the test run itself says may go to a file that is longer."""
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-
-
 def test_the_kernels_short_write_leads_to_its_error(tmp_path: Path) -> None:
     file = RealDisk(tmp_path).create("f")
-    with files_end_at_10000_bytes(), pytest.raises(OSError) as failed:
+    with files_end_at(10_000), pytest.raises(OSError) as failed:
         file.write(FilePosition(4000), [b"x" * 4000, b"y" * 4000])
     assert failed.value.errno == errno.EFBIG
     assert file.size() == 10_000
@@ -90,13 +77,8 @@ def test_the_kernels_short_write_leads_to_its_error(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[RealDisk]:
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"a full disk needs the right to mount a tmpfs: {mounted.stderr.strip()}")
-    yield RealDisk(tmp_path)
-    subprocess.run(["umount", "--lazy", tmp_path], check=True)
+    with small_file_system(tmp_path, "1m"):
+        yield RealDisk(tmp_path)
 
 
 @pytest.mark.faults

@@ -7,7 +7,6 @@ import errno
 import os
 import random
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ from tests.support.clock import FakeClock
 from tests.support.engines import SMALL, close_engine, make_log, open_engine, put, values_of
 from tests.support.simdisk import SimDisk, SimulatedCrash
 from tests.support.small_shard import SmallShard, rows
+from tests.support.stopped import stop
 
 from penstock.cli.doctor import disk as doctor_disk
 from penstock.cli.doctor.finding import Verdict
@@ -33,7 +33,6 @@ from penstock.log.reading.bounds import OFFSET_GAP
 from penstock.log.reading.reading import LogReader
 from penstock.log.records import Edit, LogSettings
 from penstock.log.upkeep.checkpoint import write_checkpoint
-from penstock.log.upkeep.faults import SyncFailed
 from penstock.log.upkeep.recovery import recover
 
 EIO = OSError(errno.EIO, os.strerror(errno.EIO))
@@ -318,18 +317,8 @@ def stopped_on_a_disk(root: Path) -> SmallShard:
     assert shard.engine.keeper.write_checkpoint()
     shard.append(bad, b"3", b"4", b"5")
     shard.commit()
-    files = shard.engine.keeper.files
-    sync, files.sync = files.sync, partial(fail_for, bad.number)  # type: ignore[method-assign]  # the disk fails
-    while not shard.engine.keeper.write_checkpoint():
-        continue
-    files.sync = sync  # type: ignore[method-assign]  # as it was
-    assert isinstance(bad.fault, LogPoisoned)
+    stop(shard, bad)
     return shard
-
-
-def fail_for(number: int, path: str) -> None:
-    assert f"@{number}/" in path
-    raise SyncFailed(errno.EIO, os.strerror(errno.EIO), path)
 
 
 def test_verify_and_doctor_say_that_a_log_is_stopped_and_what_to_do(tmp_path: Path) -> None:

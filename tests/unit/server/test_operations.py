@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,19 +16,25 @@ from unittest import mock
 
 import pytest
 import trustme
+from tests.support.clock import FakeClock
 from tests.support.http_client import HttpClient
 from tests.support.loop import run
 from tests.support.mqtt_client import MqttClient
 from tests.support.receiver import receiving
+from tests.support.small_shard import SmallShard
+from tests.support.stopped import stop
 
 from penstock.broker.webhooks.events import Event
 from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.properties import Properties
-from penstock.core.errors import Closed, DiskLow, InvalidArgument, InvalidSetting, JournalFailed
+from penstock.core.errors import Closed, DiskLow, InvalidArgument, InvalidSetting, JournalFailed, LogStopped
 from penstock.core.types import Durability
 from penstock.gateways.http.ports import Operations
 from penstock.log.columns import Columns
+from penstock.log.disk import RealDisk
+from penstock.log.journal.journal import JournalOptions
 from penstock.log.offline.restore import restore_backup
+from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
 from penstock.server.config import Config, load
 from penstock.server.listeners import Listening
@@ -71,6 +78,16 @@ class Scene:
             return client
 
         return await beside(connect)
+
+    async def told(self) -> list[tuple[str, int, list[str]]]:
+        """What /ready and /health say: status in words, and of HTTP, and problems."""
+        client = await beside(partial(HttpClient, self.server.addresses["http"]))
+        answers = [await beside(partial(client.get, path)) for path in ("/ready", "/health")]
+        await beside(client.close)
+        return [(answer.json["status"], answer.status, answer.json.get("problems", [])) for answer in answers]
+
+
+DEGRADED = "degraded: some logs are damaged or stopped, and a restart does not help"
 
 
 async def beside(call: Callable[[], T]) -> T:
@@ -148,19 +165,51 @@ def test_a_log_that_was_damaged_at_opening_is_a_problem_and_told_by_health(tmp_p
             [problem] = s.operations.problems()
             assert "default/q/0" in problem
             assert s.operations.broken_logs() == [problem]
-            client = await beside(partial(HttpClient, s.server.addresses["http"]))
-            answers = [await beside(partial(client.get, path)) for path in ("/ready", "/health")]
-            assert [(answer.status, answer.json["problems"]) for answer in answers] == [
-                (503, [problem]),
-                (200, [problem]),
-            ]
-            assert "degraded" in answers[1].json["status"]
-            await beside(client.close)
+            assert await s.told() == [("not ready", 503, [problem]), (DEGRADED, 200, [problem])]
 
     run(first())
     [path] = (tmp_path / "data" / "logs").glob("default/q/0@*/*.seg")
     path.write_bytes(path.read_bytes()[:bytes_left])
     run(again())
+
+
+@pytest.mark.parametrize("bytes_left", [0, -1, None])
+def test_a_stopped_log_is_brought_back_by_a_restart_or_a_problem_that_health_tells(
+    tmp_path: Path, bytes_left: int | None
+) -> None:
+    async def first() -> None:
+        async with scene(tmp_path, queues=[{"name": "q", "partitions": 1}]) as s:
+            broker = s.works.broker
+            await broker.publishing.put(broker.queue("q"), Columns.of([b"0"]), broker.publisher())
+
+    async def again() -> None:
+        async with scene(tmp_path) as s:
+            queue = s.works.broker.queue("q")
+            assert queue.units[0].end == 3
+            if bytes_left is None:
+                assert await s.told() == [("ready", 200, []), ("ok", 200, [])]
+                return
+            [problem] = s.operations.problems()
+            assert "default/q/0" in problem
+            assert "stopped" in problem
+            assert "not lost" not in problem
+            assert await s.told() == [("not ready", 503, [problem]), (DEGRADED, 200, [problem])]
+            with pytest.raises(LogStopped):
+                await s.works.broker.publishing.put(queue, Columns.of([b"3"]), s.works.broker.publisher())
+
+    run(first())
+    options = ShardOptions(JournalOptions(1 << 20, 4 << 20, 64 << 10), disk_reserve_bytes=0)
+    shard = SmallShard(RealDisk(tmp_path / "data"), FakeClock(time.time_ns() // 1_000_000), options)
+    log = shard.engine.log("default/q/0")
+    shard.append(log, b"1", b"2")
+    shard.commit()
+    stop(shard, log)
+    shard.abandon()
+    [path] = (tmp_path / "data" / "aside").iterdir()
+    if bytes_left is not None:
+        path.write_bytes(path.read_bytes()[:bytes_left])
+    for _ in range(2):
+        run(again())
 
 
 def test_a_failed_journal_is_a_problem_and_a_low_disk_a_warning(tmp_path: Path) -> None:

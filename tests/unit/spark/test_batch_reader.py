@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -115,6 +116,25 @@ def test_offsets_of_the_options_bound_what_is_read(database: Database) -> None:
     assert _numbers(database, startingTimestamp="2100-01-01T00:00:00Z") == []
     assert _numbers(database, endingTimestamp="0") == []
     assert _numbers(database, startingOffsets="latest") == []
+
+
+def test_an_end_in_time_is_given_partition_by_partition(database: Database) -> None:
+    """Partitions that are not named are read whole."""
+    for first, partition in ((0, 0), (10, 1), (20, 0)):
+        put_numbers(database, "orders", range(first, first + 10), partition)
+    rows = [row for batch in _batches(_reader(database)) for row in batch.to_pylist()]
+    times = {int(row["value"]): round(row["timestamp"].timestamp() * 1000) for row in rows}
+    never, middle, always = 0, times[20], 4_000_000_000_000
+    early = [number for number in range(10) if times[number] < middle]
+    for given, expected in (
+        ({"0": middle}, [*early, *range(10, 20)]),
+        ({"0": never, "1": never}, []),
+        ({"1": never}, [*range(10), *range(20, 30)]),
+        ({"0": always, "1": never, "2": never}, [*range(10), *range(20, 30)]),
+    ):
+        assert _numbers(database, endingOffsetsByTimestamp=json.dumps({"orders": given})) == expected
+    with pytest.raises(InvalidArgument, match="partition 9 of queue 'orders', which is not read"):
+        _numbers(database, endingOffsetsByTimestamp='{"orders": {"9": 1}}')
 
 
 def test_large_partitions_are_split_and_small_ones_share_a_task(database: Database) -> None:

@@ -18,6 +18,7 @@ from pyspark.util import handle_worker_exception
 from tests.support.http_server import RunningServer, running_server
 
 import penstock
+from penstock.broker.staging import epochs
 from penstock.core.errors import ErrorCode, InvalidArgument, PenstockError
 from penstock.spark import staging
 from penstock.spark.daemon import quiet, say
@@ -295,17 +296,39 @@ def test_each_row_goes_to_the_queue_that_it_names(server: RunningServer, http: p
     assert (_held(http), _stages(server)) == (2, stages)
 
 
-def test_a_row_that_was_read_is_written_as_it_is(server: RunningServer, http: penstock.Client) -> None:
-    http.publish("alerts", "hot", key="k", headers={"a": "1"})
-    http.publish_many("alerts", [{"n": 1}])
-    source = PenstockSource({**_options(server), "includeHeaders": "true", "includeDeadLetters": "true"})
+def _read(server: RunningServer, **options: str) -> tuple[StructType, pa.RecordBatch]:
+    """All rows, as a batch reads them."""
+    source = PenstockSource(_options(server, **options))
     schema = source.schema()
     reader = source.reader(schema)
     batches: list[pa.RecordBatch] = [batch for task in reader.partitions() for batch in reader.read(task)]
     [rows] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return schema, rows
+
+
+def test_a_row_that_was_read_is_written_as_it_is(server: RunningServer, http: penstock.Client) -> None:
+    http.publish("alerts", "hot", key="k", headers={"a": "1"})
+    http.publish_many("alerts", [{"n": 1}])
+    schema, rows = _read(server, includeHeaders="true", includeDeadLetters="true")
     http.create_queue("copies", {"partitions": 2})
     _written(server, schema, rows, queue="copies")
     assert http.queue("copies").messages == 2
+
+
+@pytest.mark.parametrize("carried_bytes", [1 << 20, 0])
+def test_a_null_value_is_read_back_as_null_and_so_is_that_of_its_copy(
+    server: RunningServer, http: penstock.Client, monkeypatch: pytest.MonkeyPatch, carried_bytes: int
+) -> None:
+    monkeypatch.setattr(staging, "CARRIED_BYTES", carried_bytes)
+    values = {"a": "x", "b": None, "c": "", "d": None}
+    written = pa.record_batch({"key": [*values], "value": pa.array(list(values.values()), pa.string())})
+    _written(server, _SCHEMA, written)
+    schema, rows = _read(server, includeHeaders="true")
+    http.create_queue("copies", {"partitions": 2})
+    _written(server, schema, rows, queue="copies")
+    for found in (rows, _read(server, queue="copies", includeHeaders="true")[1]):
+        by_key = {row["key"]: (row["value"], row["headers"]) for row in found.to_pylist()}
+        assert by_key == {b"a": (b"x", []), b"b": (None, []), b"c": (b"", []), b"d": (None, [])}
 
 
 def test_a_batch_with_a_key_is_written_once_however_often_it_is_said(
@@ -318,6 +341,22 @@ def test_a_batch_with_a_key_is_written_once_however_often_it_is_said(
         for queue in ("alerts", "others"):
             _written(server, _SCHEMA, rows, queue=queue, queryId="nightly", epochId=str(epoch))
     assert (_held(http), http.queue("others").messages, _stages(server)) == (20, 20, stages)
+
+
+def test_writes_without_a_key_are_single_ones_of_which_there_may_be_any_number(
+    server: RunningServer, http: penstock.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of queries whose epochs are kept for a month there is room for so many."""
+    [rows] = _rows(10)
+    _written(server, _SCHEMA, rows, queryId="one", epochId="0")
+    monkeypatch.setattr(epochs, "MAX_QUERIES", 1)
+    for carried_bytes in (1 << 20, 0):
+        monkeypatch.setattr(staging, "CARRIED_BYTES", carried_bytes)
+        for _ in range(3):
+            _written(server, _SCHEMA, rows)
+        with pytest.raises(PenstockError, match="say that it is a single write"):
+            _written(server, _SCHEMA, rows, queryId="two", epochId="0")
+    assert _held(http) == 70
 
 
 def test_a_batch_with_a_key_is_written_to_each_namespace(server: RunningServer, http: penstock.Client) -> None:

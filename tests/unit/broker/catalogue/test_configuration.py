@@ -15,7 +15,7 @@ from penstock.broker.queues.queue import Queue
 from penstock.core.errors import InvalidArgument, InvalidSetting, NoSuchQueue, QueueExists
 from penstock.core.types import Durability
 from penstock.log.columns import Columns
-from penstock.log.records import Retention
+from penstock.log.records import Compaction, Retention
 from penstock.queues.names import parse_message_id
 
 
@@ -219,6 +219,39 @@ def test_a_queue_and_all_its_logs_change_in_one_frame(tmp_path: Path) -> None:
     run(main())
 
 
+def _kept(queue: Queue) -> set[tuple[Retention | None, Compaction | None]]:
+    """What the logs of its messages keep."""
+    return {(unit.data.settings.retention, unit.data.settings.compaction) for unit in queue.units.values()}
+
+
+def test_retention_and_compaction_of_all_partitions_change_together_in_one_frame(tmp_path: Path) -> None:
+    compacted = {"enabled": True, "key": "user-id", "lag": "1m", "interval": "1h"}
+    changes: list[tuple[dict[str, object], tuple[Retention | None, Compaction | None]]] = [
+        (
+            {"retention": {"time": "1h", "messages": 1000}, "compaction": compacted},
+            (Retention(3600.0, None, 1000), Compaction("user-id", lag_s=60.0, interval_s=3600.0)),
+        ),
+        ({"retention": {"time": "2h", "messages": None}, "compaction": {"enabled": False}}, (Retention(7200.0), None)),
+    ]
+
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue(partitions=20)
+            for partition in range(20):
+                await s.put(queue, b"v", partition=partition)
+            for number, (change, expected) in enumerate(changes):
+                frames = s.broker.shard.metrics.frames
+                await s.broker.declaring.change(queue, change)
+                assert s.broker.shard.metrics.frames == frames + 1
+                assert _kept(queue) == {expected}
+                await s.crash(tmp_path.with_name(f"{tmp_path.name}-{number}"))
+                queue = s.broker.queue("q")
+                assert len(queue.units) == 20
+                assert _kept(queue) == {expected}
+
+    run(main())
+
+
 def test_more_logs_than_a_frame_describes_are_changed_in_several(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:
@@ -244,24 +277,34 @@ def test_a_partition_that_is_made_during_a_change_follows_it(tmp_path: Path) -> 
     run(main())
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"durability": Durability.MEMORY},
+        {"retention": Retention(1.0)},
+        {"retention": None},
+        {"compaction": Compaction()},
+        {"retention": Retention(1.0), "compaction": Compaction(), "durability": Durability.INTERVAL},
+    ],
+    ids=["durability", "retention", "no-retention", "compaction", "all"],
+)
 def test_a_change_that_was_left_half_way_is_finished_at_opening_and_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, other: dict[str, object]
 ) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:
-            queue = await s.queue(partitions=4, durability="commit")
+            queue = await s.queue(partitions=4, durability="commit", retention={"time": "1h"})
             for partition in range(4):
                 await s.put(queue, b"v", partition=partition)
             for partition in range(3):
                 unit = queue.units[partition]
-                await s.broker.shard.change(
-                    unit.data, msgspec.structs.replace(unit.data.settings, durability=Durability.MEMORY)
-                )
+                await s.broker.shard.change(unit.data, msgspec.structs.replace(unit.data.settings, **other))
             with caplog.at_level(logging.WARNING, "penstock.broker.opening"):
                 await s.restart()
                 assert "mended queue=q logs=3" in caplog.text
                 caplog.clear()
                 assert _durabilities(s.broker.queue("q")) == {Durability.COMMIT}
+                assert _kept(s.broker.queue("q")) == {(Retention(3600.0), None)}
                 await s.restart()
                 assert caplog.text == ""
 
