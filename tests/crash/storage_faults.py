@@ -96,8 +96,8 @@ class Faults:
 def failing(faults: Faults) -> Iterator[None]:
     """Calls of this process."""
     kept: list[tuple[Any, str, Any]] = [(disk, "at_once", vars(disk)["at_once"])]
-    if faults.call in AT_ONCE:
-        vars(disk)["at_once"] = None  # what it leaves is called as without it
+    if faults.call in AT_ONCE and vars(disk)["at_once"] is not None:
+        vars(disk)["at_once"] = PartlyAtOnce(faults, vars(disk)["at_once"])
     for call in CALLS:
         module = mmap if call == "mmap" else disk if call == "_syncfs" else os
         kept.append((module, call, getattr(module, call)))
@@ -123,6 +123,40 @@ def _failing(faults: Faults, call: str, real: Callable[..., Any]) -> Callable[..
         return real(target, *arguments, **named)
 
     return called
+
+
+class PartlyAtOnce:
+    """What fails of many calls at once is left, as when the system refuses it; the rest is done as it always is."""
+
+    def __init__(self, faults: Faults, real: Any) -> None:
+        self._faults, self._real = faults, real
+
+    def open_all(self, root: int, paths: list[bytes], makes: bytes, *modes: int) -> list[int]:
+        place = Path(self._faults.name_of(root))
+        return [
+            -1
+            if self._is_refused(place / path.decode())
+            else self._real.open_all(root, [path], bytes([made]), *modes)[0]
+            for path, made in zip(paths, makes, strict=True)
+        ]
+
+    def _is_refused(self, path: Path) -> bool:
+        if self._faults.is_due("open", str(path)):
+            return True
+        return not path.parent.is_dir() and self._faults.is_due("mkdir", str(path.parent))
+
+    def write_all(self, descriptors: list[int], positions: list[int], buffers: list[list[Any]]) -> list[bool]:
+        return [self._write(*each) for each in zip(descriptors, positions, buffers, strict=True)]
+
+    def _write(self, descriptor: int, position: int, buffers: list[Any]) -> bool:
+        name = self._faults.name_of(descriptor)
+        if position and self._faults.is_due("fstat", name):
+            return False
+        if self._faults.is_due("pwritev", name):
+            if self._faults.code == SHORT:
+                _short(os.pwritev, "pwritev", descriptor, buffers, position)
+            return False
+        return bool(self._real.write_all([descriptor], [position], [buffers])[0])
 
 
 def _short(real: Callable[..., Any], call: str, target: int, data: Any, position: int) -> int:
