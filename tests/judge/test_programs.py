@@ -55,7 +55,20 @@ _ONE_PRODUCER_ID_OF_TWO_LOGINS = Program(
 """Each login has producers of its own."""
 
 
+_A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE = Program(
+    (Door("http"),),
+    (
+        Turn(((0, Put("x/other", (Message(b"1"),))),)),
+        Turn(((0, Receive("x/other", "h")),)),
+        Turn(((0, Put("x/other", (Message(b"2"),))),)),
+        Turn(((0, Receive("x/other", "h")),)),
+        Turn(((0, Settle("reject", 0)),)),
+    ),
+)
+
+
 @given(program=programs())
+@example(program=_A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE)
 @example(program=_ONE_PRODUCER_ID_OF_TWO_LOGINS)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_any_cut_and_mix_of_packets_gives_what_the_reference_gives(
