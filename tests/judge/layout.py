@@ -40,6 +40,9 @@ QUEUES = (
 GROUPS = (("x/full", "g"), ("x/open", "g"))
 """there from the start, so that `max_depth` counts from the first message"""
 
+RECEIVED = ("x/open", "x/full", "x/other")
+"""what programs receive from, and where dead letters come from so"""
+
 PRINCIPALS = (
     Principal("root", roles=("admin",), is_admin=True),
     Principal("ann", ("#", "$queue/#"), ("$queue/#", "$dlq/#"), ("#",), roles=("producer", "consumer")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from hypothesis import strategies as st
+from tests.judge.layout import RECEIVED
 from tests.judge.requests import (
     Door,
     Malformed,
@@ -89,9 +90,7 @@ many = st.builds(PublishMany, st.lists(st.tuples(_topics, messages), min_size=1,
 settles = st.builds(Settle, st.sampled_from(("ack", "ack", "nack", "reject")), st.integers(0, 5))
 subscribes = st.builds(Subscribe, st.sampled_from(FILTERS), st.integers(0, 2))
 unsubscribes = st.builds(Unsubscribe, st.sampled_from(FILTERS))
-receives = st.builds(
-    Receive, st.sampled_from(("x/open", "x/full", "x/other")), st.sampled_from(("g", "h")), st.integers(1, 6)
-)
+receives = st.builds(Receive, st.sampled_from(RECEIVED), st.sampled_from(("g", "h")), st.integers(1, 6))
 
 publishing = st.one_of(plain, plain, plain, directed, puts, many)
 anything = st.one_of(publishing, publishing, publishing, settles, subscribes, unsubscribes)

@@ -83,8 +83,8 @@ class Queue:
     facts: QueueFacts
     rows: tuple[Row, ...] = ()
     groups: dict[str, Group] = field(default_factory=dict)
-    producers: dict[tuple[bool, str], tuple[int, int]] = field(default_factory=dict)
-    """epoch and next sequence of each"""
+    producers: dict[tuple[str, bool, str], tuple[int, int]] = field(default_factory=dict)
+    """epoch and next sequence of each, which is its login's: that of another is another one"""
     published: int = 0
 
     def copy(self) -> Queue:
@@ -150,7 +150,7 @@ class Reference:
             for name in self._targets(topic):
                 row = _row(message, topic, (connection,), partition)
                 wanted[name] = (*wanted.get(name, ()), row)
-        self._store(list(wanted.items()), partition, producer)
+        self._store(list(wanted.items()), partition, who, producer)
         for topic, message in messages:
             self._fan_out(topic, message, qos, retain)
 
@@ -169,7 +169,7 @@ class Reference:
         if queue not in self.queues:
             self._make(queue)
         rows = tuple(_row(message, None, (connection,), partition) for message in messages)
-        return len(rows) - self._store([(queue, rows)], partition, producer)
+        return len(rows) - self._store([(queue, rows)], partition, who, producer)
 
     def _check_topic(self, principal: Principal, topic: str) -> None:
         if topic.startswith(_BROKERS_OWN) and principal.is_admin:
@@ -201,14 +201,16 @@ class Reference:
             raise Refused(NO_QUEUE)
         self.queues[name] = Queue(QueueFacts(name, 10))
 
-    def _store(self, wanted: Wanted, partition: int | None = None, producer: Producer | None = None) -> int:
+    def _store(
+        self, wanted: Wanted, partition: int | None = None, who: str = "", producer: Producer | None = None
+    ) -> int:
         """All of it or nothing; how many rows are new, of a single queue."""
         fresh: Wanted = []
         reasons: list[str] = []
         for name, rows in wanted:
             queue, known = self.queues[name], 0
             try:
-                known = _known(queue, producer, len(rows))
+                known = _known(queue, who, producer, len(rows))
             except Refused as refused:
                 reasons.append(refused.code)
             fresh.append((name, rows[known:]))
@@ -221,7 +223,7 @@ class Reference:
             queue.published += len(rows)
             if producer is not None and rows:
                 end = producer.sequence + len(dict(wanted)[name])
-                queue.producers[producer.is_key, producer.id] = producer.epoch, end
+                queue.producers[who, producer.is_key, producer.id] = producer.epoch, end
         return sum(len(rows) for _, rows in fresh)
 
     # Subscribers
@@ -369,11 +371,11 @@ def _reasons(queue: Queue, rows: Sequence[Row], fresh: int, partition: int | Non
     return found
 
 
-def _known(queue: Queue, producer: Producer | None, count: int) -> int:
+def _known(queue: Queue, who: str, producer: Producer | None, count: int) -> int:
     """How many of so many messages it has taken before."""
     if producer is None:
         return 0
-    epoch, following = queue.producers.get((producer.is_key, producer.id), (-1, 0))
+    epoch, following = queue.producers.get((who, producer.is_key, producer.id), (-1, 0))
     if producer.epoch < epoch:
         raise Refused(FENCED)
     if producer.epoch > epoch:

@@ -230,7 +230,7 @@ class _Run:
         return Seen(spaces, delivered, self._senders)
 
     def _space(self, namespace: str, reference: Reference) -> Space:
-        letters = [layout.DEAD + queue for queue, _ in layout.GROUPS]
+        letters = [layout.DEAD + queue for queue in layout.RECEIVED]
         names = [*dict.fromkeys([*reference.queues, *AUTO, *letters])]
         browse = "messages?limit=1000&encoding=base64"
         kept, *answers = self._root.ask(

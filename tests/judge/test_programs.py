@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from tests.judge.embedded import judge_embedded, judged_database
 from tests.judge.fresh import Fresh
 from tests.judge.programs import embedded_programs, programs
-from tests.judge.requests import Door, Message, Program, Publish, Put, Receive, Settle, Transaction, Turn
+from tests.judge.requests import Door, Message, Producer, Program, Publish, Put, Receive, Settle, Transaction, Turn
 from tests.judge.running import judge, judged_server
 from tests.support.http_server import RunningServer
 
@@ -45,7 +45,31 @@ _STALE_AND_TOO_LARGE = Program(
 """A transaction beside which a queue is to be made is refused in the same order as one that finds all of its queues."""
 
 
+_ONE_PRODUCER_ID_OF_TWO_LOGINS = Program(
+    (Door("mqtt5", "ann"), Door("http")),
+    (
+        Turn(((0, Publish("$queue/x/open", Message(b"1"), producer=Producer("q", 1, 1))),)),
+        Turn(((1, Put("x/open", (Message(b"2"),), producer=Producer("q", 1, 1))),)),
+    ),
+)
+"""Each login has producers of its own."""
+
+
+_A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE = Program(
+    (Door("http"),),
+    (
+        Turn(((0, Put("x/other", (Message(b"1"),))),)),
+        Turn(((0, Receive("x/other", "h")),)),
+        Turn(((0, Put("x/other", (Message(b"2"),))),)),
+        Turn(((0, Receive("x/other", "h")),)),
+        Turn(((0, Settle("reject", 0)),)),
+    ),
+)
+
+
 @given(program=programs())
+@example(program=_A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE)
+@example(program=_ONE_PRODUCER_ID_OF_TWO_LOGINS)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_any_cut_and_mix_of_packets_gives_what_the_reference_gives(
     servers: Fresh[RunningServer], program: Program
