@@ -55,6 +55,21 @@ _ONE_PRODUCER_ID_OF_TWO_LOGINS = Program(
 """Each login has producers of its own."""
 
 
+_A_QUEUE_BELOW_ONE_THAT_IS_MADE = Program(
+    (Door("mqtt5", "ann"),),
+    (
+        Turn(
+            (
+                (0, Publish("$queue/x/new", Message(b"8"))),
+                (0, Publish("$queue/x/new/sub", Message(b"9"))),
+            ),
+            "whole",
+        ),
+    ),
+)
+"""The second is the first one's routing key, in one receive as in two."""
+
+
 _A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE = Program(
     (Door("http"),),
     (
@@ -70,6 +85,7 @@ _A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE = Program(
 @given(program=programs())
 @example(program=_A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE)
 @example(program=_ONE_PRODUCER_ID_OF_TWO_LOGINS)
+@example(program=_A_QUEUE_BELOW_ONE_THAT_IS_MADE)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_any_cut_and_mix_of_packets_gives_what_the_reference_gives(
     servers: Fresh[RunningServer], program: Program

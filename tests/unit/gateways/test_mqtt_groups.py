@@ -162,6 +162,17 @@ def test_subscribing_makes_a_queue_and_publishing_makes_one_of_the_whole_path(mq
     assert client.subscribe("$queue/none/+/x", qos=1) == (ReasonCode.TOPIC_FILTER_INVALID,)
 
 
+def test_a_queue_that_is_made_takes_what_comes_below_it_in_the_same_receive(mqtt: RunningGateway) -> None:
+    client = mqtt.client("c")
+    client.send(
+        Publish("$queue/a", b"1", 1, packet_id=1),
+        Publish("$queue/a/b", b"2", 1, packet_id=2),
+        Publish("$queue/a/c", b"3", 1, packet_id=3),
+    )
+    assert [client.expect(PubAck).packet_id for _ in range(3)] == [1, 2, 3]
+    assert {queue.name for queue in mqtt.broker.queues} == {"a"} and mqtt.messages_in("a") == 3
+
+
 def test_nothing_is_made_where_that_is_off(tmp_path: Path) -> None:
     with running(tmp_path, Setup(auto_create=False)) as mqtt:
         client = mqtt.client("c")

@@ -177,6 +177,8 @@ class Routes:
         self.refuse_together(wanted, beside_bytes)
         made: dict[bytes, str] = {}
         for topic, queue in unmade.items():
+            if self.queues(topic, namespace) is not None:
+                continue  # one that was made for a topic before it takes this one too
             new: list[Queue] = []
             await self._declaring.declared(queue.settings, is_auto=True, made=new)
             if new:
