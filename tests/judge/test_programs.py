@@ -10,7 +10,19 @@ from hypothesis import HealthCheck, example, given, settings
 from tests.judge.embedded import judge_embedded, judged_database
 from tests.judge.fresh import Fresh
 from tests.judge.programs import embedded_programs, programs
-from tests.judge.requests import Door, Message, Producer, Program, Publish, Put, Receive, Settle, Transaction, Turn
+from tests.judge.requests import (
+    Door,
+    Message,
+    Producer,
+    Program,
+    Publish,
+    PublishMany,
+    Put,
+    Receive,
+    Settle,
+    Transaction,
+    Turn,
+)
 from tests.judge.running import judge, judged_server
 from tests.support.http_server import RunningServer
 
@@ -70,6 +82,29 @@ _A_QUEUE_BELOW_ONE_THAT_IS_MADE = Program(
 """The second is the first one's routing key, in one receive as in two."""
 
 
+_TWO_FAULTS_IN_ONE_CALL = Program(
+    (Door("http"),),
+    (
+        Turn(
+            (
+                (
+                    0,
+                    PublishMany(
+                        (
+                            ("$queue/x/open", Message(b"1")),
+                            ("$queue/x/new", Message(b"2")),
+                            ("$queue/x//bad", Message(b"3")),
+                        )
+                    ),
+                ),
+            )
+        ),
+    ),
+    auto_create=False,
+)
+"""The first of them is told."""
+
+
 _A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE = Program(
     (Door("http"),),
     (
@@ -86,6 +121,7 @@ _A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE = Program(
 @example(program=_A_DEAD_LETTER_OF_A_QUEUE_THAT_A_PUBLISH_MADE)
 @example(program=_ONE_PRODUCER_ID_OF_TWO_LOGINS)
 @example(program=_A_QUEUE_BELOW_ONE_THAT_IS_MADE)
+@example(program=_TWO_FAULTS_IN_ONE_CALL)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_any_cut_and_mix_of_packets_gives_what_the_reference_gives(
     servers: Fresh[RunningServer], program: Program

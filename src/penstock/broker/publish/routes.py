@@ -114,12 +114,10 @@ class Routes:
         for number, queues in found.items() if found else ():
             fed[number] = queues
         if None in fed:
-            fed = [
-                self._queues(topic, namespace, known) if mine is None else mine
-                for topic, mine in zip(topics, fed, strict=True)
-            ]
-            if None in fed:
-                return None
+            for number, mine in enumerate(fed):
+                if mine is None and (mine := self._queues(topics[number], namespace, known)) is None:
+                    return None  # what is wrong with those behind it comes behind what make() may refuse
+                fed[number] = mine
         complete = cast(list[list[Queue]], fed)
         each = list(chain.from_iterable(complete))
         numbers = {queue: number for number, queue in enumerate(dict.fromkeys(each))}
