@@ -258,3 +258,21 @@ def test_a_login_that_is_over_allows_nothing() -> None:
     assert not some.may_receive(b"a")
     assert not some.may_subscribe("a/#")
     assert not some.may_consume("q")
+
+
+def test_rights_on_queues_and_exchanges_are_asked_by_name() -> None:
+    someone = client(
+        "allow configure $queue/mine/#",
+        "allow publish $exchange/logs/eu/#",
+        "allow consume $exchange/logs",
+        "deny configure $queue/mine/not",
+    )
+    assert someone.may_with_queue(Action.CONFIGURE, "mine/1")
+    assert not someone.may_with_queue(Action.CONFIGURE, "mine/not")
+    assert not someone.may_with_queue(Action.PUBLISH, "mine/1")
+    assert someone.may_with_exchange(Action.PUBLISH, "logs", b"eu.de")
+    assert not someone.may_with_exchange(Action.PUBLISH, "logs", b"us.ny")
+    assert someone.may_with_exchange(Action.CONSUME, "logs")
+    assert not someone.may_with_exchange(Action.CONSUME, "logs", b"eu.de")
+    assert not client("allow all $exchange/#").may_with_exchange(Action.PUBLISH, "", b"orders")
+    assert client("allow all $exchange/#", "allow publish $queue/#").may_with_exchange(Action.PUBLISH, "", b"a//\xff")
