@@ -46,6 +46,7 @@ from penstock.core.clock import SystemClock
 from penstock.core.closing import AsyncClosing
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.core.ports import Clock
+from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue
 from penstock.core.types import Purpose
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
@@ -177,12 +178,14 @@ class Broker(AsyncClosing):
 
     async def declare(self, settings: QueueSettings | Mapping[str, object], *, if_absent: bool = False) -> Queue:
         """A mapping is read as settings people write, over those of matching templates. QueueExists, unless
-        `if_absent`."""
+        `if_absent`. The name is meant as it is written; one that begins with `$queue/` is a path."""
         if not isinstance(settings, QueueSettings):
             name = settings.get("name")
             if not isinstance(name, str):
                 raise InvalidArgument("a queue needs a name: {'name': 'orders'}")
-            settings = self.declaring.settings_for(name, settings)
+            if name.startswith(QUEUE_PREFIX):
+                name = canonical_queue(name)
+            settings = self.declaring.settings_for(name, {**settings, "name": name})
         return await (self.declaring.declared(settings) if if_absent else self.declaring.declare(settings))
 
     # Publishing

@@ -22,12 +22,11 @@ from penstock.queues.bindings import Bindings
 from penstock.queues.exchange_headers import DELAY, NO_HEADERS, Headers, Value
 from penstock.queues.exchange_topics import DEFAULT_EXCHANGE, TOPIC_EXCHANGE, swapped, topic_of_key
 from penstock.queues.exchange_types import DELAYED_TYPE, Binding, Destination, Matcher, matcher_of
-from penstock.queues.names import check_exchange_name
+from penstock.queues.names import RESERVED_PREFIX, check_exchange_name
 
 MAX_EXCHANGES, MAX_BINDINGS = 10_000, 1_000_000
 MAX_KEY_BYTES = 255
 MAX_ARGUMENTS, MAX_ARGUMENT_BYTES = 100, 16 << 10
-RESERVED_PREFIX: Final = "amq."
 PREDECLARED: Final = {
     DEFAULT_EXCHANGE: "direct",
     "amq.direct": "direct",

@@ -177,5 +177,8 @@ def session_options(config: Config) -> SessionOptions:
 
 async def _open_access(config: Config, broker: Broker) -> Access:
     if config.auth.development_mode:
-        return Access.open_to_all()
-    return await Access.open(broker.shard, config.auth.options(), broker.clock)
+        access = Access.open_to_all()
+    else:
+        access = await Access.open(broker.shard, config.auth.options(), broker.clock)
+    access.working.is_declared = broker.declaring.has_namespace
+    return access

@@ -22,6 +22,7 @@ from penstock.broker.queues.start import Start
 from penstock.broker.queues.unit import Unit
 from penstock.broker.webhooks.events import with_secrets
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
+from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue, is_dead_letter_queue
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
 from penstock.queues.declared import (
@@ -40,9 +41,10 @@ from penstock.queues.names import (
     DEFAULT_NAMESPACE,
     GroupName,
     SubscriptionAddress,
-    canonical_queue,
-    is_dead_letter_queue,
+    check_own_queue_name,
+    queue_of_publish_topic,
     subscription_address,
+    topic_of_address,
 )
 from penstock.queues.settings import QueueSettings, change, queue_json
 from penstock.queues.templates import Template, resolve
@@ -93,10 +95,34 @@ class Declaring:
     # Finding
 
     def queue(self, name: str, namespace: str = "default") -> Queue:
-        found = self.queues.get((namespace, canonical_queue(name)))
+        """NoSuchQueue. By its very name, or in another way to write it."""
+        found = self.queues.get((namespace, name)) or self.queues.get((namespace, self.named(name, namespace)))
         if found is None:
             raise NoSuchQueue(name)
         return found
+
+    def called(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Queue:
+        """NoSuchQueue. By its very name only."""
+        if (found := self.queues.get((namespace, name))) is None:
+            raise NoSuchQueue(name)
+        return found
+
+    def named(self, written: str, namespace: str = DEFAULT_NAMESPACE) -> str:
+        """The name that is meant: that of a queue which is called so, or which is addressed so; where there is none,
+        see canonical_queue(). InvalidArgument where no queue is."""
+        if (namespace, written) in self.queues:
+            return written
+        if not written.startswith(QUEUE_PREFIX):
+            return canonical_queue(written)
+        return self.bindings_of(namespace).addressed(written.encode()) or canonical_queue(written)
+
+    def has_namespace(self, namespace: str) -> bool:
+        """Whether somebody has declared something there. `default` is always there."""
+        return (
+            namespace == DEFAULT_NAMESPACE
+            or any(space == namespace for space, _ in self.queues)
+            or self.exchanges.has_some(namespace)
+        )
 
     def bindings_of(self, namespace: str) -> Bindings:
         found = self.bindings.get(namespace)
@@ -106,9 +132,14 @@ class Declaring:
 
     # Queues
 
-    def settings_for(self, name: str, explicit: Mapping[str, object]) -> QueueSettings:
-        """Defaults, then matching templates, then what is said."""
-        return resolve(canonical_queue(name), self.templates.values(), explicit)
+    def settings_for(
+        self, name: str, explicit: Mapping[str, object], *, is_server_named: bool = False
+    ) -> QueueSettings:
+        """Defaults, then matching templates, then what is said, of a queue with this very name. QueueReserved for one
+        that only the broker gives."""
+        if not is_server_named:
+            check_own_queue_name(name)
+        return resolve(name, self.templates.values(), explicit)
 
     async def declare(self, settings: QueueSettings, *, is_auto: bool = False) -> Queue:
         """QueueExists if there is one of that name."""
@@ -173,10 +204,11 @@ class Declaring:
                 queue.record = record
 
     def wanted(self, name: str, settings: Mapping[str, object]) -> Queue:
-        """The queue of that name in the namespace of the settings; one that is not there as it would be made with them,
-        see Routes.made(). NoSuchQueue where none is made by itself."""
-        found = self.queues.get((str(settings.get("namespace", DEFAULT_NAMESPACE)), canonical_queue(name)))
-        if found is not None:
+        """The queue that named() means in the namespace of the settings; one that is not there as it would be made with
+        them, see Routes.made(). NoSuchQueue where none is made by itself."""
+        namespace = str(settings.get("namespace", DEFAULT_NAMESPACE))
+        name = self.named(name, namespace)
+        if (found := self.queues.get((namespace, name))) is not None:
             return found
         if not self._auto_create:
             raise NoSuchQueue(name)
@@ -184,7 +216,7 @@ class Declaring:
 
     def queue_of(self, address: SubscriptionAddress, namespace: str = "default") -> str | None:
         """The declared queue that a subscription names, if it is there."""
-        return self.bindings_of(namespace).route(_address(address.path)).prefix_queue
+        return self.bindings_of(namespace).route(topic_of_address(address.path).encode()).prefix_queue
 
     async def subscribed(
         self,
@@ -208,14 +240,15 @@ class Declaring:
             name = (await self.declared(wanted.settings, is_auto=True, made=made)).name
         return self.queue(name, namespace), address.filter_for(name)
 
-    async def dead_letters_of(self, source: PartitionedQueue, path: str) -> Queue:
-        """The declared queue that the path is in, or a new one of that name."""
-        route = self.bindings_of(source.namespace).route(_address(path))
+    async def dead_letters_of(self, source: PartitionedQueue, topic: str) -> Queue:
+        """The declared queue that the topic is in, or a new one that it names."""
+        route = self.bindings_of(source.namespace).route(topic.encode())
         if route.prefix_queue is not None:
             return self.queue(route.prefix_queue, source.namespace)
-        partitions = source.settings.partitions if is_dead_letter_queue(path) else None
+        name = queue_of_publish_topic(topic) or ""
+        partitions = source.settings.partitions if is_dead_letter_queue(name) else None
         explicit = {"namespace": source.namespace} | ({"partitions": partitions} if partitions else {})
-        return await self.declared(self.settings_for(path, explicit))
+        return await self.declared(self.settings_for(name, explicit))
 
     def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
         queue = Queue(self._shard, self._cache, settings, record, self.changed)
@@ -488,7 +521,3 @@ def _dismiss(group: Group) -> None:
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
     group.wake_pullers()
-
-
-def _address(path: str) -> bytes:
-    return (path if path.startswith("$") else f"$queue/{path}").encode()

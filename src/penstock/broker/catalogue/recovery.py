@@ -23,7 +23,7 @@ from penstock.log.shard import Shard
 from penstock.queues.declared import GroupRecord, NumbersRecord, QueueRecord, TemplateRecord, queue_key
 from penstock.queues.exchange_records import BindingRecord, ExchangeRecord
 from penstock.queues.names import data_log, snapshots_log, state_log
-from penstock.queues.settings import Ordering, log_settings, parse_queue
+from penstock.queues.settings import Ordering, log_settings, parse_stored
 from penstock.queues.templates import Template
 
 logger = logging.getLogger("penstock.broker.opening")
@@ -41,7 +41,7 @@ async def restore(shard: Shard, configuration: Configuration, declaring: Declari
         elif isinstance(record, QueueRecord) and record.is_deleted:
             await _finish_deletion(shard, configuration, record, logs)
         elif isinstance(record, QueueRecord):
-            queue = declaring.adopt(parse_queue(record.settings), record)
+            queue = declaring.adopt(parse_stored(record.settings), record)
             await _find_units(shard, queue, logs)
         elif isinstance(record, ExchangeRecord):
             declaring.exchanges.adopt(record)
@@ -79,7 +79,7 @@ def _restore_bindings(declaring: Declaring, records: Sequence[BindingRecord]) ->
 async def _finish_deletion(
     shard: Shard, configuration: Configuration, record: QueueRecord, logs: dict[LogName, Log]
 ) -> None:
-    settings = parse_queue(record.settings)
+    settings = parse_stored(record.settings)
     for partition in range(settings.partitions):
         for name in (data_log, state_log, snapshots_log):
             log = logs.get(name(settings.namespace, settings.name, partition))

@@ -12,6 +12,7 @@ from penstock.broker.queues.gate import Gate
 from penstock.broker.queues.unit import Unit
 from penstock.core.descriptions import Tally
 from penstock.core.metrics import Histogram
+from penstock.core.queue_paths import queue_topic
 from penstock.core.types import LogNumber
 from penstock.kernels.takers import NO_LIMIT, Taker
 from penstock.log.partition import Log
@@ -199,4 +200,4 @@ def state_settings(data: LogSettings) -> LogSettings:
 
 
 def _prefixes(name: str) -> tuple[bytes, ...]:
-    return (name.encode(),) if name.startswith("$") else (f"$queue/{name}".encode(),)
+    return (queue_topic(name).encode(),)
