@@ -19,6 +19,9 @@ class Consuming(Protocol):
     @property
     def tag(self) -> str: ...
 
+    @property
+    def sent(self) -> int: ...
+
     def pump(self) -> None:
         """The channel may be handed more."""
         ...

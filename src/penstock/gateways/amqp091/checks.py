@@ -46,9 +46,7 @@ class Checks:
     def __init__(self, broker: Broker, access: Access, options: CurrentOptions) -> None:
         self._broker, self._access, self._options = broker, access, options
 
-    def faults(
-        self, scanner: Scanner, messages: Messages, runs: Sequence[Run], numbers: array[int] | range
-    ) -> Faults:
+    def faults(self, scanner: Scanner, messages: Messages, runs: Sequence[Run], numbers: array[int] | range) -> Faults:
         found: Faults = {}
         start = 0
         rare = self._rare(scanner, messages, numbers)

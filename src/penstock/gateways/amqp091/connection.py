@@ -69,6 +69,7 @@ class Connection:
         "opened_s",
         "order",
         "outbox",
+        "parked",
         "permissions",
         "publisher",
         "rates",
@@ -120,6 +121,8 @@ class Connection:
         self.is_blocked = self._is_lost = False
         self.waiting: asyncio.Task[None] | None = None
         """what has to be done before anything else of it is looked at"""
+        self.parked = 0
+        """channels that have sent more than is kept while they wait"""
         self.received = 0
         """messages that it published"""
 
@@ -133,6 +136,21 @@ class Connection:
     def is_ended(self) -> bool:
         """Gone, or about to be."""
         return self._is_lost or self.order.state in _ENDED
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was let in."""
+        return hasattr(self, "permissions")
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        confirms = [channel.confirms for channel in self.channels.values()]
+        return self.is_open and any(each is not None and each.unconfirmed for each in confirms)
+
+    @property
+    def sent(self) -> int:
+        """Messages that its consumers were handed, of those that are there."""
+        return sum([consumer.sent for channel in self.channels.values() for consumer in channel.consumers.values()])
 
     @property
     def is_lost(self) -> bool:

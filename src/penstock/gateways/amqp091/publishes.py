@@ -25,8 +25,8 @@ from penstock.gateways.amqp091.messages import Messages, Messenger, column
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, Replies, address_replies
 from penstock.gateways.amqp091.reports import Reports
 from penstock.gateways.amqp091.returns import Returns, returned
-from penstock.gateways.amqp091.shares import Share, split
 from penstock.gateways.amqp091.routes import exchange_and_key
+from penstock.gateways.amqp091.shares import Share, split
 from penstock.gateways.wire.turn_loop import TurnLoop
 from penstock.kernels import amqp_columns as names
 from penstock.kernels.amqp_scan import Scanner
@@ -206,9 +206,7 @@ class Publishes:
 
     # What is refused
 
-    def _refused(
-        self, messages: Messages, shares: Sequence[Share], namespace: str, error: PenstockError
-    ) -> None:
+    def _refused(self, messages: Messages, shares: Sequence[Share], namespace: str, error: PenstockError) -> None:
         """Some of it is, which is nothing to the rest."""
         if error.code in OF_STORAGE:
             for share in shares:

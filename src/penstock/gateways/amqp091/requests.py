@@ -10,10 +10,10 @@ from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.confirms import Confirms
 from penstock.gateways.amqp091.connection import Connection
 from penstock.gateways.amqp091.consuming import Consuming
-from penstock.gateways.amqp091.declaring import QueueRequests
 from penstock.gateways.amqp091.exchange_requests import ExchangeRequests
 from penstock.gateways.amqp091.login import Login
 from penstock.gateways.amqp091.modes import Modes
+from penstock.gateways.amqp091.queue_requests import QueueRequests
 
 Work = Coroutine[object, None, None]
 

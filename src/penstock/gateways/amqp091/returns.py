@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 from penstock.broker.broker import Broker
@@ -12,7 +11,7 @@ from penstock.gateways.amqp091.messages import Messages
 from penstock.gateways.amqp091.shares import Share
 from penstock.kernels import amqp_columns as names
 from penstock.kernels.amqp_deliver import returns
-from penstock.queues.exchange_topics import TOPIC_EXCHANGE, exchange_address, swapped
+from penstock.queues.exchange_topics import exchange_address
 
 
 class Returns:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from array import array
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from itertools import compress
 
@@ -385,9 +385,7 @@ class Turns:
             connection.broke(error, channel.number)
         self.loop.soon()
 
-    def _take_bytes(
-        self, connection: Connection, data: bytes, frame_max: int, max_body: int, assembling: int
-    ) -> None:
+    def _take_bytes(self, connection: Connection, data: bytes, frame_max: int, max_body: int, assembling: int) -> None:
         """Whole frames of one channel, as if they came now."""
         scanner, at = self._scanner, 0
         while at < len(data) and not connection.is_ended:
