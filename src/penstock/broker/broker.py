@@ -67,7 +67,7 @@ class BrokerOptions:
     auto_create: bool = True
     """publishing to or subscribing to a queue that is not there makes it"""
     max_auto_queues: int = 10_000
-    volatile: VolatileOptions = VolatileOptions()
+    volatile: VolatileOptions = field(default_factory=VolatileOptions)
 
 
 class Broker(AsyncClosing):

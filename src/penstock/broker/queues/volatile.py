@@ -64,6 +64,4 @@ def check_volatile(settings: QueueSettings) -> None:
     if settings.partitions != 1:
         raise InvalidSetting("partitions", f"{settings.partitions} of a queue that is in memory alone: it has 1")
     if settings.compaction.enabled:
-        raise InvalidSetting(
-            "compaction.enabled", "a queue that is in memory alone has no files to compact: disable it"
-        )
+        raise InvalidSetting("compaction.enabled", "a queue that is in memory alone has no files: disable it")
