@@ -205,7 +205,12 @@ class Declaring:
         return queue
 
     def declare_volatile(
-        self, settings: QueueSettings, groups: Sequence[GroupName] = (), *, owner: object | None = None
+        self,
+        settings: QueueSettings,
+        groups: Sequence[GroupName] = (),
+        *,
+        owner: object | None = None,
+        declared: dict[str, object] | None = None,
     ) -> Queue:
         """One that is in memory alone, with groups that stay: it is there when this returns. It and its bindings are
         gone with the broker. QueueExists if there is one of that name, or one comes or goes just now; QueueLimit;
@@ -216,7 +221,7 @@ class Declaring:
         if key in self.queues or (lock is not None and lock.locked()):
             raise QueueExists(settings.name)
         incarnation = self.volatile.next_incarnation()
-        record = QueueRecord(incarnation, {}, self._timeline.wall(), 1)
+        record = QueueRecord(incarnation, {}, self._timeline.wall(), 1, declared=declared)
         self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
         queue = VolatileQueue(self._shard, self._cache, settings, record, self.changed, self.volatile.memory, owner)
         self.queues[key] = self.by_incarnation[incarnation] = queue
