@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.broker.auth.access import Access
+from penstock.broker.auth.rules import Action
 from penstock.broker.broker import Broker
 from penstock.codecs.amqp091.errors import AmqpError, Fault, named
 from penstock.gateways.amqp091.channel import Channel
@@ -19,7 +20,7 @@ from penstock.gateways.amqp091.routes import exchange_and_key
 from penstock.kernels import amqp_columns as names
 from penstock.kernels.amqp_scan import Scanner
 from penstock.kernels.amqp_turn import find_text
-from penstock.queues.exchange_topics import DEFAULT_EXCHANGE, TOPIC_EXCHANGE
+from penstock.queues.exchange_topics import DEFAULT_EXCHANGE
 
 PUBLISH = (60, 40)
 _DIGITS = re.compile(r"[+-]?[0-9]+")
@@ -87,7 +88,7 @@ class Checks:
         connection = run.connection
         if not connection.permissions.may_publish(topic):
             what = named("exchange", exchange or "amq.default", connection.vhost)
-            if exchange == TOPIC_EXCHANGE:
+            if exchange and connection.permissions.may_with_exchange(Action.PUBLISH, exchange):
                 facts = {"topic": key.decode("utf-8", "replace"), "what": named("", exchange, connection.vhost).strip()}
                 return AmqpError(Fault.TOPIC_REFUSED, run.channel.number, PUBLISH, user=connection.user, **facts)
             return AmqpError(Fault.REFUSED, run.channel.number, PUBLISH, what=what, user=connection.user)
@@ -141,7 +142,7 @@ class _OfUser(_Made):
         self._user_id = user_id
 
     def __call__(self, run: Run) -> AmqpError | None:
-        if self._user_id == run.connection.user:
+        if self._user_id == run.connection.user or run.connection.permissions.may_impersonate:
             return None
         return AmqpError(self._fault, run.channel.number, PUBLISH, user_id=self._user_id, user=run.connection.user)
 

@@ -33,6 +33,8 @@ logger = logging.getLogger("penstock.amqp")
 
 _ENDED = frozenset({State.CLOSING, State.LEAVING, State.CLOSED})
 _FAREWELL_S = 10.0
+_TOLD = (Fault.LOGIN_REFUSED, Fault.NOT_LOOPBACK)
+"""before it is let in"""
 
 
 class Connection:
@@ -228,9 +230,11 @@ class Connection:
         if self.is_ended:
             return
         self._reports.failed(self.name, self.peer, error)
-        if self.order.state is State.NEW:
+        if not self.is_greeted:
             self.greet_again()
-        elif error.is_hard or not self.order.is_running:
+        elif not self.order.is_running and self.order.state is not State.OPENING and error.fault not in _TOLD:
+            self.close()  # as RabbitMQ does before it lets somebody in
+        elif error.is_hard:
             self.close_by(error.close())
         elif error.channel in self.channels:
             self.drop_channel(error.channel)

@@ -61,6 +61,10 @@ class Consumer:
         self.sent = 0
         self._feed = broker.feed(competitor, self)
 
+    @property
+    def holds(self) -> int:
+        return self.competitor.held
+
     def room(self) -> int:
         if self._is_cancelled or self._outbox.is_paused or self._outbox.waiting_bytes > self._outbox.limit_bytes:
             return 0

@@ -76,6 +76,9 @@ class Consuming:
             return
         queue = self._queues.to_read(connection, channel, method.queue, CONSUME)
         what = named("queue", queue.name, connection.vhost)
+        if len(channel.consumers) >= self._options.now.max_consumers_per_channel:
+            detail = f"a channel has at most {self._options.now.max_consumers_per_channel} consumers"
+            raise AmqpError(Fault.PRECONDITION, channel.number, CONSUME, detail=detail)
         priority = _integer(method.arguments, "x-priority", what, channel)
         group = await self._queues.group(queue)
         prefetch = 0 if method.no_ack else channel.prefetch

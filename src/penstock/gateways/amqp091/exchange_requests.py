@@ -16,7 +16,7 @@ from penstock.gateways.amqp091.messages import plain_value
 from penstock.gateways.amqp091.rights import CONFIGURE, READ, WRITE, require_exchange
 from penstock.queues.exchange_headers import Value
 from penstock.queues.exchange_topics import DEFAULT_EXCHANGE
-from penstock.queues.exchange_types import Destination
+from penstock.queues.exchange_types import TYPES, Destination
 from penstock.queues.exchanges import PREDECLARED, Exchange
 from penstock.queues.names import RESERVED_PREFIX
 
@@ -53,6 +53,8 @@ class ExchangeRequests:
         else:
             require_exchange(connection, channel, CONFIGURE, name, DECLARE)
             alternate = self._alternate(connection, channel, method, what)
+            if method.kind not in TYPES:
+                raise AmqpError(Fault.EXCHANGE_TYPE, channel.number, DECLARE, type=method.kind)
             if name not in space and name.startswith(RESERVED_PREFIX):
                 raise AmqpError(Fault.RESERVED_NAME, channel.number, DECLARE, kind="exchange", name=name)
             arguments = {key: plain_value(field) for key, field in method.arguments.items() if key != _ALTERNATE}

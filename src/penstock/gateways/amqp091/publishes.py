@@ -89,6 +89,9 @@ class Publishes:
             connection.received += stop - first
             mark = None if channel.confirms is None else channel.confirms.take(stop - first)
             shares.append(Share(connection, channel, mark, range(stop - first)))
+            if connection.rates.messages.is_limited and (wait_s := connection.rates.messages.spend(stop - first)):
+                self._reports.throttled["message-rate"] += 1
+                self.wait(connection, channel, _pause(wait_s))
         messages, left = self.addressed(scanner, messages, shares, _numbers(runs))
         if messages.count:
             self._returns.tell(messages, left, namespace)
@@ -131,14 +134,14 @@ class Publishes:
 
     def publish(self, messages: Messages, shares: Sequence[Share], namespace: str) -> None:
         publication = self.publication(messages, shares, namespace)
-        self.loop.begun()
+        self._begin(shares)
         try:
             is_taken = self._topics.publish_now(publication, partial(self._done, shares))
         except OutcomeUnknown as error:
             self._done(shares, error)
             return
         except BaseException as error:
-            self.loop.given_up()
+            self._give_up(shares)
             if isinstance(error, DiskLow):
                 self._publish_later(messages, publication, shares)
             elif isinstance(error, PenstockError):
@@ -147,7 +150,7 @@ class Publishes:
                 raise
             return
         if not is_taken:
-            self.loop.given_up()
+            self._give_up(shares)
             self._publish_later(messages, publication, shares)
 
     def publication(self, messages: Messages, shares: Sequence[Share], namespace: str) -> Publication:
@@ -172,20 +175,32 @@ class Publishes:
 
     async def _published(self, messages: Messages, publication: Publication, shares: Sequence[Share]) -> None:
         connections = list(dict.fromkeys([share.connection for share in shares]))
-        self.loop.begun()
+        self._begin(shares)
         try:
             await self._blocking.until_taken(connections, partial(self._topics.publish, publication))
         except PenstockError as error:
-            self.loop.given_up()
+            self._give_up(shares)
             self._refused(messages, shares, publication.namespace, error)
         except BaseException:
-            self.loop.given_up()
+            self._give_up(shares)
             raise
         else:
             self._done(shares, None)
 
+    def _begin(self, shares: Sequence[Share]) -> None:
+        self.loop.begun()
+        for share in shares:
+            share.channel.under_way += 1
+
+    def _give_up(self, shares: Sequence[Share]) -> None:
+        self.loop.given_up()
+        for share in shares:
+            share.channel.committed()
+
     def _done(self, shares: Sequence[Share], error: PenstockError | None) -> None:
         """All of it is committed, or nobody knows whether."""
+        for share in shares:
+            share.channel.committed()
         if error is None:
             for share in shares:
                 if share.mark is not None:
@@ -274,6 +289,10 @@ def _room(queue: Queue, most: int) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if queue.has_room(middle) else (low, middle - 1)
     return low
+
+
+async def _pause(wait_s: float) -> None:
+    await asyncio.sleep(wait_s)
 
 
 async def _finished(task: asyncio.Task[None]) -> None:
