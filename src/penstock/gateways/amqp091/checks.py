@@ -10,9 +10,11 @@ from typing import NamedTuple
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.rules import Action
 from penstock.broker.broker import Broker
-from penstock.codecs.amqp091.errors import AmqpError, Fault, named
+from penstock.codecs.amqp091.errors import AmqpError, Fault, named, type_word
+from penstock.codecs.amqp091.kinds import Field
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
+from penstock.gateways.amqp091.copies import BCC, CC, is_array, rows_with
 from penstock.gateways.amqp091.messages import Messages, column
 from penstock.gateways.amqp091.options import CurrentOptions
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, is_reply_key
@@ -119,6 +121,9 @@ class Checks:
             places = column(scanner, numbers, names.REPLY_TO_AT)
             count = find_text(messages.columns.source, places, REPLY_QUEUE.encode(), asking)
             found += [(row, _unheard) for row in asking[:count]]
+        for name in (CC, BCC):
+            wrong = [(row, kind) for row, kind in rows_with(messages, name) if not is_array(kind)]
+            found += [(row, _no_array(name, chr(kind))) for row, kind in wrong]
         if messages.bad_expirations:
             places = column(scanner, numbers, names.EXPIRATION_AT)
             bad = messages.bad_expirations
@@ -164,6 +169,11 @@ def _too_large(size: int, limit: int) -> _Made:
 
 def _user_id(text: str) -> _Made:
     return _OfUser(text)
+
+
+def _no_array(name: str, letter: str) -> _Made:
+    reason = f'{{unacceptable_type_in_header,"{name}",{type_word(Field(letter, None))}}}'
+    return _Made(Fault.INVALID_MESSAGE, reason=reason)
 
 
 def _expiration(text: str) -> _Made:

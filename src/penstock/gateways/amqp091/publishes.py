@@ -20,6 +20,7 @@ from penstock.gateways.amqp091.blocking import Blocking
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.checks import Checks, Run
 from penstock.gateways.amqp091.connection import Connection
+from penstock.gateways.amqp091.copies import take_copies
 from penstock.gateways.amqp091.faults import OF_STORAGE
 from penstock.gateways.amqp091.messages import Messages, Messenger, column
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, Replies, address_replies
@@ -104,6 +105,7 @@ class Publishes:
         if messages.has & names.HAS_REPLY_TO:
             channels = [share.channel for share in shares for _ in share.places]
             address_replies(messages, column(scanner, numbers, names.REPLY_TO_AT), channels)
+        take_copies(messages)
         replies = [topic.startswith(_REPLIES) for topic in messages.topics]
         return self._replied(messages, shares, replies) if any(replies) else (messages, shares)
 
@@ -165,6 +167,7 @@ class Publishes:
             namespace,
             places=places,
             headers=messages.headers_of,
+            further=messages.further,
         )
 
     def _publish_later(self, messages: Messages, publication: Publication, shares: Sequence[Share]) -> None:
