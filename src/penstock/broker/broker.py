@@ -28,6 +28,7 @@ from penstock.broker.letters.dead_letters import DeadLetters
 from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
+from penstock.broker.publish.request import PublishRequest
 from penstock.broker.publish.routes import Routes
 from penstock.broker.queues import snapshots
 from penstock.broker.queues.group import Group
@@ -35,7 +36,7 @@ from penstock.broker.queues.ledger import Ledger
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import EARLIEST, Start
 from penstock.broker.queues.superseded import settle_superseded
-from penstock.broker.queues.transaction import Transaction
+from penstock.broker.queues.transaction import Acks, Transaction
 from penstock.broker.queues.unit import Unit
 from penstock.broker.staging.staging import Staging
 from penstock.broker.topics.taps import Taps
@@ -46,6 +47,7 @@ from penstock.core.closing import AsyncClosing
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.core.ports import Clock
 from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue
+from penstock.core.types import Purpose
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
 from penstock.queues.names import GroupName, MessageId, parse_group_name
@@ -194,6 +196,16 @@ class Broker(AsyncClosing):
 
     def transaction(self, publisher: Publisher) -> Transaction:
         return Transaction(self.publishing, self.settling, publisher)
+
+    def acks(self) -> Acks:
+        """For the frame of a publication by topic."""
+        return Acks(self.settling)
+
+    async def settle(self, acks: Acks) -> None:
+        """All of them in a frame of their own, or none: StaleSettlement."""
+        await acks.prepare()
+        await self.publishing.intake.stage(PublishRequest((), late=acks.late, purpose=Purpose.SETTLE))
+        acks.done()
 
     # Consuming
 

@@ -22,7 +22,7 @@ from penstock.log.encoded import Rows, encode
 from penstock.log.engine import Done, Effect, Engine, Post
 from penstock.log.journal.admission import Admission
 from penstock.log.journal.large_commit import Adopting, Fill
-from penstock.log.journal.late import Late, LateParts, Part
+from penstock.log.journal.late import Late, LateParts, Part, nothing
 from penstock.log.journal.spread import Spread
 from penstock.log.journal.turns import Turns
 from penstock.log.offline.damage import Damage
@@ -392,10 +392,10 @@ class Shard:
     async def create(self, name: LogName, settings: LogSettings | None = None) -> Log:
         return (await self.create_many([(name, settings or LogSettings())]))[0]
 
-    async def create_many(self, logs: list[tuple[LogName, LogSettings]]) -> list[Log]:
-        """All in one commit."""
+    async def create_many(self, logs: Sequence[tuple[LogName, LogSettings]], parts: Sequence[Part] = ()) -> list[Log]:
+        """All in one commit, with `parts` of other logs."""
         created: list[Log] = []
-        await self._done(lambda done: created.extend(self._engine.stage_create(logs, done)))
+        await self._done(lambda done: created.extend(self._engine.stage_create(logs, done, parts)))
         return created
 
     async def change(self, log: Log, settings: LogSettings) -> None:
@@ -416,7 +416,17 @@ class Shard:
             await self.change_many(changes)
 
     async def delete(self, log: Log) -> None:
-        await self._done(lambda done: self._engine.stage_delete(log, done))
+        await self.delete_many([log])
+
+    async def delete_many(self, logs: Sequence[Log], parts: Sequence[Part] = (), staged: Effect = nothing) -> None:
+        """All in one commit, with `parts` of other logs. `staged` is called when it can no longer be refused, in the
+        turn of the call."""
+
+        def stage(done: Done) -> None:
+            self._engine.stage_delete_many(logs, done, parts)
+            staged()
+
+        await self._done(stage)
 
     async def trim(self, log: Log, start: int) -> None:
         """Records below `start` are gone; their files go as whole segments."""

@@ -90,6 +90,11 @@ class Access:
         return self._attempts.metrics
 
     @property
+    def has_users(self) -> bool:
+        """Whether somebody can log in with a name."""
+        return True
+
+    @property
     def version(self) -> int:
         """Changes when an answer of any permissions may have changed, for caches elsewhere."""
         return self._caches.version
@@ -332,6 +337,10 @@ class _OpenAccess(Access):
         self.users = NoUsers()
         self.working = Working(self.users)
         self._clock, self._caches, self._attempts = clock, Caches(), Attempts(AuthOptions(), clock)
+
+    @property
+    def has_users(self) -> bool:
+        return False
 
     def without_login(self) -> Identity | None:
         return _EVERYBODY

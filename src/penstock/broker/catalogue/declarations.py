@@ -11,15 +11,14 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from penstock.broker.alarms import Alarms
-from penstock.broker.catalogue.configuration import Configuration
+from penstock.broker.catalogue.configuration import Change, Configuration
 from penstock.broker.catalogue.exchanges import ExchangeBook
 from penstock.broker.feed.stored import StoredCache
 from penstock.broker.queues.group import Failures, Group
 from penstock.broker.queues.ledger import Ledger
-from penstock.broker.queues.partitioned import PartitionedQueue
+from penstock.broker.queues.partitioned import PartitionedQueue, wanted_logs
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import Start
-from penstock.broker.queues.unit import Unit
 from penstock.broker.webhooks.events import with_secrets
 from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
 from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue, is_dead_letter_queue
@@ -30,7 +29,6 @@ from penstock.queues.declared import (
     GroupRecord,
     NumbersRecord,
     QueueRecord,
-    Record,
     Switch,
     TemplateRecord,
     group_key,
@@ -141,8 +139,11 @@ class Declaring:
             check_own_queue_name(name)
         return resolve(name, self.templates.values(), explicit)
 
-    async def declare(self, settings: QueueSettings, *, is_auto: bool = False) -> Queue:
-        """QueueExists if there is one of that name."""
+    async def declare(
+        self, settings: QueueSettings, groups: Sequence[GroupName] = (), *, is_auto: bool = False
+    ) -> Queue:
+        """With groups that stay, and with its partition if it has only one: all in one commit. QueueExists if there is
+        one of that name."""
         key = settings.namespace, settings.name
         async with self._lock(key):
             if key in self.queues:
@@ -153,13 +154,7 @@ class Declaring:
                 self._next_incarnation, queue_json(settings), self._timeline.wall(), settings.partitions, is_auto
             )
             self._next_incarnation += 1
-            self._making += is_auto
-            try:
-                await self._configuration.write((queue_key(record.incarnation), record), self._numbers())
-            finally:
-                self._making -= is_auto
-            queue = self.adopt(settings, record)
-            queue.made_ms = self._now()
+            queue = await self._make(settings, record, [self._new_group(record, name) for name in groups])
             if below := [
                 name
                 for name in self.bindings_of(settings.namespace).queues_below(settings.name)
@@ -169,6 +164,25 @@ class Declaring:
                     "queue %s was declared above %s: they keep their own topics", settings.name, ", ".join(below)
                 )
             return queue
+
+    async def _make(self, settings: QueueSettings, record: QueueRecord, groups: Sequence[GroupRecord]) -> Queue:
+        partitions = range(settings.partitions) if settings.partitions == 1 else ()
+        changes: list[Change] = [(queue_key(record.incarnation), record)]
+        changes += [(group_key(record.incarnation, group.number), group) for group in groups]
+        self._making += record.is_auto
+        try:
+            logs = await self._configuration.write_creating(
+                [*changes, self._numbers()], wanted_logs(settings, partitions)
+            )
+        finally:
+            self._making -= record.is_auto
+        queue = self.adopt(settings, record)
+        queue.adopt_logs(partitions, logs)
+        for group in groups:
+            self.adopt_group(queue, group)
+            queue.used_ms = self._now()
+        queue.made_ms = self._now()
+        return queue
 
     async def declared(
         self, settings: QueueSettings, *, is_auto: bool = False, made: list[Queue] | None = None
@@ -344,33 +358,39 @@ class Declaring:
         """With its groups, its bindings and all messages."""
         async with self._lock((queue.namespace, queue.name)):
             _refuse_deleted(queue)
-            queue.is_deleted = True
-            del self.queues[queue.namespace, queue.name]
-            del self.by_incarnation[queue.incarnation]
-            self.changed.discard(queue)
-            self.bindings_of(queue.namespace).drop(queue.name)
-            groups = list(queue.groups.values())
-            for group in groups:
-                _dismiss(group)
-            queue.groups.clear()
-            queue.notify_of_end()
-            gone: list[tuple[str, Record | None]] = [
-                (group_key(queue.incarnation, group.number), None) for group in groups
-            ]
-            gone += self.exchanges.delete_queue(queue.namespace, queue.name)
-            record = msgspec.structs.replace(queue.record, is_deleted=True)
-            await self._configuration.write((queue_key(queue.incarnation), record), *gone)
-            for unit in queue.units.values():
-                await self._delete_logs(unit)
-            queue.units.clear()
-            await self._configuration.write((queue_key(queue.incarnation), None))
+            async with queue.snapshotting:
+                await queue.all_opened()
+                await self._delete(queue)
 
-    async def _delete_logs(self, unit: Unit) -> None:
-        unit.data.on_commit = None
-        self._shard.floors.pop(unit.data.number, None)
-        for log in (unit.data, unit.state, unit.snapshots):
-            if log is not None:
-                await self._shard.delete(log)
+    async def _delete(self, queue: Queue) -> None:
+        """In one commit. Nobody is making logs of it."""
+        removal = self.exchanges.of_queue(queue.namespace, queue.name)
+        numbers = [group.number for group in queue.groups.values()]
+        gone: list[Change] = [(group_key(queue.incarnation, number), None) for number in numbers]
+        gone += self.exchanges.changes(queue.namespace, removal)
+        gone.append((queue_key(queue.incarnation), None))
+        logs = queue.logs
+
+        def staged() -> None:
+            self._forget(queue)
+            self.exchanges.remove(queue.namespace, removal)
+
+        await self._configuration.write_deleting(gone, logs, staged)
+
+    def _forget(self, queue: Queue) -> None:
+        queue.is_deleted = True
+        del self.queues[queue.namespace, queue.name]
+        del self.by_incarnation[queue.incarnation]
+        self.changed.discard(queue)
+        self.bindings_of(queue.namespace).drop(queue.name)
+        for group in queue.groups.values():
+            _dismiss(group)
+        queue.groups.clear()
+        for unit in queue.units.values():
+            unit.data.on_commit = None
+            self._shard.floors.pop(unit.data.number, None)
+        queue.notify_of_end()
+        queue.units.clear()
 
     async def purge(self, queue: Queue) -> int:
         """All messages are gone, for every group; how many there were."""
@@ -399,23 +419,23 @@ class Declaring:
             if (found := queue.groups.get(key)) is not None:
                 return found
             _refuse_deleted(queue)
-            starts = await self._starts(queue, start)
-            record = GroupRecord(
-                queue.incarnation,
-                self._next_group,
-                key.name,
-                key.filter,
-                self._timeline.wall(),
-                starts,
-                is_derived=is_derived,
-                is_permanent=is_permanent,
-            )
-            self._next_group += 1
+            record = self._new_group(queue.record, key, await self._starts(queue, start))
+            record = msgspec.structs.replace(record, is_derived=is_derived, is_permanent=is_permanent)
             await self._configuration.write((group_key(queue.incarnation, record.number), record), self._numbers())
             group = self.adopt_group(queue, record)
             group.look_at_switch(self._now())
             queue.used_ms = self._now()
             return group
+
+    def _new_group(
+        self, queue: QueueRecord, key: GroupName, starts: Mapping[int, tuple[int, int]] | None = None
+    ) -> GroupRecord:
+        """One that stays."""
+        number, created_ms = self._next_group, self._timeline.wall()
+        self._next_group += 1
+        return GroupRecord(
+            queue.incarnation, number, key.name, key.filter, created_ms, dict(starts or {}), is_permanent=True
+        )
 
     def adopt_group(self, queue: Queue, record: GroupRecord) -> Group:
         group = Group(queue, record, self._alarms, self.failures, self._timeline)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from penstock.broker.catalogue.configuration import Change
 from penstock.queues.bindings import Bindings
-from penstock.queues.declared import Record
 from penstock.queues.exchange_records import BindingRecord, ExchangeRecord, binding_key, exchange_key
 from penstock.queues.exchange_types import Binding, Destination
 from penstock.queues.exchanges import Exchange, Exchanges, Removal
-
-Change = tuple[str, Record | None]
 
 
 class ExchangeBook:
@@ -58,15 +56,13 @@ class ExchangeBook:
         staying = [name for space, name in self._binding if space == namespace]
         return self.of(namespace).without(exchange=exchange, queue=queue, bindings=bindings, staying=staying)
 
-    def delete_queue(self, namespace: str, name: str) -> list[Change]:
-        """A queue is going, with its bindings: the records that go with that of the queue."""
-        if namespace not in self.spaces:
-            return []
-        removal = self.removal(namespace, queue=name)
-        changes = self.changes(namespace, removal)
-        if removal.bindings:
+    def of_queue(self, namespace: str, name: str) -> Removal:
+        """What goes with a queue."""
+        return self.removal(namespace, queue=name) if namespace in self.spaces else Removal([], [])
+
+    def remove(self, namespace: str, removal: Removal) -> None:
+        if removal.exchanges or removal.bindings:
             self.of(namespace).remove(removal)
-        return changes
 
     def changes(self, namespace: str, removal: Removal) -> list[Change]:
         """Records that go. To be asked before they are gone."""

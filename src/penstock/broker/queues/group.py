@@ -135,7 +135,7 @@ class Group:
         first = next(iter(self.turns.contenders.values()), None)
         if first is not None and first.is_exclusive:  # then there are no others
             raise GroupInUse(self.queue.name, self.name, True)
-        if is_exclusive and self.consumers:
+        if is_exclusive and any(not _is_retired(each) for each in self.consumers.values()):
             raise GroupInUse(self.queue.name, self.name, False)
 
     def join(self, consumer: GroupMember, is_immortal: bool) -> None:
@@ -554,6 +554,10 @@ class Group:
             start = max(self.record.starts.get(unit.partition, (0, 0))[1], unit.start, first)
             return end - start - unit.missing(start)
         return cursor.depth(end, unit.missing(max(cursor.window.next, cursor.history_end, first)), first)
+
+
+def _is_retired(consumer: GroupMember) -> bool:
+    return isinstance(consumer, Contender) and consumer.is_retired
 
 
 def hold_key(consumer: GroupMember, hold: Hold) -> tuple[int, int]:

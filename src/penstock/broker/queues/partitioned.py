@@ -13,7 +13,7 @@ from penstock.broker.queues.unit import Unit
 from penstock.core.descriptions import Tally
 from penstock.core.metrics import Histogram
 from penstock.core.queue_paths import queue_topic
-from penstock.core.types import LogNumber
+from penstock.core.types import LogName, LogNumber
 from penstock.kernels.takers import NO_LIMIT, Taker
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
@@ -126,25 +126,28 @@ class PartitionedQueue(Taker):
             self.gate.leave()
 
     async def _create(self, partitions: Sequence[int]) -> None:
-        space, name, settings = self.namespace, self.name, log_settings(self.settings)
-        of_state = state_settings(settings)
         try:
-            logs = await self._shard.create_many(
-                [
-                    wanted
-                    for partition in partitions
-                    for wanted in (
-                        (data_log(space, name, partition), settings),
-                        (state_log(space, name, partition), of_state),
-                    )
-                ]
-            )
-            for place, partition in enumerate(partitions):
-                data, state = logs[2 * place : 2 * place + 2]
-                self.adopt(Unit(self._shard, self.cache, name, partition, data, state))
+            self.adopt_logs(partitions, await self._shard.create_many(wanted_logs(self.settings, partitions)))
         finally:
             for partition in partitions:
                 del self._opening[partition]
+
+    def adopt_logs(self, partitions: Sequence[int], logs: Sequence[Log]) -> None:
+        """Those that wanted_logs() said."""
+        for place, partition in enumerate(partitions):
+            data, state = logs[2 * place : 2 * place + 2]
+            self.adopt(Unit(self._shard, self.cache, self.name, partition, data, state))
+
+    async def all_opened(self) -> None:
+        """Returns when no partition is being made."""
+        while self._opening:
+            await asyncio.wait(set(self._opening.values()))
+
+    @property
+    def logs(self) -> list[Log]:
+        """Of all partitions."""
+        found = [log for unit in self.units.values() for log in (unit.data, unit.state, unit.snapshots)]
+        return [log for log in found if log is not None]
 
     def adopt(self, unit: Unit) -> None:
         self.units[unit.partition] = unit
@@ -192,6 +195,17 @@ class PartitionedQueue(Taker):
     def notify_of_end(self) -> None:
         """It was deleted."""
         self._notify(())
+
+
+def wanted_logs(settings: QueueSettings, partitions: Sequence[int]) -> list[tuple[LogName, LogSettings]]:
+    """The logs that partitions begin with."""
+    space, name, data = settings.namespace, settings.name, log_settings(settings)
+    state = state_settings(data)
+    return [
+        wanted
+        for partition in partitions
+        for wanted in ((data_log(space, name, partition), data), (state_log(space, name, partition), state))
+    ]
 
 
 def state_settings(data: LogSettings) -> LogSettings:

@@ -29,7 +29,8 @@ async def write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
     """Make one, and let go of what three of them make superfluous. Who comes while another one is made waits: there is
     one log for them, and their pieces stand one behind the other."""
     async with queue.snapshotting:
-        await _write(shard, queue, unit, now)
+        if not queue.is_deleted:
+            await _write(shard, queue, unit, now)
 
 
 async def _write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
