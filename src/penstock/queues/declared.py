@@ -34,6 +34,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     """those that a group may still have before it, oldest first"""
     is_deleted: bool = False
     """its logs are going; the record goes behind them"""
+    declared: dict[str, Any] | None = None
+    """what a door wants to know of it again: how it was declared there"""
 
     @property
     def name(self) -> str:

@@ -54,8 +54,8 @@ class Declared:
     """What a client said of a queue when it declared it."""
 
     is_durable: bool = True
-    auto_delete: bool = False
     is_exclusive: bool = False
+    auto_delete: bool = False
     arguments: Table = field(default_factory=dict)
 
     @property

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
+import msgspec
 import pytest
 
 from penstock.codecs.amqp091.errors import AmqpError
 from penstock.codecs.amqp091.kinds import Field
 from penstock.codecs.amqp091.wire import table_of
 from penstock.queues.rabbit_arguments import At, Declared, check, refuse_difference
+from penstock.queues.rabbit_records import declared_of, record_of
 from penstock.queues.rabbit_settings import argument_settings, arguments_of, queue_settings
 from penstock.queues.settings import QueueSettings, parse_queue
 
@@ -73,9 +77,9 @@ def test_what_an_argument_cannot_be(name: str, value: object, said: str) -> None
             "invalid arg 'x-message-ttl' of queue type rabbit_stream_queue",
         ),
         (Declared(False, arguments=table_of({"x-queue-type": "quorum"})), "invalid property 'non-durable'"),
-        (Declared(True, True, arguments=table_of({"x-queue-type": "quorum"})), "invalid property 'auto-delete'"),
+        (Declared(auto_delete=True, arguments=table_of({"x-queue-type": "quorum"})), "invalid property 'auto-delete'"),
         (
-            Declared(True, False, True, arguments=table_of({"x-queue-type": "stream"})),
+            Declared(is_exclusive=True, arguments=table_of({"x-queue-type": "stream"})),
             "invalid property 'exclusive-owner'",
         ),
         (
@@ -103,7 +107,7 @@ def test_other_arguments_are_kept_and_mean_nothing() -> None:
     ("current", "wanted", "said"),
     [
         (Declared(False), Declared(True), "'durable': received 'true' but current is 'false'"),
-        (Declared(True), Declared(True, True), "'auto_delete': received 'true' but current is 'false'"),
+        (Declared(True), Declared(auto_delete=True), "'auto_delete': received 'true' but current is 'false'"),
         (
             declared(x_message_ttl=1000),
             declared(x_message_ttl=2000),
@@ -177,6 +181,15 @@ def test_arguments_are_settings_that_a_queue_can_have(wanted: Declared) -> None:
         "keep" if wanted.type == "stream" else "delete",
     )
     assert not wanted.arguments.keys() & {"x-message-ttl"} or settings.limits.message_ttl_ms in (1, 60_000)
+
+
+def test_what_was_declared_comes_back_from_its_record() -> None:
+    values = {"s": "ä\n\udcff", "=": "=", "n": 5, "f": 1.5, "b": True, "x": b"\xff", "v": None, "d": Decimal("1.25")}
+    table = table_of({**values, "t": {"a": [1, {"b": "c"}]}})
+    mine = Declared(False, True, True, table)
+    stored = msgspec.json.decode(msgspec.json.encode(record_of(mine)))
+    assert declared_of(stored) == mine
+    assert declared_of(None) is None
 
 
 def test_what_arguments_ask_for() -> None:

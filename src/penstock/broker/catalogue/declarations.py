@@ -140,10 +140,15 @@ class Declaring:
         return resolve(name, self.templates.values(), explicit)
 
     async def declare(
-        self, settings: QueueSettings, groups: Sequence[GroupName] = (), *, is_auto: bool = False
+        self,
+        settings: QueueSettings,
+        groups: Sequence[GroupName] = (),
+        *,
+        is_auto: bool = False,
+        declared: dict[str, object] | None = None,
     ) -> Queue:
-        """With groups that stay, and with its partition if it has only one: all in one commit. QueueExists if there is
-        one of that name."""
+        """With groups that stay, and with its partition if it has only one: all in one commit. `declared` is kept for
+        the door. QueueExists if there is one of that name."""
         key = settings.namespace, settings.name
         async with self._lock(key):
             if key in self.queues:
@@ -151,7 +156,12 @@ class Declaring:
             if is_auto:
                 self._refuse_too_many()
             record = QueueRecord(
-                self._next_incarnation, queue_json(settings), self._timeline.wall(), settings.partitions, is_auto
+                self._next_incarnation,
+                queue_json(settings),
+                self._timeline.wall(),
+                settings.partitions,
+                is_auto,
+                declared=declared,
             )
             self._next_incarnation += 1
             queue = await self._make(settings, record, [self._new_group(record, name) for name in groups])
