@@ -14,6 +14,7 @@ from penstock.broker.catalogue import recovery as opening
 from penstock.broker.catalogue.configuration import Configuration
 from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.catalogue.exchanging import Exchanging
+from penstock.broker.catalogue.policies import Policies
 from penstock.broker.feed.begun import begun
 from penstock.broker.feed.claims import Claiming
 from penstock.broker.feed.competing import Competitor, take_one
@@ -87,6 +88,7 @@ class Broker(AsyncClosing):
             shard, configuration, self.alarms, self.ledger, options.max_auto_queues, options.auto_create
         )
         self.exchanges = Exchanging(configuration, self.declaring)
+        self.policies = Policies(configuration, self.declaring)
         self._numbers, self._sessions = count(1), count()
 
         def dropped(group: Group, unit: Unit) -> None:

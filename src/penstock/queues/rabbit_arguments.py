@@ -105,6 +105,13 @@ def check(declared: Declared, at: At, *, is_server_named: bool = False) -> None:
             raise at.error(Fault.INVALID_PROPERTY, property=name)
 
 
+def check_value(name: str, arguments: Table, at: At) -> None:
+    """AmqpError unless an argument may have this value in some queue."""
+    rule = _natural if name == "x-delivery-limit" else _RULES.get(name)
+    if rule is not None:
+        _check_values(arguments, {name: rule}, at)
+
+
 def refuse_difference(current: Declared, wanted: Declared, at: At, *, is_ours: bool = False) -> None:
     """AmqpError unless a queue that is there is the one that is declared. Whether it is another connection's is not
     asked here, and for an exclusive one not whether it is durable. `is_ours`: it was made by another protocol, so what
