@@ -60,6 +60,7 @@ class ErrorCode(enum.Enum):
     EXCHANGE_LIMIT = "exchange-limit"
     QUEUE_LIMIT = "queue-limit"
     NO_SUCH_BINDING = "no-such-binding"
+    NO_SUCH_POLICY = "no-such-policy"
     NO_SUCH_NAMESPACE = "no-such-namespace"
     NAMESPACE_REFUSED = "namespace-refused"  # no rule about the user names it
     UNROUTABLE = "unroutable"  # no queue takes it, and its publisher asked to be told
@@ -442,6 +443,14 @@ class NotAuthorised(PenstockError):
     def __init__(self, what: str) -> None:
         super().__init__(f"not allowed: {what}; an admin can allow it (`penstock user`, `penstock acl`)")
         self.what = what
+
+
+class NoSuchPolicy(PenstockError):
+    code = ErrorCode.NO_SUCH_POLICY
+
+    def __init__(self, policy: str) -> None:
+        super().__init__(f"no policy {policy!r}: `penstock policy list` shows those there are")
+        self.policy = policy
 
 
 class NoSuchNamespace(PenstockError):

@@ -64,7 +64,7 @@ def as_dead_letters(name: str) -> str:
 def canonical_queue(name: str) -> str:
     """The name as the broker keeps it, where there is no queue of that very name: `dlq/orders` and `orders.dlq` are
     ways to write `$dlq/orders`, and what begins with `$queue/` is a path."""
-    if name.startswith(QUEUE_PREFIX) and len(name) > len(QUEUE_PREFIX):
+    if name.startswith(QUEUE_PREFIX):
         return queue_of_path(name.removeprefix(QUEUE_PREFIX))
     return as_dead_letters(name)
 

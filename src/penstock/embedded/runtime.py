@@ -169,7 +169,7 @@ class Runtime:
         if found is None:
             return await declaring.declared(declaring.settings_for(name, self._explicit(settings)))
         try:
-            is_same = change(found.settings, {**settings, "name": found.name}) == found.settings
+            is_same = change(found.own, {**settings, "name": found.name}) == found.own
         except InvalidSetting as error:
             raise QueueExists(found.name) from error
         if not is_same:

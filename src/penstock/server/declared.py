@@ -105,7 +105,7 @@ class Declared:
 
 def _is_changed(queue: Queue, written: Mapping[str, object]) -> bool:
     try:
-        return change(queue.settings, written) != queue.settings
+        return change(queue.own, written) != queue.own
     except InvalidSetting:
         return True
 

@@ -60,6 +60,7 @@ RAISED: list[PenstockError] = [
     errors.TooManyAttempts("10 wrong passwords", 30),
     errors.NoSuchUser("till-7"),
     errors.NoSuchNamespace("shop"),
+    errors.NoSuchPolicy("ttl"),
     errors.NamespaceRefused("till-7", "shop"),
     errors.UserExists("till-7"),
     errors.NoSuchExchange("logs"),

@@ -195,9 +195,8 @@ class Permissions:
     def may_with_exchange(self, action: Action, exchange: str, key: bytes = b"") -> bool:
         """CONFIGURE an exchange by its name, PUBLISH to it, or CONSUME what it has: bind to it. With a key, this key's
         messages only."""
-        known = self._named.get(
-            asked := f"exchange {action.value} {exchange}\0{key.decode('utf-8', 'surrogateescape')}"
-        )
+        asked = f"exchange {action.value} {exchange}\0{key.decode('utf-8', 'surrogateescape')}"
+        known = self._named.get(asked)
         if known is None:
             known = self._now().may(addresses.wanted_of_exchange(action, exchange, key))
             self._caches.keep(self._named, asked, known)

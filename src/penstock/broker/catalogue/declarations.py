@@ -22,13 +22,14 @@ from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import Start
 from penstock.broker.queues.volatile import VolatileQueue, check_volatile
 from penstock.broker.webhooks.events import with_secrets
-from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
+from penstock.core.errors import InvalidArgument, InvalidSetting, NoSuchGroup, NoSuchQueue, QueueExists
 from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue, is_dead_letter_queue
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
 from penstock.queues.declared import (
     NUMBERS_KEY,
     GroupRecord,
+    NamespaceRecord,
     NumbersRecord,
     QueueRecord,
     Switch,
@@ -46,6 +47,9 @@ from penstock.queues.names import (
     subscription_address,
     topic_of_address,
 )
+from penstock.queues.policies import Policy, chosen, effective
+from penstock.queues.rabbit_arguments import CLASSIC
+from penstock.queues.rabbit_records import declared_of
 from penstock.queues.settings import QueueSettings, change, queue_json
 from penstock.queues.templates import Template, resolve
 
@@ -85,6 +89,9 @@ class Declaring:
         self.exchanges = ExchangeBook(self.bindings_of, self.is_volatile)
         self.volatile = Volatile(volatile, shard.timeline.wall())
         self.templates: dict[str, Template] = {}
+        self.policies: dict[tuple[str, str], Policy] = {}
+        """by namespace and name; see Policies"""
+        self.namespaces: dict[str, NamespaceRecord] = {}
         self.failures: Failures
         self._next_incarnation = 1
         self._next_group = 1
@@ -122,6 +129,7 @@ class Declaring:
         """Whether somebody has declared something there. `default` is always there."""
         return (
             namespace == DEFAULT_NAMESPACE
+            or namespace in self.namespaces
             or any(space == namespace for space, _ in self.queues)
             or self.exchanges.has_some(namespace)
         )
@@ -192,7 +200,7 @@ class Declaring:
         self._making += record.is_auto
         try:
             logs = await self._configuration.write_creating(
-                [*changes, self._numbers()], wanted_logs(settings, partitions)
+                [*changes, self._numbers()], wanted_logs(self.effective(settings, record), partitions)
             )
         finally:
             self._making -= record.is_auto
@@ -324,8 +332,32 @@ class Declaring:
         explicit = {"namespace": source.namespace} | ({"partitions": partitions} if partitions else {})
         return await self.declared(self.settings_for(name, explicit))
 
+    def effective(self, settings: QueueSettings, record: QueueRecord) -> QueueSettings:
+        """What a queue with these settings does, by the policies there are. One that does not go together with them
+        is passed over, and said."""
+        if not self.policies:
+            return settings
+        declared = declared_of(record.declared)
+        mine = [policy for (namespace, _), policy in self.policies.items() if namespace == settings.namespace]
+        counting = chosen(mine, settings.name, CLASSIC if declared is None else declared.type)
+        try:
+            return effective(settings, declared, counting)
+        except InvalidSetting as error:
+            logger.warning("policy passed over queue=%s setting=%s reason=%s", settings.name, error.path, error.reason)
+            return settings
+
+    async def follow_policies(self, queue: Queue) -> None:
+        """What it does follows the policies there are now. NoSuchQueue if it is gone."""
+        if self.effective(queue.own, queue.record) == queue.settings:
+            return
+        async with self.holding(queue):
+            settings = self.effective(queue.own, queue.record)
+            await self._configuration.write(logs=queue.changed_logs(settings))
+            queue.configure(settings, queue.record, queue.own)
+
     def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
-        queue = Queue(self._shard, self._cache, settings, record, self.changed)
+        queue = Queue(self._shard, self._cache, self.effective(settings, record), record, self.changed)
+        queue.own = settings
         self.queues[settings.namespace, settings.name] = queue
         self.by_incarnation[record.incarnation] = queue
         self._next_incarnation = max(self._next_incarnation, record.incarnation + 1)
@@ -367,7 +399,7 @@ class Declaring:
 
     async def _change(self, queue: Queue, changes: Mapping[str, object]) -> None:
         changes = with_secrets(changes, queue.settings.dlq_config.alert_webhook)
-        settings = change(queue.settings, changes)
+        settings = change(queue.own, changes)
         # While no publish is under way: it might make the logs of another partition.
         await queue.gate.close()
         try:
@@ -375,31 +407,32 @@ class Declaring:
                 await self._grow(queue, settings)
             else:
                 record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
-                await self._write(queue, settings, record)
-                queue.configure(settings, record)
+                follows = await self._write(queue, settings, record)
+                queue.configure(follows, record, settings)
         finally:
             queue.gate.open()
         self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
         for group in queue.groups.values():
             group.look_at_switch(self._now())
 
-    async def _write(self, queue: Queue, settings: QueueSettings, record: QueueRecord) -> None:
-        """The settings of a queue and of all its logs, in one frame."""
+    async def _write(self, queue: Queue, settings: QueueSettings, record: QueueRecord) -> QueueSettings:
+        """The settings of a queue and of all its logs, in one frame; those that count."""
+        follows = self.effective(settings, record)
         if queue.is_volatile:
-            check_volatile(settings)
-            return
-        logs = queue.changed_logs(settings)
-        await self._configuration.write((queue_key(queue.incarnation), record), logs=logs)
+            check_volatile(follows)
+            return follows
+        await self._configuration.write((queue_key(queue.incarnation), record), logs=queue.changed_logs(follows))
+        return follows
 
     async def _grow(self, queue: Queue, settings: QueueSettings) -> None:
         """No publish is under way between reading the ends of the old partitions and the commit of the switch."""
         switch = self._switch(queue, settings)
         switches = (*queue.record.switches[-_SWITCHES_KEPT + 1 :], switch)
         record = msgspec.structs.replace(queue.record, settings=queue_json(settings), switches=switches)
-        await self._write(queue, settings, record)
+        follows = await self._write(queue, settings, record)
         for group in queue.groups.values():
             group.begin_switch(switch)
-        queue.configure(settings, record)
+        queue.configure(follows, record, settings)
 
     def _switch(self, queue: Queue, settings: QueueSettings) -> Switch:
         ends = {

@@ -44,6 +44,8 @@ class PartitionedQueue(Taker):
         super().__init__(Gate(), None)
         self.cache, self.record = cache, record
         self._set(settings)
+        self.own = settings
+        """as they are stored; `settings` is what counts, with a policy laid over them"""
         self.listening: dict[Listener, None] = {}
         """groups of which somebody waits for messages, and others who look on"""
         self.is_paused = record.is_paused

@@ -176,6 +176,8 @@ class Fault(enum.Enum):
     )
     INVALID_ARG = Situation(Reply.PRECONDITION_FAILED, "invalid arg '{arg}' for {what}: {reason}")
     INVALID_ARG_OF_TYPE = Situation(Reply.PRECONDITION_FAILED, "invalid arg '{arg}' for {what} of queue type {type}")
+    INVALID_ARG_TYPE = Situation(Reply.PRECONDITION_FAILED, "invalid type '{type}' for arg '{arg}' in {what}")
+    INVALID_PROPERTY = Situation(Reply.PRECONDITION_FAILED, "invalid property '{property}' for {what}")
     EXCHANGE_TYPE = Situation(Reply.PRECONDITION_FAILED, "invalid exchange type '{type}'")
     IN_USE = Situation(Reply.PRECONDITION_FAILED, "{what} in use")
     NOT_EMPTY = Situation(Reply.PRECONDITION_FAILED, "{what} not empty")
@@ -275,6 +277,11 @@ def inequivalent(
     has_both = received is not None and current is not None
     said = [_untyped(field) if has_both else _typed(field) for field in (received, current)]
     return AmqpError(Fault.INEQUIVALENT, channel, at, arg=arg, what=what, received=said[0], current=said[1])
+
+
+def type_name(field: Field) -> str:
+    """As RabbitMQ calls the type."""
+    return _TYPES[field.kind]
 
 
 def _untyped(field: Field | None) -> str:

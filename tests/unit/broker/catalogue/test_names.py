@@ -37,9 +37,9 @@ def test_they_get_what_is_published_to_their_topics_and_outlive_a_restart(tmp_pa
                 await s.reject(consumer, message)
             letters = {queue.name for queue in s.broker.queues} - set(WEIRD)
             assert letters == {f"$dlq/{name}" for name in WEIRD}
-        assert {path.name for path in tmp_path.iterdir()} == {"data"}
 
     run(main())
+    assert {path.name for path in tmp_path.iterdir()} == {"data"}
 
 
 def test_a_name_is_another_way_to_write_dead_letters_until_a_queue_is_called_so(tmp_path: Path) -> None:

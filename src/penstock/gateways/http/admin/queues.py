@@ -216,7 +216,7 @@ def _stats(told: QueueDescription) -> QueueStats:
 
 def _etag(queue: Queue) -> tuple[bytes, bytes]:
     """Changes with the settings, and with the queue."""
-    said = msgspec.json.encode((queue.incarnation, queue_json(queue.settings)), order="deterministic")
+    said = msgspec.json.encode((queue.incarnation, queue_json(queue.own)), order="deterministic")
     return b"etag", b'"%s"' % hashlib.blake2b(said, digest_size=8).hexdigest().encode()
 
 
