@@ -317,11 +317,6 @@ def _pair(field: Field) -> str:
     return f"{_TYPES[field.kind]},{_term(field)}"
 
 
-def type_word(field: Field) -> str:
-    """RabbitMQ's word for the type of a field."""
-    return _TYPES[field.kind]
-
-
 def cut(text: str) -> str:
     """As RabbitMQ shortens a reply text; never within a character."""
     encoded = text.encode("utf-8", "replace")
