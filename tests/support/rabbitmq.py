@@ -14,9 +14,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from tests.support.servers import HOST, INSTALL_HINT, NotInstalled
 
@@ -140,11 +141,11 @@ def _definitions(more: Mapping[str, Sequence[object]]) -> dict[str, object]:
     return {"rabbit_version": VERSION, **base}
 
 
-def _start(command: Sequence[str], said: object, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], said: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=said,  # type: ignore[arg-type]  # a file
+        stdout=said,
         stderr=subprocess.STDOUT,
         env=environment,
         start_new_session=True,
@@ -168,10 +169,8 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
     """With kill -9: the process, if it is there, and all that it started."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -177,10 +178,8 @@ class Peer:
 
     def leave(self) -> None:
         if not self.is_gone:
-            try:
+            with suppress(Gone, Silent):
                 self.call(0, ConnectionClose(200, "bye"))
-            except (Gone, Silent):
-                pass
         self.close()
 
     def _read(self, seconds: float) -> None:

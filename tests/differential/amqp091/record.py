@@ -13,12 +13,14 @@ from typing import Any
 
 from tests.differential.amqp091.brokers import SETTINGS
 from tests.differential.amqp091.mistakes import MISTAKES
+from tests.differential.amqp091.scenes import SCENES
 from tests.differential.amqp091.script import Script
 from tests.differential.amqp091.stage import Stage, Transcript
 from tests.support.rabbitmq import VERSION, rabbitmq
 
 HERE = Path(__file__).parent
 ERRORS = HERE / "recorded_errors.json"
+SCENES_FILE = HERE / "recorded_scenes.json"
 _CLOSES = {"channel.close": "channel", "connection.close": "connection"}
 
 
@@ -62,18 +64,33 @@ def _record_errors(address: tuple[str, int], only: str) -> dict[str, Any]:
     return {"of": f"RabbitMQ {VERSION}", "errors": found}
 
 
+def _record_scenes(address: tuple[str, int], only: str) -> dict[str, Any]:
+    found = {}
+    for name, script in SCENES.items():
+        if only not in name:
+            continue
+        begun = time.monotonic()
+        found[name] = transcript_of(address, script)
+        print(f"{time.monotonic() - begun:5.2f} s  {name}", file=sys.stderr)
+    return {"of": f"RabbitMQ {VERSION}", "scenes": found}
+
+
+WHAT = {"errors": (_record_errors, ERRORS), "scenes": (_record_scenes, SCENES_FILE)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["errors"])
+    parser.add_argument("what", choices=WHAT)
     parser.add_argument("--only", default="", help="those whose name has this in it; printed, not written")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, rabbitmq(Path(directory), SETTINGS) as server:
-        said = _record_errors(("127.0.0.1", server.port), options.only)
+        record, file = WHAT[options.what]
+        said = record(("127.0.0.1", server.port), options.only)
     text = json.dumps(said, indent=1, ensure_ascii=False) + "\n"
     if options.only:
         print(text)
     else:
-        ERRORS.write_text(text)
+        file.write_text(text)
     return 0
 
 

@@ -6,7 +6,6 @@ from it. When a whole round has brought nothing, nothing is on its way."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
