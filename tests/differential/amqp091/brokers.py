@@ -1,9 +1,17 @@
-"""RabbitMQ as scripts need it: with users, virtual hosts and limits that they run into."""
+"""Brokers as scripts need them: with users, virtual hosts and limits that they run into."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from tests.differential.amqp091.mistakes import MAX_MESSAGE_BYTES
-from tests.support.rabbitmq import RabbitSettings, permission, user
+from tests.support.live_server import live_server
+from tests.support.rabbitmq import RabbitSettings, permission, rabbitmq, user
+from tests.support.servers import HOST
+
+from penstock.server.config_listeners import LISTENER_NAMES
 
 SETTINGS = RabbitSettings(
     definitions={
@@ -39,3 +47,32 @@ SETTINGS = RabbitSettings(
     lines=[f"max_message_size = {MAX_MESSAGE_BYTES}"],
     plugins=["rabbitmq_consistent_hash_exchange"],
 )
+
+LISTENER = "amqp"
+
+
+def penstock_has_amqp() -> bool:
+    """Whether this version has the listener."""
+    return LISTENER in LISTENER_NAMES
+
+
+@contextmanager
+def reference(directory: Path) -> Iterator[tuple[str, int]]:
+    """NotInstalled if there is no RabbitMQ."""
+    with rabbitmq(directory / "rabbitmq", SETTINGS) as server:
+        yield HOST, server.port
+
+
+@contextmanager
+def here(directory: Path) -> Iterator[tuple[str, int]]:
+    """Penstock with the same users and rights."""
+    settings = [f"listeners.{LISTENER}.port=0", "storage.disk_reserve=0"]
+    with live_server(directory / "penstock", settings) as server:
+        yield HOST, server.ports[LISTENER]
+
+
+@contextmanager
+def both(directory: Path) -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
+    """RabbitMQ, and Penstock."""
+    with reference(directory) as theirs, here(directory) as ours:
+        yield theirs, ours

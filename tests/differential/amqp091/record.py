@@ -1,4 +1,4 @@
-"""Writes down what a real RabbitMQ says: `python -m tests.differential.amqp091.record errors`."""
+"""Writes down what a real RabbitMQ says: `python -m tests.differential.amqp091.record errors`, `scenes` or `scripts`."""
 
 from __future__ import annotations
 
@@ -12,24 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.differential.amqp091.brokers import SETTINGS
+from tests.differential.amqp091.compare import played, written
 from tests.differential.amqp091.mistakes import MISTAKES
 from tests.differential.amqp091.scenes import SCENES
-from tests.differential.amqp091.script import Script
-from tests.differential.amqp091.stage import Stage, Transcript
+from tests.differential.amqp091.script import from_plain, Script, to_plain
+from tests.differential.amqp091.stage import Transcript
 from tests.support.rabbitmq import VERSION, rabbitmq
 
 HERE = Path(__file__).parent
 ERRORS = HERE / "recorded_errors.json"
 SCENES_FILE = HERE / "recorded_scenes.json"
+SCRIPTS = HERE / "recorded_scripts.json"
+RECORDED_SEEDS = 25
 _CLOSES = {"channel.close": "channel", "connection.close": "connection"}
-
-
-def transcript_of(address: tuple[str, int], script: Script) -> Transcript:
-    stage = Stage(address)
-    try:
-        return stage.run(script)
-    finally:
-        stage.close()
 
 
 def outcome(transcript: Transcript) -> dict[str, Any]:
@@ -53,13 +48,25 @@ def recorded_errors() -> Mapping[str, dict[str, Any]]:
     return found
 
 
+def recorded_scenes() -> Mapping[str, Transcript]:
+    found: Mapping[str, Transcript] = json.loads(SCENES_FILE.read_text())["scenes"]
+    return found
+
+
+def recorded_scripts() -> Mapping[str, tuple[Script, Transcript]]:
+    found = json.loads(SCRIPTS.read_text())["scripts"]
+    return {
+        seed: ([from_plain(step) for step, _ in steps], [came for _, came in steps]) for seed, steps in found.items()
+    }
+
+
 def _record_errors(address: tuple[str, int], only: str) -> dict[str, Any]:
     found = {}
     for name, script in MISTAKES.items():
         if only not in name:
             continue
         begun = time.monotonic()
-        found[name] = outcome(transcript_of(address, script))
+        found[name] = outcome(played(address, script))
         print(f"{time.monotonic() - begun:5.2f} s  {name}: {found[name].get('text')}", file=sys.stderr)
     return {"of": f"RabbitMQ {VERSION}", "errors": found}
 
@@ -70,12 +77,32 @@ def _record_scenes(address: tuple[str, int], only: str) -> dict[str, Any]:
         if only not in name:
             continue
         begun = time.monotonic()
-        found[name] = transcript_of(address, script)
+        found[name] = played(address, script)
         print(f"{time.monotonic() - begun:5.2f} s  {name}", file=sys.stderr)
     return {"of": f"RabbitMQ {VERSION}", "scenes": found}
 
 
-WHAT = {"errors": (_record_errors, ERRORS), "scenes": (_record_scenes, SCENES_FILE)}
+def _record_scripts(address: tuple[str, int], only: str) -> dict[str, Any]:
+    found = {}
+    for seed in range(RECORDED_SEEDS):
+        script, transcript = written(address, seed)
+        found[str(seed)] = [[to_plain(step), came] for step, came in zip(script, transcript, strict=True)]
+        print(f"seed {seed}: {len(script)} steps", file=sys.stderr)
+    return {"of": f"RabbitMQ {VERSION}", "scripts": found}
+
+
+def _written(said: dict[str, Any]) -> str:
+    """Of scripts, a step is a line."""
+    if "scripts" not in said:
+        return json.dumps(said, indent=1, ensure_ascii=False) + "\n"
+    scripts = [
+        f"{json.dumps(seed)}: [\n" + ",\n".join(json.dumps(step, ensure_ascii=False) for step in steps) + "\n]"
+        for seed, steps in said["scripts"].items()
+    ]
+    return f'{{"of": {json.dumps(said["of"])}, "scripts": {{\n' + ",\n".join(scripts) + "\n}}\n"
+
+
+WHAT = {"errors": (_record_errors, ERRORS), "scenes": (_record_scenes, SCENES_FILE), "scripts": (_record_scripts, SCRIPTS)}
 
 
 def main() -> int:
@@ -86,7 +113,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory, rabbitmq(Path(directory), SETTINGS) as server:
         record, file = WHAT[options.what]
         said = record(("127.0.0.1", server.port), options.only)
-    text = json.dumps(said, indent=1, ensure_ascii=False) + "\n"
+    text = _written(said)
     if options.only:
         print(text)
     else:

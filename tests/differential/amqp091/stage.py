@@ -65,6 +65,9 @@ class Open:
 
     def see(self, said: Said) -> None:
         method = said.method
+        if method.name in ("connection.close", "connection.close-ok"):
+            # All is said: who closes the socket first means nothing.
+            self.peer.is_gone = True
         if isinstance(method, ChannelOpenOk):
             self.channels.add(said.channel)
         elif isinstance(method, ChannelClose) or method.name == "channel.close-ok":
@@ -72,6 +75,8 @@ class Open:
             self.confirms.pop(said.channel, None)
         elif isinstance(method, QueueDeclareOk):
             self.queues.add(method.queue)
+        elif isinstance(method, BasicAck | BasicNack) and said.channel in self.confirms:
+            self.confirms[said.channel] = 0
         elif method.name == "confirm.select-ok":
             self.confirms.setdefault(said.channel, 0)
 
@@ -166,12 +171,15 @@ class Stage:
         waits = method.replies and not getattr(method, "nowait", False) and not connection.is_bare
         if waits:
             came = list(self._until_answered(step.on, step.channel, method))
+        elif step.channel and not connection.is_bare:
+            came = [(step.on, said) for said in self._flowed(step.on, connection, step.channel)]
         return self._quiet(came)
 
     def _until_answered(self, on: int, channel: int, method: Method) -> Iterator[tuple[int, Said]]:
         """Not forever: what must not be answered is compared too."""
         connection = self._open[on]
         if channel and channel not in connection.channels and method.name != "channel.open":
+            yield from ((on, said) for said in self._listen(on, BARE_S))
             return
         for said in connection.peer.coming(DEADLINE_S):
             connection.see(said)
@@ -200,12 +208,17 @@ class Stage:
 
     def _quiet(self, came: list[tuple[int, Said]]) -> list[tuple[int, Said]]:
         """All that comes until nothing more does."""
+        quiet = 0
         for _ in range(_ROUNDS):
             more = [(on, said) for on in list(self._open) for said in self._round(on)]
             came += more
-            if not more:
-                return came
+            quiet = 0 if more else quiet + 1
+            if quiet == (1 if self._is_all_bare() else 2):
+                break
         return came
+
+    def _is_all_bare(self) -> bool:
+        return all(connection.is_bare for connection in self._open.values())
 
     def _round(self, on: int) -> Iterator[Said]:
         connection = self._open[on]
@@ -228,8 +241,6 @@ class Stage:
                 for said in connection.peer.coming(DEADLINE_S):
                     connection.see(said)
                     yield said
-                    if isinstance(said.method, BasicAck | BasicNack) or said.channel == 0:
-                        connection.confirms[said.channel] = 0
                     if not connection.confirms.get(channel):
                         break
                 else:
