@@ -577,6 +577,7 @@ def _dismiss(group: Group) -> None:
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
     group.wake_pullers()
+    group.turns.end()
 
 
 def _address(path: str) -> bytes:
