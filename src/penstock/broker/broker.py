@@ -47,6 +47,7 @@ from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.core.ports import Clock
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
+from penstock.log.upkeep.faults import Telling
 from penstock.queues.names import GroupName, MessageId, parse_group_name
 from penstock.queues.settings import QueueSettings
 
@@ -99,6 +100,7 @@ class Broker(AsyncClosing):
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
+        self._telling = Telling(logger)
         self._is_closed = False
 
     @classmethod
@@ -288,11 +290,11 @@ class Broker(AsyncClosing):
             try:
                 await self._keep_up_queue(queue, now)
             except PenstockError as error:
-                logger.error("upkeep failed queue=%s error=%s", queue.name, error)
+                self._telling.warn("queue", "upkeep failed queue=%s error=%s", queue.name, error)
         try:
             await self.staging.keep_up(now)
         except PenstockError as error:
-            logger.error("upkeep of stages failed error=%s", error)
+            self._telling.warn("stages", "upkeep of stages failed error=%s", error)
 
     async def _keep_up_queue(self, queue: Queue, now: int) -> None:
         queue.note_upkeep(now)

@@ -45,7 +45,7 @@ def work(http: RunningHttp, socket: ClientConnection) -> list[str]:
         held = http.call(lambda: [member.held for member in group.consumers.values()][-1])
         if not held:
             return done
-        receipts = []
+        receipts: list[str] = []
         while len(receipts) < held:
             frame = json.loads(socket.recv(20))
             receipts.append(frame["receipt"])

@@ -16,14 +16,14 @@ ROUNDS = 6
 SENT = [b"%d" % number for number in range(24)]
 
 
-def declared(mqtt: RunningGateway, max_retries: int, **settings: object) -> None:
+def declared(mqtt: RunningGateway, max_retries: int) -> None:
     policy = {
         "max_retries": max_retries,
         "initial_backoff": f"{BACKOFF_S}s",
         "max_backoff": f"{BACKOFF_S}s",
         "total_timeout": "none",
     }
-    mqtt.declare(partitions=4, retry_policy=policy, **settings)
+    mqtt.declare(partitions=4, retry_policy=policy)
 
 
 def held_by(mqtt: RunningGateway, name: str) -> list[int]:

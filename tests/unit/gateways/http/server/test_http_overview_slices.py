@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.http_server import RunningServer, running_server
@@ -18,6 +19,9 @@ from tests.support.http_server import RunningServer, running_server
 from penstock.gateways.http.events.glance import Glances
 from penstock.log.columns import Columns
 from penstock.telemetry import breather
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 _MEMORY = Path("/dev/shm")
 QUEUES, TOGETHER = 10_000, 500
@@ -45,7 +49,7 @@ class Meter:
         self.steps.append(self._steps)
         self._looked_at, self._steps = self.glances.looked_at, 0
 
-    def trace(self, frame: FrameType, event: str, _: object) -> Callable[..., object]:
+    def trace(self, frame: FrameType, event: str, _: object) -> TraceFunction:
         self._steps += event in ("line", "opcode")
         # A comprehension is one line, however many it looks at.
         frame.f_trace_opcodes = frame.f_code.co_filename.endswith("operations.py")
