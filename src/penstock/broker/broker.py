@@ -208,7 +208,7 @@ class Broker(AsyncClosing):
         limit = group.queue.settings.max_in_flight
         wanted = limit if prefetch is None else prefetch
         if wanted < 1:
-            raise InvalidArgument(f"a prefetch of {wanted} lets no message through: at least 1")
+            raise InvalidArgument(f"a prefetch of {wanted} lets no message through: give at least 1")
         consumer = Consumer(group, next(self._numbers), min(wanted, limit))
         group.join(consumer, is_immortal)
         return consumer

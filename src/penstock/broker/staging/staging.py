@@ -474,4 +474,4 @@ class Staging:
 def _check_name(what: str, name: str, *, is_optional: bool = False) -> None:
     size = len(name.encode(errors="surrogatepass"))
     if (not name and not is_optional) or size > _MAX_NAME_BYTES or not name.isprintable():
-        raise InvalidArgument(f"{what} has 1 to {_MAX_NAME_BYTES} bytes and nothing unprintable: {name[:40]!r}")
+        raise InvalidArgument(f"{what} needs 1 to {_MAX_NAME_BYTES} printable bytes: {name[:40]!r}")

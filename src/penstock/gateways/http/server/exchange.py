@@ -205,7 +205,7 @@ class Exchange:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS, errors="strict")
             given = dict(pairs)
             if len(given) < len(pairs):
-                raise ValueError("a parameter is there twice")
+                raise ValueError("a parameter is given twice")
             found = msgspec.convert(given, kind, strict=False)
             if isinstance(found, msgspec.Struct) and "null" in text.lower():
                 _refuse_null(found, given)
@@ -384,7 +384,7 @@ def _refuse_null(query: msgspec.Struct, given: Mapping[str, str]) -> None:
     """msgspec reads the word as nothing, but whoever says it means something else. ValueError."""
     for field in msgspec.structs.fields(query):
         if field.encode_name in given and getattr(query, field.name) is None:
-            raise ValueError(f"`null` is no value - at `$.{field.encode_name}`")
+            raise ValueError(f"`null` is not a value - at `$.{field.encode_name}`")
 
 
 def _explained(error: Exception) -> tuple[str, str | None]:
