@@ -1,4 +1,4 @@
-"""`penstock pipeline report` in a real browser, as wide as a telephone and as a desktop, that can reach nothing else."""
+"""`penstock pipeline report` in a real browser, from a telephone to a desktop, that can reach nothing else."""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ PARTS = {
     "InvalidSetting",
     "BadKeys",
 }
+NAMED, ASSIGNED = {"reason", "text", "detail", "advice", "why", "_ADVICE"}, "assigned"
+"""Texts that get a name before an error has them, or a log line or a finding"""
 CODES = {"_bad_frame", "LookupError", "KeyError"}
 # What people did that can be done in another way: the text says how.
 ADVISING = {"click.UsageError", "click.BadParameter", "UnsupportedPlatform", "NotThere", "DiskLow", "DirectoryInUse"}
@@ -56,6 +58,9 @@ def texts() -> list[Text]:
 def _texts_of(file: Path) -> Iterator[Text]:
     for node in ast.walk(ast.parse(file.read_text())):
         raised = node.exc if isinstance(node, ast.Raise) else node
+        if isinstance(node, ast.Assign) and {ast.unparse(target) for target in node.targets} & NAMED:
+            where = f"{file.relative_to(SOURCE)}:{node.lineno}"
+            yield from (Text(where, ASSIGNED, text) for text in _written(node.value))
         if not isinstance(raised, ast.Call):
             continue
         kind = ast.unparse(raised.func)
@@ -91,7 +96,7 @@ TEXTS = texts()
 SENTENCES = [
     each
     for each in TEXTS
-    if each.kind not in PARTS | CODES
+    if each.kind not in PARTS | CODES | {ASSIGNED}
     and "%(" not in each.text
     and " " in re.sub(r"\{[^}]*\}", "x", each.text)
     and not each.text.startswith("/")

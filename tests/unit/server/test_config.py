@@ -150,7 +150,7 @@ def test_a_section_whose_lines_are_commented_out_is_all_defaults(tmp_path: Path)
         ("auth: {jwt: {algorithm: none}}", "auth.jwt.algorithm: 'none' is not one of HS256, RS256, ES256"),
         ("storage: {journal_size: 5MiB}", "has no room for three files"),
         ("shutdown_timeout: 30", "30 is not a duration"),
-        ("listeners: {mqtt: null, mqtt_ws: null, http: null}", "listeners: none is switched on"),
+        ("listeners: {mqtt: null, mqtt_ws: null, http: null}", "listeners: all are off"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place_and_what_to_do(text: str, said: str, tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ class Exchange:
         if taken.allowed < messages:
             self.state.counters.throttled["messages"] += 1
             wait_s = max(1, math.ceil(taken.wait_s))
-            detail = f"more messages than this connection may send: again in {wait_s} s, or see rate_limit"
+            detail = f"more messages than this connection may send: try again in {wait_s} s, or see rate_limit"
             raise Refusal(429, "too-many-requests", detail, headers=((b"retry-after", b"%d" % wait_s),))
 
     async def while_connected(self, work: Coroutine[object, None, Result], undo: Callable[[Result], object]) -> Result:
@@ -329,7 +329,9 @@ class Exchange:
 
     def _refuse_for_memory(self) -> NoReturn:
         self.state.memory.note_refusal()
-        detail = "the bodies of other requests take all memory there is for them: again soon, or see http.memory_size"
+        detail = (
+            "the bodies of other requests take all memory there is for them: try again soon, or raise http.memory_size"
+        )
         raise Refusal(503, "out-of-memory", detail, headers=((b"retry-after", b"1"),), closes=True)
 
     def _refuse_length(self, limit: int) -> None:
