@@ -329,9 +329,7 @@ class Exchange:
 
     def _refuse_for_memory(self) -> NoReturn:
         self.state.memory.note_refusal()
-        detail = (
-            "the bodies of other requests take all memory for them: try again soon, or raise http.memory_size"
-        )
+        detail = "the bodies of other requests take all memory for them: try again soon, or raise http.memory_size"
         raise Refusal(503, "out-of-memory", detail, headers=((b"retry-after", b"1"),), closes=True)
 
     def _refuse_length(self, limit: int) -> None:
