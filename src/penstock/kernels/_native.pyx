@@ -120,11 +120,12 @@ cdef class FrameEntry:
         self.first_timestamp, self.max_timestamp, self.sequence = first_timestamp, max_timestamp, sequence
 
 
-def packed(list entries):
+def framed(list entries, long long generation, long long sequence, long long durable):
     """See kernels/entry.py."""
     cdef FrameEntry entry
     cdef Py_buffer view
-    cdef Py_ssize_t total = 0, at = 0, padded, i
+    cdef Py_ssize_t total = 40, at = 40, padded, i
+    cdef uint32_t crc
     cdef unsigned char* out
     cdef bytes made
     for i in range(len(entries)):
@@ -147,6 +148,18 @@ def packed(list entries):
             at += padded
         finally:
             PyBuffer_Release(&view)
+    memcpy(out, b"PSTF", 4)
+    (<long long*> (out + 8))[0] = generation
+    (<long long*> (out + 16))[0] = sequence
+    (<long long*> (out + 24))[0] = durable
+    (<uint32_t*> (out + 32))[0] = <uint32_t> (total - 40)
+    (<uint32_t*> (out + 36))[0] = <uint32_t> len(entries)
+    if total < RELEASE_GIL_BYTES:
+        crc = penstock_crc32c(0, out + 8, total - 8)
+    else:
+        with nogil:
+            crc = penstock_crc32c(0, out + 8, total - 8)
+    (<uint32_t*> (out + 4))[0] = crc
     return made
 
 

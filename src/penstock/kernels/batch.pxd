@@ -1,9 +1,9 @@
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from penstock.kernels cimport memory
 
-cdef int64_t _MAGIC, _LAST_EPOCH
+cdef int64_t _MAGIC, _LOW_32, _VERSION
 
 
 @cython.locals(i=Py_ssize_t, total=int64_t)
@@ -63,8 +63,22 @@ cdef int64_t put_spans(
     Py_ssize_t entries,
 ) except? -1
 
-cpdef int stamp(
-    unsigned char[::1] batch, int64_t base_offset, int64_t epoch, int64_t base_timestamp, int64_t max_timestamp
+
+@cython.locals(out="unsigned char[::1]")
+cpdef int put_header(
+    bytearray batch,
+    int64_t count,
+    int64_t flags,
+    int64_t compression,
+    uint64_t producer_id,
+    int64_t producer_epoch,
+    int64_t base_sequence,
+) except -1
+
+
+@cython.locals(out="unsigned char[::1]")
+cpdef int seal(
+    bytearray batch, int64_t base_offset, int64_t epoch, int64_t base_timestamp, int64_t max_timestamp
 ) except -1
 
 

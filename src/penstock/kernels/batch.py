@@ -11,6 +11,7 @@ from typing import TypeAlias
 from penstock.core.errors import CorruptBatch, InvalidArgument, TooLarge
 from penstock.core.ports import Buffer
 from penstock.kernels import memory
+from penstock.kernels.crc import crc32c
 
 Ints: TypeAlias = "array[int] | None"
 
@@ -131,14 +132,38 @@ def put_spans(out: bytearray, at: int, source: Buffer, starts: Ints, ends: Ints,
     return first_byte + _pad8(filled)
 
 
-def stamp(batch: bytearray, base_offset: int, epoch: int, base_timestamp: int, max_timestamp: int) -> int:
-    """Fill what the log decides about a batch: offset and timestamps below 2**63, epoch below 2**32."""
-    if base_offset < 0 or epoch < 0 or epoch > _LAST_EPOCH or base_timestamp < 0 or max_timestamp < base_timestamp:
+def put_header(
+    batch: bytearray,
+    count: int,
+    flags: int,
+    compression: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> int:
+    """All of the header but what seal() fills, where zeros are."""
+    out = batch
+    memory.store_u32(out, 0, _MAGIC)
+    memory.store_u32(out, 16, len(batch) - 64)
+    memory.store_u32(out, 20, count)
+    memory.store_u32(out, 28, flags | compression << 16 | _VERSION << 24)
+    memory.store_u32(out, 48, producer_id & _LOW_32)
+    memory.store_u32(out, 52, producer_id >> 32)
+    memory.store_u32(out, 56, producer_epoch)
+    return memory.store_u32(out, 60, base_sequence)
+
+
+def seal(batch: bytearray, base_offset: int, epoch: int, base_timestamp: int, max_timestamp: int) -> int:
+    """Fill what the log decides about a batch, offset and timestamps below 2**63, epoch below 2**32; then the
+    checksum."""
+    if base_offset < 0 or epoch < 0 or epoch > _LOW_32 or base_timestamp < 0 or max_timestamp < base_timestamp:
         raise InvalidArgument("a batch is stamped with an offset, epoch or timestamp out of range")
-    memory.store_i64(batch, 8, base_offset)
-    memory.store_u32(batch, 24, epoch)
-    memory.store_i64(batch, 32, base_timestamp)
-    return memory.store_i64(batch, 40, max_timestamp)
+    out = batch
+    memory.store_i64(out, 8, base_offset)
+    memory.store_u32(out, 24, epoch)
+    memory.store_i64(out, 32, base_timestamp)
+    memory.store_i64(out, 40, max_timestamp)
+    return memory.store_u32(out, 4, crc32c(batch, 0, 8))
 
 
 def lay_out(data: Buffer, start: int, stop: int, count: int, flags: int, layout: array[int] | memoryview) -> int:
@@ -292,4 +317,5 @@ def _var_end(data: Buffer, at: int, stop: int, entries: int) -> int:
 
 # Named, because Cython takes a literal above 2**31 for a Python object.
 _MAGIC = int.from_bytes(b"PSTB", "little")
-_LAST_EPOCH = 0xFFFFFFFF
+_LOW_32 = 0xFFFFFFFF
+_VERSION = 1

@@ -10,8 +10,11 @@ import struct
 from collections.abc import Sequence
 
 from penstock.core.ports import Buffer
+from penstock.kernels.crc import crc32c
 
+MAGIC = b"PSTF"
 _HEAD = struct.Struct("<QIB3x")
+_REST = struct.Struct("<QQQII")
 _ZEROS = bytes(8)
 KIND_BATCH, KIND_EDIT = 1, 2
 
@@ -49,15 +52,35 @@ def pieces_of(entries: Sequence[FrameEntry]) -> list[Buffer]:
     return pieces
 
 
-def packed_plain(entries: Sequence[FrameEntry]) -> bytes:
-    """The same in one, copied."""
-    return b"".join(pieces_of(entries))
+def head_of(pieces: Sequence[Buffer], count: int, generation: int, sequence: int, durable: int) -> bytes:
+    """The header of the frame that has these pieces, of so many entries."""
+    rest = _REST.pack(generation, sequence, durable, sum(map(len, pieces)), count)
+    crc = crc32c(rest)
+    for piece in pieces:
+        crc = crc32c(piece, crc)
+    return MAGIC + crc.to_bytes(4, "little") + rest
+
+
+def framed_plain(entries: Sequence[FrameEntry], generation: int, sequence: int, durable: int) -> bytes:
+    """A whole frame in one, copied."""
+    pieces = pieces_of(entries)
+    return b"".join([head_of(pieces, len(entries), generation, sequence, durable), *pieces])
 
 
 try:
-    from penstock.kernels._native import FrameEntry, packed
+    from penstock.kernels._native import FrameEntry, framed
 except ImportError:
     FrameEntry = FrameEntryPlain  # type: ignore[assignment,misc]  # the same attributes, in Python
-    packed = packed_plain
+    framed = framed_plain
 
-__all__ = ["KIND_BATCH", "KIND_EDIT", "FrameEntry", "FrameEntryPlain", "packed", "packed_plain", "pieces_of"]
+__all__ = [
+    "KIND_BATCH",
+    "KIND_EDIT",
+    "MAGIC",
+    "FrameEntry",
+    "FrameEntryPlain",
+    "framed",
+    "framed_plain",
+    "head_of",
+    "pieces_of",
+]

@@ -43,7 +43,7 @@ cpdef int64_t data_bytes(list entries) except -1
 
 
 @cython.locals(i=Py_ssize_t, log=StagedLog, entry=FrameEntry, size=int64_t, records=int64_t)
-cpdef tuple append_all(list logs, list entries)
+cpdef tuple fold_all(list logs, list entries, int level, int64_t sequence)
 
 
 @cython.locals(i=Py_ssize_t, log=StagedLog)

@@ -111,14 +111,20 @@ def data_bytes(entries: Sequence[frame.FrameEntry]) -> int:
     return size
 
 
-def append_all(logs: Sequence[StagedLog], entries: Sequence[frame.FrameEntry]) -> tuple[int, int]:
-    """Fold entry i into log i, all of them batches; their bytes and records."""
+def fold_all(
+    logs: Sequence[StagedLog], entries: Sequence[frame.FrameEntry], level: int, sequence: int
+) -> tuple[int, int, int]:
+    """Fold entry i into log i, all of them batches of one frame. What the frame waits for, see strongest(); the bytes
+    and records of the batches."""
     size = records = 0
+    level = strongest(logs, level)
     for i in range(len(logs)):
         log, entry = logs[i], entries[i]
         size += log.append(entry)
         records += entry.records
-    return size, records
+    if level > 0:
+        wait_all(logs, level, sequence)
+    return level, size, records
 
 
 def strongest(logs: Sequence[StagedLog], level: int) -> int:

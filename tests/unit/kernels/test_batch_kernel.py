@@ -191,7 +191,7 @@ def test_both_builds_scan_changed_headers_alike(place: int, byte: int, start: in
 )
 def test_a_stamp_out_of_range_is_refused(kernel: ModuleType, stamp: tuple[int, int, int, int]) -> None:
     with pytest.raises(InvalidArgument):
-        kernel.stamp(bytearray(64), *stamp)
+        kernel.seal(bytearray(64), *stamp)
 
 
 @pytest.mark.parametrize("kernel", builds("batch"))

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from penstock.kernels.entry import FrameEntry, FrameEntryPlain, packed, packed_plain
+from penstock.kernels.entry import FrameEntry, FrameEntryPlain, framed, framed_plain
 from penstock.kernels.folded import INDEX_STEP_BYTES, FoldedLog, OpenSegment, fold
 from penstock.kernels.staged import (
     Span,
     StagedLog,
     any_compressed,
-    append_all,
     data_bytes,
     entries_bytes,
+    fold_all,
     reached_all,
     stamps,
     strongest,
@@ -55,7 +55,8 @@ def test_a_log_with_a_fault_is_named() -> None:
 def test_batches_are_folded_and_counted() -> None:
     logs = [log_at(1, 10), log_at(2, 20)]
     entries = [batch(1, 10, 3), batch(2, 20, 2, size=5, time=7)]
-    assert append_all(logs, entries) == (15, 5)
+    assert fold_all(logs, entries, 1, 4) == (1, 15, 5)
+    assert [(log.waiting_level, log.waiting_sequence) for log in logs] == [(1, 4)] * 2
     assert [(log.bounds.end, log.last_timestamp, log.tail) for log in logs] == [
         (13, 5, [entries[0]]),
         (22, 7, [entries[1]]),
@@ -65,7 +66,7 @@ def test_batches_are_folded_and_counted() -> None:
 def test_what_is_written_leaves_the_tail() -> None:
     log = log_at(1, 0)
     entries = [FrameEntry(1, bytes(i), None, i, i + 1, 1, 0, 0, i) for i in range(5)]
-    append_all([log] * 5, entries)
+    fold_all([log] * 5, entries, 0, 1)
     assert (log.let_go(0), log.tail) == ([], entries)
     assert data_bytes(log.let_go(3)) == 3
     assert log.tail == entries[3:]
@@ -102,8 +103,8 @@ def test_the_table_of_entries_is_the_same_in_both_builds(seed: int) -> None:
         for kind in rng.choices([bytes, bytearray, memoryview], k=rng.randrange(10))
     ]
     plain: list[Any] = [FrameEntryPlain(entry.log, entry.data, entry.edit) for entry in entries]
-    assert packed(entries) == packed_plain(plain)
-    assert len(packed(entries)) == entries_bytes(entries)
+    assert framed(entries, 3, 7, 5) == framed_plain(plain, 3, 7, 5)
+    assert len(framed(entries, 3, 7, 5)) == 40 + entries_bytes(entries)
 
 
 def folded(segment_bytes: int = 1000, age_ms: int = 1000, *, is_active: bool = True) -> FoldedLog:

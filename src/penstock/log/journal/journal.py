@@ -164,8 +164,9 @@ class Journal:
 
     def write(self, frames: list[Frame]) -> int:
         """Write as many of the frames as the current file has room for; how many that were. Durable after sync()."""
-        assert self._file is not None
-        room = self._options.file_bytes - self._position
+        file, position, metrics = self._file, self._position, self._metrics
+        assert file is not None
+        room = self._options.file_bytes - position
         buffers: list[Buffer] = []
         taken = size = 0
         try:
@@ -178,11 +179,11 @@ class Journal:
         except MemoryError as error:
             raise out_of_memory() from error
         if taken:
-            self._file.write(self._position, buffers)
-            self._position = FilePosition(self._position + size)
+            file.write(position, buffers)
+            self._position = FilePosition(position + size)
             self.next_sequence = Sequence(frames[taken - 1].sequence + 1)
-            self._metrics.journal_writes += 1
-            self._metrics.journal_bytes += size
+            metrics.journal_writes += 1
+            metrics.journal_bytes += size
         return taken
 
     def sync(self) -> float:
