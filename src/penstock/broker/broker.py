@@ -89,7 +89,7 @@ class Broker(AsyncClosing):
         def dropped(group: Group, unit: Unit) -> None:
             self.settling.after_dropping(group, unit)
 
-        intake = Intake(shard, self.now, dropped)
+        intake = Intake(shard, self.timeline.now, dropped)
         letters = DeadLetters(
             intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
         )

@@ -51,24 +51,14 @@ class Taker:
 T = TypeVar("T", bound=Taker)
 
 
-def shapes(queues: Sequence[Taker], partitions: array[int]) -> list[int]:
-    """How many partitions each queue has; the places of those that spread messages without a key."""
-    spreading = []
+def spreading(queues: Sequence[Taker]) -> list[int]:
+    """The places of those that spread messages without a key."""
+    found = []
     for i in range(len(queues)):
         queue = queues[i]
-        partitions[i] = queue.partitions
         if queue.spreads:
-            spreading.append(i)
-    return spreading
-
-
-def refusing(queues: Sequence[Taker], longest: array[int]) -> int:
-    """The place of the first queue that is deleted or does not take a value of so many bytes; -1 if all do."""
-    for i in range(len(queues)):
-        queue = queues[i]
-        if queue.is_deleted or longest[i] > queue.largest_value:
-            return i
-    return -1
+            found.append(i)
+    return found
 
 
 def take(queues: Sequence[T], counts: array[int], first: int, now: int, is_kept: bool, taken: dict[T, int]) -> int:

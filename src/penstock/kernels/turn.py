@@ -15,6 +15,9 @@ _PUBLISH, _HAS_ALIAS = names.PUBLISH, names.HAS_ALIAS
 PUBLISHES, ACKNOWLEDGES, HAS_QOS_2, HAS_ALIASES = 1, 2, 4, 8
 """What a region holds: publishes; acknowledgements; publishes of QoS 2; publishes with an alias."""
 _PUBLISHES, _ACKNOWLEDGES, _HAS_QOS_2, _HAS_ALIASES = PUBLISHES, ACKNOWLEDGES, HAS_QOS_2, HAS_ALIASES
+IS_OVER, IS_LIMITED, ARE_APART = 1, 2, 4
+"""what count_in() says"""
+_IS_OVER, _IS_LIMITED, _ARE_APART = IS_OVER, IS_LIMITED, ARE_APART
 _ANSWER_BYTES = 4
 GRANT_WORDS = 2
 """of an entry in a table of grants"""
@@ -79,13 +82,6 @@ def pick_regions(regions: array[int], wanted: array[int], out: array[int]) -> in
     return count
 
 
-def spread(values: array[int], regions: array[int], out: array[int]) -> int:
-    """out[i] ('q') = values[regions[i]] ('q')."""
-    for i in range(len(regions)):
-        out[i] = values[regions[i]]
-    return 0
-
-
 def count_in(
     regions: array[int],
     heads: bytes,
@@ -93,20 +89,32 @@ def count_in(
     unanswered: memoryview,
     maxima: memoryview,
     received: memoryview,
+    is_limited: memoryview,
+    namespaces: memoryview,
+    places: memoryview,
     counts: array[int],
     over: array[int],
+    places_of_rows: array[int],
 ) -> int:
     """Publishes of QoS 1 of each region to `counts`, which is zeros on entry, and to those by slot that are unanswered;
-    all of its publishes to `received` ('q'). Regions with more than their maximum are marked `over` and not counted;
-    how many these are. `heads` are the first bytes of the rows' packets."""
+    all of its publishes to `received` ('q'). Regions with more than their maximum are marked `over` and not counted.
+    The places by slot ('q') to those of the rows. What has to be looked at: IS_OVER, IS_LIMITED if the rate of one of
+    those with rows is, and ARE_APART if they are of more than one namespace. `heads` are the first bytes of the rows'
+    packets."""
     found = 0
     for i in range(len(regions)):
+        slot = slots[regions[i]]
         if heads[i] & 6 == 2:
             counts[regions[i]] += 1
+        if is_limited[slot]:
+            found |= _IS_LIMITED
+        if namespaces[slot] != namespaces[slots[regions[0]]]:
+            found |= _ARE_APART
+        places_of_rows[i] = places[slot]
     for i in range(len(slots)):
         if unanswered[slots[i]] + counts[i] > maxima[slots[i]]:
             over[i] = 1
-            found += 1
+            found |= _IS_OVER
             counts[i] = 0
         else:
             unanswered[slots[i]] += counts[i]

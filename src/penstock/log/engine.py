@@ -354,9 +354,9 @@ class Engine:
 
     def refuse_if_low(self) -> None:
         """DiskLow when a publish would eat into the reserve, counting what is staged and not yet written."""
-        if (low := self.low) is not None:
+        if self.keeper.free_bytes - self.usage.tail - self._promised_bytes < self._reserve:
             self.metrics.publishes_refused_disk += 1
-            raise low
+            raise cast(DiskLow, self.low)
 
     @property
     def low(self) -> DiskLow | None:
@@ -495,8 +495,9 @@ class Engine:
         waiting = self._waiting_for_sync
         while waiting and waiting[0].sequence < progress.synced:
             self._complete(waiting.popleft())
-        while self._under_way and self._under_way[0][0] < progress.written:
-            _, purpose, size = self._under_way.popleft()
+        under_way = self._under_way
+        while under_way and under_way[0][0] < progress.written:
+            _, purpose, size = under_way.popleft()
             self.usage.staged[purpose] -= size
         self.room()
 

@@ -15,6 +15,7 @@ from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Clock
 from penstock.core.timeline import Timeline
 from penstock.core.types import Epoch, LogName, LogNumber, Offset, Purpose, TimestampMs
+from penstock.kernels.staged import any_compressed
 from penstock.log import batch as batches
 from penstock.log.columns import Columns
 from penstock.log.disk import DirectoryLock, RealDisk
@@ -49,6 +50,7 @@ StageCall = Callable[[Done], None]
 
 RowsPart = tuple[Log, Rows]
 
+_PUBLISH = Purpose.PUBLISH
 _READ_AGAIN_S = 0.1
 # Longer than writing a thousand logs takes, on a busy machine too.
 _SHOWN_S = 5.0
@@ -267,19 +269,19 @@ class Shard:
     ) -> Sequence[int] | None:
         """As commit() of a publish, in this turn of the loop: what the parts refer to may change afterwards. `done` is
         called when it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
-        if isinstance(wanted, Spread) and wanted.is_compressed:
+        if isinstance(wanted, Spread) and any_compressed(wanted.logs):
             wanted = wanted.parts()
-        size = wanted.columns.bytes if isinstance(wanted, Spread) else sum([columns.bytes for _, columns in wanted])
+        if isinstance(wanted, Spread):
+            size, logs, is_heavy = wanted.columns.bytes, wanted.logs, False
+        else:
+            size, logs = sum([columns.bytes for _, columns in wanted]), [log for log, _ in wanted]
+            is_heavy = _is_heavy(wanted)
         if size > self._largest_commit:
             self._note_largest(size)
-        if not self._admission.is_let_in(Purpose.PUBLISH, size):
+        if is_heavy or not self._admission.is_let_in(_PUBLISH, size) or self._turns.hold(logs):
             return None
-        if self._turns and self._turns.hold(wanted.logs if isinstance(wanted, Spread) else [log for log, _ in wanted]):
-            return None
-        if not isinstance(wanted, Spread) and _is_heavy(wanted):
-            return None
-        self._refuse(Purpose.PUBLISH)
-        return self._stage_either(wanted, done, Purpose.PUBLISH, staged)
+        self._refuse(_PUBLISH)
+        return self._stage_either(wanted, done, _PUBLISH, staged)
 
     def _stage_either(
         self,
@@ -319,12 +321,13 @@ class Shard:
         """To hand something to another thread and be told takes longer than a short sync, and all of it is processor
         time: the loop waits for the disk itself, while that is quick."""
         self._is_committing = False
-        if not self.has_staged:
+        engine = self._engine
+        if engine.commit.is_idle:
             return
-        if sum(self._engine.usage.staged) >= _WORTH_A_SYNC_BYTES or not self._engine.commit.is_quick:
+        if sum(engine.usage.staged) >= _WORTH_A_SYNC_BYTES or not engine.commit.is_quick:
             self._workers.wake_storage()
-        elif (progress := self._workers.commit_here()) is not None:
-            self._engine.report(progress)
+        elif (progress := self.commit_here()) is not None:
+            engine.report(progress)
 
     @property
     def has_staged(self) -> bool:
@@ -581,7 +584,7 @@ class Shard:
             raise Closed("the directory was closed; open it again to go on")
         if self._engine.commit.failure is not None:
             raise self._engine.commit.failure
-        if purpose is Purpose.PUBLISH:
+        if purpose is _PUBLISH:
             self._engine.refuse_if_low()
 
     @property

@@ -82,10 +82,6 @@ def test_publishes_of_some_regions_and_who_may_send_them(
     found = found[: turn.ungranted(mine, index, *named, numbers, array("i", [-1]) * 4, table, found)]
     assert [pairs[row] for row in found] == [pair for pair in dict.fromkeys(pairs) if pair not in granted]
 
-    places, of_rows = array("q", [10**12 + region for region in range(REGIONS)]), array("q", bytes(8 * count))
-    turn.spread(places, mine, of_rows)
-    assert list(of_rows) == [10**12 + region for region in mine]
-
 
 @pytest.mark.parametrize("turn", builds("turn"))
 @given(rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 0xFFFF), st.sampled_from([0x32, 0x34, 0x3B]))))
@@ -127,7 +123,12 @@ def test_no_client_has_more_unanswered_than_it_may(
         unanswered[slot] = count
     counts, over, regions = zeros(REGIONS), zeros(REGIONS), array("i", [row[0] for row in rows])
     maxima, heads = array("i", [maximum]) * 6, bytes([row[1] for row in rows])
-    found = turn.count_in(regions, heads, slots, unanswered, maxima, received, counts, over)
+    is_limited, namespaces, places = zeros(6), zeros(6), array("q", range(6))
+    is_limited[5], namespaces[1], by_row = 1, 1, array("q", bytes(8 * len(rows)))
+    by_slot = unanswered, maxima, received, is_limited, namespaces, places
+    found = turn.count_in(regions, heads, slots, *by_slot, counts, over, by_row)
+    mine = [slots[region] for region in regions]
+    assert list(by_row) == mine
     for region, slot in enumerate(slots):
         mine = [head for each, head in rows if each == region]
         more = sum(head & 6 == 2 for head in mine)
@@ -136,7 +137,9 @@ def test_no_client_has_more_unanswered_than_it_may(
         assert counts[region] == (0 if is_over else more)
         assert unanswered[slot] == before[region] + counts[region]
         assert received[slot] == (0 if is_over else len(mine))
-    assert found == sum(over)
+    expected = turn.IS_OVER if any(over) else 0
+    expected |= turn.IS_LIMITED if 5 in mine else 0
+    assert found == expected | (turn.ARE_APART if 1 in mine and len(set(mine)) > 1 else 0)
 
 
 @pytest.mark.parametrize("turn", builds("turn"))

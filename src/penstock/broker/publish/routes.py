@@ -19,12 +19,15 @@ from penstock.core.types import Compression
 from penstock.log.columns import Columns
 from penstock.log.encoded import Rows
 from penstock.log.shard import Shard
+from penstock.queues.bindings import Bindings
 from penstock.queues.dedup import Duplicate
 from penstock.queues.exchange_topics import EXCHANGE_PREFIX, TOPIC_EXCHANGE, exchange_address
 from penstock.queues.names import is_request, queue_of_publish_topic
 
 # Whoever invents topics makes all be looked up again, at a microsecond each. Of 512 bytes at most: some 30 MB.
 _KNOWN_TOPICS, _KNOWN_TOPIC_BYTES = 50_000, 512
+# Of half a kilobyte each.
+_KNOWN_ALONE = 4096
 # What rows take in a frame beside their bytes, at most, for each partition they go to.
 _BATCH_BYTES = 128
 
@@ -33,10 +36,13 @@ _BATCH_BYTES = 128
 class _Known:
     """What was looked up since a queue, a binding or an exchange came or went."""
 
+    bindings: Bindings
     version: int
     reads_headers: bool
     """of all ordinary topics, because of what is bound to `amq.topic`"""
     fed: dict[bytes, list[Queue]] = field(default_factory=dict)
+    alone: dict[bytes, Targets] = field(default_factory=dict)
+    """of topics that make up a publish by themselves"""
     enters_always: bool = False
     """one of them was too long to be kept"""
     entering: dict[bytes, Entry | None] = field(default_factory=dict)
@@ -106,10 +112,10 @@ class Routes:
         self, topics: Sequence[bytes], namespace: str = "default", found: Mapping[int, list[Queue]] | None = None
     ) -> Targets | None:
         """None if one of the topics names a queue that is not there: see make(). `found`: the queues of topics, by
-        their numbers, that enter() found."""
+        their numbers, that enter() found, of which none leads through an exchange any more."""
         known = self._known_of(namespace)
-        if len(topics) == 1 and not found and (one := known.fed.get(topics[0])) is not None:
-            return Targets(one, array("i", [0, len(one)]), array("i", range(len(one))))
+        if found is None and len(topics) == 1 and (one := known.alone.get(topics[0])) is not None:
+            return one
         fed: list[list[Queue] | None] = list(map(known.fed.get, topics))
         for number, queues in found.items() if found else ():
             fed[number] = queues
@@ -122,16 +128,13 @@ class Routes:
         each = list(chain.from_iterable(complete))
         numbers = {queue: number for number, queue in enumerate(dict.fromkeys(each))}
         begins = array("i", accumulate(map(len, complete), initial=0))
-        return Targets(list(numbers), begins, array("i", map(numbers.__getitem__, each)))
-
-    def has_to_enter(self, topics: Sequence[bytes], namespace: str = "default") -> bool:
-        """Whether enter() is to be asked. After targets(), in the same turn."""
-        known = self._known_of(namespace)
-        return (
-            known.reads_headers
-            or known.enters_always
-            or (bool(known.entering) and not known.entering.keys().isdisjoint(topics))
-        )
+        are_entered = found is not None or not _has_to_enter(known, topics)
+        targets = Targets(list(numbers), begins, array("i", map(numbers.__getitem__, each)), are_entered)
+        if found is None and len(topics) == 1 and topics[0] in known.fed:
+            if len(known.alone) >= _KNOWN_ALONE:
+                known.alone.clear()
+            known.alone[topics[0]] = targets
+        return targets
 
     def enter(
         self, columns: Columns, topics: Sequence[bytes], namespace: str = "default", headers: HeadersOf | None = None
@@ -144,11 +147,15 @@ class Routes:
 
     def _known_of(self, namespace: str) -> _Known:
         """Not too much of it."""
-        version, known = self._declaring.bindings_of(namespace).version, self._known.get(namespace)
-        if known is None or known.version != version or len(known.fed) + len(known.entering) > _KNOWN_TOPICS:
-            space = self._declaring.exchanges.spaces.get(namespace)
+        known = self._known.get(namespace)
+        if (
+            known is None
+            or known.version != known.bindings.version
+            or len(known.fed) + len(known.entering) > _KNOWN_TOPICS
+        ):
+            bindings, space = self._declaring.bindings_of(namespace), self._declaring.exchanges.spaces.get(namespace)
             reads_headers = space is not None and space.reads_headers(TOPIC_EXCHANGE)
-            known = self._known[namespace] = _Known(version, reads_headers)
+            known = self._known[namespace] = _Known(bindings, bindings.version, reads_headers)
         return known
 
     async def make(
@@ -239,3 +246,11 @@ class Routes:
         size = sum([mine.bytes for _, mine in plain]) + _BATCH_BYTES * batches + beside_bytes
         if size > self._shard.max_frame_bytes:
             raise TooLarge("the commit", size, self._shard.max_frame_bytes)
+
+
+def _has_to_enter(known: _Known, topics: Sequence[bytes]) -> bool:
+    return (
+        known.reads_headers
+        or known.enters_always
+        or (bool(known.entering) and not known.entering.keys().isdisjoint(topics))
+    )

@@ -55,7 +55,10 @@ class Admission:
 
     def is_let_in(self, purpose: Purpose, size: int) -> bool:
         """At once. Those who wait come first, and those who were let in and have not run yet."""
-        return not (self._waiting[purpose] or self._let_in) and self._has_room(purpose, size)
+        if self._let_in or self._waiting[purpose]:
+            return False
+        usage = self._usage
+        return (not usage.staged[purpose] and not usage.tail) or self._has_room(purpose, size)
 
     def admit_waiting(self) -> None:
         """There may be room."""

@@ -194,19 +194,25 @@ class Turns:
 
     def _take_regions(self) -> None:
         reactor, scanner, options = self.reactor, self.scanner, self._options.now
+        starts, stops = reactor.starts, reactor.stops
         versions, alias_maxima = reactor.values(self.columns.versions), reactor.values(self.columns.alias_maxima)
-        arena, starts, stops = reactor.arena, reactor.starts, reactor.stops
-        limits = options.maximum_qos, options.retain_available
-        scanner.scan_regions(arena, starts, stops, versions, options.max_packet_bytes, alias_maxima, *limits)
+        limits = options.max_packet_bytes, alias_maxima, options.maximum_qos, options.retain_available
+        scanner.scan_regions(reactor.arena, starts, stops, versions, *limits)
         positions, again = scanner.positions, bytearray(len(starts))
         if scanner.rows:
             self._take_rows(len(starts))
-        for region in compress(range(len(starts)), scanner.whys):
-            self._take_other(self._connections[reactor.slots[region]], region, positions, again)
-        for region in compress(range(len(starts)), map(ne, positions, stops)):
-            if scanner.whys[region] == names.NEEDS_BYTES:
-                self._await_rest(self._connections[reactor.slots[region]], region)
+        if positions != stops:
+            self._take_rest(positions, again)
         reactor.taken(positions, again)
+
+    def _take_rest(self, positions: array[int], again: bytearray) -> None:
+        """What a scan left of regions: packets that it does not take, and the beginnings of others."""
+        reactor, whys = self.reactor, self.scanner.whys
+        for region in compress(range(len(positions)), whys):
+            self._take_other(self._connections[reactor.slots[region]], region, positions, again)
+        for region in compress(range(len(positions)), map(ne, positions, reactor.stops)):
+            if whys[region] == names.NEEDS_BYTES:
+                self._await_rest(self._connections[reactor.slots[region]], region)
 
     def _await_rest(self, connection: Connection, region: int) -> None:
         """Of a packet that is not there whole, maybe not even its length."""
