@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from penstock.kernels cimport memory
 
 cdef int64_t _MAGIC, _LOW_32, _VERSION
+cdef int64_t _TIMESTAMP_DELTA, _OFFSET_DELTA, _EXPIRY, _TOPIC, _KEY, _PROPERTIES, _NATIVE, _VALUE
 
 
 @cython.locals(i=Py_ssize_t, total=int64_t)
@@ -15,11 +16,11 @@ cdef int64_t var_bytes(const int[::1] starts, const int[::1] ends, Py_ssize_t en
 
 
 @cython.locals(
-    source_bytes=int64_t, topics=Py_ssize_t, size=int64_t, at=int64_t, out="unsigned char[::1]"
+    source_bytes=int64_t, topics=Py_ssize_t, size=int64_t, flags=int64_t, at=int64_t, whole=bytearray,
+    out="unsigned char[::1]",
 )
 cpdef bytearray build(
     int64_t limit_bytes,
-    int64_t head_bytes,
     const unsigned char[::1] source,
     Py_ssize_t count,
     const int[::1] timestamp_delta,
@@ -36,6 +37,9 @@ cpdef bytearray build(
     const int[::1] native_ends,
     const int[::1] value_starts,
     const int[::1] value_ends,
+    uint64_t producer_id=*,
+    int64_t producer_epoch=*,
+    int64_t base_sequence=*,
 )
 
 

@@ -37,7 +37,6 @@ def var_bytes(starts: Ints, ends: Ints, entries: int, source_bytes: int) -> int:
 
 def build(
     limit_bytes: int,
-    head_bytes: int,
     source: Buffer,
     count: int,
     timestamp_delta: Ints,
@@ -54,19 +53,29 @@ def build(
     native_ends: Ints,
     value_starts: Ints,
     value_ends: Ints,
+    producer_id: int = 0,
+    producer_epoch: int = 0,
+    base_sequence: int = 0,
 ) -> bytearray:
-    """`head_bytes` zeros, then the body with every column that is not None, in the order of the format.
+    """The header but what seal() fills, then the body with every column that is not None, in the order of the format.
     TooLarge when the body would pass `limit_bytes`; nothing is allocated then."""
     source_bytes = len(source)
     topics = 0
     size = 0
+    flags = _VALUE
     if timestamp_delta is not None:
+        flags |= _TIMESTAMP_DELTA
         size += _pad8(4 * count)
     if offset_delta is not None:
+        flags |= _OFFSET_DELTA
         size += _pad8(4 * count + 4)
     if expiry is not None:
+        flags |= _EXPIRY
         size += 8 * count
+    flags |= (0 if key_starts is None else _KEY) | (0 if property_starts is None else _PROPERTIES)
+    flags |= 0 if native_starts is None else _NATIVE
     if topic_index is not None:
+        flags |= _TOPIC
         topics = 0 if topic_starts is None else len(topic_starts)
         size += _pad8(4 * count) + 8 + var_bytes(topic_starts, topic_ends, topics, source_bytes)
     size += var_bytes(key_starts, key_ends, count, source_bytes)
@@ -75,9 +84,10 @@ def build(
     size += var_bytes(value_starts, value_ends, count, source_bytes)
     if size > limit_bytes:
         raise TooLarge("batch body", size, limit_bytes)
-    whole = bytearray(head_bytes + size)
+    whole = bytearray(64 + size)
+    put_header(whole, count, flags, 0, producer_id, producer_epoch, base_sequence)
     out = whole
-    at = put_int32(out, head_bytes, timestamp_delta, count)
+    at = put_int32(out, 64, timestamp_delta, count)
     at = put_int32(out, at, offset_delta, count + 1)
     at = put_int64(out, at, expiry, count)
     if topic_index is not None:
@@ -315,6 +325,7 @@ def _var_end(data: Buffer, at: int, stop: int, entries: int) -> int:
     return _fixed_end(first_byte, stop, memory.load_i32(data, at + 4 * entries))
 
 
+_TIMESTAMP_DELTA, _OFFSET_DELTA, _EXPIRY, _TOPIC, _KEY, _PROPERTIES, _NATIVE, _VALUE = 1, 2, 4, 8, 16, 32, 64, 128
 # Named, because Cython takes a literal above 2**31 for a Python object.
 _MAGIC = int.from_bytes(b"PSTB", "little")
 _LOW_32 = 0xFFFFFFFF

@@ -77,19 +77,17 @@ cpdef int grant(int64_t slot, int64_t generation, int64_t number, int64_t[::1] t
 cdef uint64_t _place(uint64_t who, uint64_t number) except? 0
 
 
-@cython.locals(i=Py_ssize_t, count=Py_ssize_t, at=Py_ssize_t, last=int)
-cpdef Py_ssize_t answers(
+@cython.locals(
+    i=Py_ssize_t, count=Py_ssize_t, owners=Py_ssize_t, at=Py_ssize_t, last=int, data=bytearray,
+    out="unsigned char[::1]", to="int[::1]", by="int[::1]", starts="int[::1]", stops="int[::1]", counts="int[::1]",
+)
+cpdef tuple answers(
     const int[::1] regions,
     const unsigned char[::1] heads,
     const int[::1] packet_ids,
     const int[::1] slots,
     const int[::1] generations,
-    unsigned char[::1] out,
-    int[::1] to,
-    int[::1] starts,
-    int[::1] stops,
-    int[::1] counts,
-) except -1
+)
 
 
 @cython.locals(i=Py_ssize_t, others=Py_ssize_t)

@@ -113,10 +113,15 @@ def build(
     offset_delta: array[int] | None = None,
 ) -> bytearray:
     """encode() with the two columns that only batches made from other batches have (FORMAT.md)."""
-    key, properties, native, topics = columns.key, columns.properties, columns.native, columns.topics
+    key, properties, native, topics, value = (
+        columns.key,
+        columns.properties,
+        columns.native,
+        columns.topics,
+        columns.value,
+    )
     batch = kernel.build(
         MAX_BODY_BYTES,
-        HEADER_BYTES,
         columns.source,
         columns.count,
         timestamp_delta,
@@ -131,16 +136,13 @@ def build(
         None if properties is None else properties.ends,
         None if native is None else native.starts,
         None if native is None else native.ends,
-        columns.value.starts,
-        columns.value.ends,
+        value.starts,
+        value.ends,
+        columns.producer_id,
+        columns.producer_epoch,
+        columns.base_sequence,
     )
-    if compression:
-        batch, compression = codec.compress(batch, HEADER_BYTES, Compression(compression))
-    flags = flags_of(columns) | (0 if timestamp_delta is None else TIMESTAMP_DELTA)
-    flags |= 0 if offset_delta is None else OFFSET_DELTA
-    by = columns.producer_id, columns.producer_epoch, columns.base_sequence
-    kernel.put_header(batch, columns.count, flags, compression, *by)
-    return batch
+    return codec.compressed(batch, Compression(compression)) if compression else batch
 
 
 def flags_of(columns: Columns) -> int:

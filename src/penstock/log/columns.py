@@ -220,6 +220,7 @@ class Columns:
         if self.topic_index is not None and self.topics is not None:
             self.topics = self.topics.take(_renumber(self.topic_index, len(self.topics.starts)))
 
+
 def _append(parts: list[bytes], entries: Sequence[bytes]) -> Spans:
     """Spans of the entries behind what `parts` holds already."""
     first = sum(map(len, parts))

@@ -9,7 +9,15 @@ from time import monotonic
 
 from penstock.broker.publish.admission import Dropped, Obstacle, Planned, Reservation
 from penstock.broker.publish.placement import Sent, Steps, TakenMeanwhile, place, remembered, take_back
-from penstock.broker.publish.request import Limits, ProducerCall, Published, PublishRequest, Put, PutFields, RoutedFields
+from penstock.broker.publish.request import (
+    Limits,
+    ProducerCall,
+    Published,
+    PublishRequest,
+    Put,
+    PutFields,
+    RoutedFields,
+)
 from penstock.broker.publish.routing import lay_out
 from penstock.broker.queues.queue import Placed, Queue
 from penstock.core.errors import PenstockError

@@ -28,6 +28,7 @@ from penstock.queues.names import is_request, queue_of_publish_topic
 _KNOWN_TOPICS, _KNOWN_TOPIC_BYTES = 50_000, 512
 # Of half a kilobyte each.
 _KNOWN_ALONE = 4096
+_FORGOTTEN = -1
 # What rows take in a frame beside their bytes, at most, for each partition they go to.
 _BATCH_BYTES = 128
 
@@ -47,6 +48,12 @@ class _Known:
     """one of them was too long to be kept"""
     entering: dict[bytes, Entry | None] = field(default_factory=dict)
     """topics of exchanges that become other topics; None where messages differ in where they go"""
+
+    def keep(self, topic: bytes, queues: list[Queue]) -> None:
+        """Not too much of it: who asks next begins anew."""
+        self.fed[topic] = queues
+        if len(self.fed) + len(self.entering) > _KNOWN_TOPICS:
+            self.version = _FORGOTTEN
 
 
 class Routes:
@@ -76,7 +83,7 @@ class Routes:
             return None
         fed = [self._declaring.queue(name, namespace) for name in route.queues]
         if len(topic) <= _KNOWN_TOPIC_BYTES and not is_request(topic):
-            known.fed[topic] = fed
+            known.keep(topic, fed)
         return fed
 
     def _through_exchange(self, topic: bytes, namespace: str, known: _Known) -> list[Queue]:
@@ -89,10 +96,12 @@ class Routes:
         if reads_headers or routed.topic is not None:
             if len(topic) <= _KNOWN_TOPIC_BYTES:
                 known.entering[topic] = None if reads_headers else (routed.topic, fed)
+                if len(known.fed) + len(known.entering) > _KNOWN_TOPICS:
+                    known.version = _FORGOTTEN
             else:
                 known.enters_always = True
         if fed and not reads_headers and len(topic) <= _KNOWN_TOPIC_BYTES:
-            known.fed[topic] = fed
+            known.keep(topic, fed)
         return fed
 
     def is_apart(self, topic: bytes, namespace: str = "default") -> bool:
@@ -146,13 +155,8 @@ class Routes:
         return entered(columns, topics, space, lambda name: declaring.queue(name, namespace), known, headers)
 
     def _known_of(self, namespace: str) -> _Known:
-        """Not too much of it."""
         known = self._known.get(namespace)
-        if (
-            known is None
-            or known.version != known.bindings.version
-            or len(known.fed) + len(known.entering) > _KNOWN_TOPICS
-        ):
+        if known is None or known.version != known.bindings.version:
             bindings, space = self._declaring.bindings_of(namespace), self._declaring.exchanges.spaces.get(namespace)
             reads_headers = space is not None and space.reads_headers(TOPIC_EXCHANGE)
             known = self._known[namespace] = _Known(bindings, bindings.version, reads_headers)

@@ -16,7 +16,6 @@ from penstock.gateways.mqtt.outbound.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor
 from penstock.kernels import turn as kernel
 
-_ANSWER_BYTES = 4
 _ZERO = array("i", [0])
 
 
@@ -48,17 +47,10 @@ class TurnAnswers:
     )
 
     def __init__(self, ways: AnswerWays, arrived: Arrived) -> None:
-        self._ways, reactor, regions = ways, ways.reactor, arrived.regions
-        room = len(regions)
-        self._data, to = bytearray(_ANSWER_BYTES * room), _ZERO * (2 * room)
-        counts, starts, stops = _ZERO * room, _ZERO * room, _ZERO * room
-        asked = regions, arrived.heads, arrived.packet_ids, reactor.slots, reactor.generations
-        found = kernel.answers(*asked, self._data, to, starts, stops, counts)
-        self._slots, self._generations = to[:found], to[room : room + found]
-        if found < room:
-            counts, starts, stops = counts[:found], starts[:found], stops[:found]
-        self._counts, self._starts, self._stops = counts, starts, stops
-        self._direct = _ZERO * found
+        self._ways, reactor = ways, ways.reactor
+        made = kernel.answers(arrived.regions, arrived.heads, arrived.packet_ids, reactor.slots, reactor.generations)
+        self._data, self._slots, self._generations, self._starts, self._stops, self._counts = made
+        self._direct = _ZERO * len(self._slots)
         self._later: list[tuple[int, Connection, Encoded]] = []
         """of those who are owed others, which come first"""
         self._is_owed = self._is_done = False
