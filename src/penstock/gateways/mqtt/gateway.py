@@ -98,6 +98,7 @@ class MqttGateway(InThisProcess):
             Requests(login, self._subscriptions),
             self.registry.disconnected,
             broker.shard,
+            broker.feeder,
             flusher,
             current,
             reports,

@@ -13,6 +13,7 @@ from itertools import compress
 from operator import ne
 from time import monotonic
 
+from penstock.broker.feed.feeder import Feeder
 from penstock.codecs.mqtt.decode import decode, read_header
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import PacketType, Version
@@ -56,6 +57,7 @@ class Turns:
         requests: Requests,
         gone: Callable[[Connection], None],
         shard: Shard,
+        feeder: Feeder,
         flusher: Flusher,
         options: CurrentOptions,
         reports: Reports,
@@ -64,7 +66,7 @@ class Turns:
         self._loop = asyncio.get_running_loop()
         self.reactor, self.scanner, self.columns, self.publishes = reactor, scanner, columns, publishes
         self._all, self._connections = connections, connections.by_slot
-        self._requests, self._gone, self._shard, self._flusher = requests, gone, shard, flusher
+        self._requests, self._gone, self._shard, self._feeder, self._flusher = requests, gone, shard, feeder, flusher
         self._options, self._reports = options, reports
         self._waiting: dict[Connection, asyncio.Task[None]] = {}
         """what has to be done before anything else of the client is looked at"""
@@ -154,10 +156,11 @@ class Turns:
         self.soon()
 
     def turn(self) -> None:
-        reactor, flusher, shard = self.reactor, self._flusher, self._shard
+        reactor, flusher, shard, feeder = self.reactor, self._flusher, self._shard, self._feeder
         self._is_turning = True
         flusher.gather()
         shard.begin_turn()
+        feeder.begin_turn()
         try:
             if reactor.turn():
                 self._look()
@@ -165,7 +168,8 @@ class Turns:
             shard.end_turn()
             self._is_turning = False
             flusher.release()
-            reactor.flush()
+            reactor.flush()  # answers wait for nobody who is fed
+            feeder.end_turn()
 
     def _look(self) -> None:
         reactor = self.reactor
