@@ -303,7 +303,8 @@ class Shard:
         that is staged in a turn: whoever took the first of it would take that alone."""
         if self.is_visited:
             return
-        if sum(self._engine.usage.staged) >= _WORTH_A_SYNC_BYTES:
+        publishes, settlements = self._engine.usage.staged
+        if publishes + settlements >= _WORTH_A_SYNC_BYTES:
             self._workers.wake_storage()
         elif not self._is_committing:
             self._is_committing = True
