@@ -120,6 +120,27 @@ cdef class FrameEntry:
         self.first_timestamp, self.max_timestamp, self.sequence = first_timestamp, max_timestamp, sequence
 
 
+def entries_of(
+    const long long[::1] logs,
+    list batches,
+    const long long[::1] firsts,
+    const int[::1] counts,
+    const long long[::1] times,
+    long long sequence,
+):
+    """See kernels/entry.py."""
+    cdef FrameEntry entry
+    cdef Py_ssize_t i
+    cdef list made = []
+    for i in range(len(batches)):
+        entry = FrameEntry.__new__(FrameEntry)
+        entry.log, entry.data, entry.edit = logs[i], batches[i], None
+        entry.first, entry.end, entry.records = firsts[i], firsts[i] + counts[i], counts[i]
+        entry.first_timestamp, entry.max_timestamp, entry.sequence = times[i], times[i], sequence
+        made.append(entry)
+    return made
+
+
 def framed(list entries, long long generation, long long sequence, long long durable):
     """See kernels/entry.py."""
     cdef FrameEntry entry

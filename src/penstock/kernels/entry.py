@@ -7,7 +7,10 @@ may refer back to it."""
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Sequence
+from itertools import repeat
+from operator import add
 
 from penstock.core.ports import Buffer
 from penstock.kernels.crc import crc32c
@@ -41,6 +44,20 @@ class FrameEntryPlain:
         self.first_timestamp, self.max_timestamp, self.sequence = first_timestamp, max_timestamp, sequence
 
 
+def entries_of_plain(
+    logs: array[int],
+    batches: list[bytearray],
+    firsts: array[int],
+    counts: array[int],
+    times: array[int],
+    sequence: int,
+) -> list[FrameEntry]:
+    """Batch i is of the log of number logs[i] ('q'), its counts[i] records (int32) follow firsts[i] and have the time
+    times[i] ('q')."""
+    ends, sequences = map(add, firsts, counts), repeat(sequence)
+    return list(map(FrameEntry, logs, batches, repeat(None), firsts, ends, counts, times, times, sequences))
+
+
 def pieces_of(entries: Sequence[FrameEntry]) -> list[Buffer]:
     """The entry table of a frame (log/FORMAT.md), with the batches as they are."""
     pieces: list[Buffer] = []
@@ -68,10 +85,10 @@ def framed_plain(entries: Sequence[FrameEntry], generation: int, sequence: int, 
 
 
 try:
-    from penstock.kernels._native import FrameEntry, framed
+    from penstock.kernels._native import FrameEntry, entries_of, framed
 except ImportError:
     FrameEntry = FrameEntryPlain  # type: ignore[assignment,misc]  # the same attributes, in Python
-    framed = framed_plain
+    entries_of, framed = entries_of_plain, framed_plain
 
 __all__ = [
     "KIND_BATCH",
@@ -79,6 +96,8 @@ __all__ = [
     "MAGIC",
     "FrameEntry",
     "FrameEntryPlain",
+    "entries_of",
+    "entries_of_plain",
     "framed",
     "framed_plain",
     "head_of",

@@ -30,7 +30,12 @@ cdef class StagedLog:
 
 @cython.locals(i=Py_ssize_t, log=StagedLog)
 cpdef Py_ssize_t stamps(
-    list logs, int64_t now, long long[::1] firsts, long long[::1] epochs, long long[::1] times
+    list logs,
+    int64_t now,
+    long long[::1] numbers,
+    long long[::1] firsts,
+    long long[::1] epochs,
+    long long[::1] times,
 ) except? -2
 
 

@@ -81,12 +81,21 @@ class StagedLog:
 L = TypeVar("L", bound=StagedLog)
 
 
-def stamps(logs: Sequence[StagedLog], now: int, firsts: array[int], epochs: array[int], times: array[int]) -> int:
-    """Offset, epoch and timestamp of the next batch of each log; the first log that has a fault, -1 if none has."""
+def stamps(
+    logs: Sequence[StagedLog],
+    now: int,
+    numbers: array[int],
+    firsts: array[int],
+    epochs: array[int],
+    times: array[int],
+) -> int:
+    """The number of each log, and offset, epoch and timestamp of its next batch; the first log that has a fault, -1 if
+    none has."""
     for i in range(len(logs)):
         log = logs[i]
         if log.fault is not None:
             return i
+        numbers[i] = log.number
         firsts[i] = log.bounds.end
         epochs[i] = log.bounds.epoch
         times[i] = max(now, log.last_timestamp)

@@ -24,6 +24,13 @@ cdef class Taker:
 cpdef list spreading(list queues)
 
 
+@cython.locals(
+    i=Py_ssize_t, j=Py_ssize_t, total=Py_ssize_t, queues=list, known=dict, some=list, firsts="int[::1]",
+    places="int[::1]",
+)
+cpdef tuple targets(list fed)
+
+
 @cython.locals(i=Py_ssize_t, queue=Taker, count=int)
 cpdef Py_ssize_t take(
     list queues, const int[::1] counts, Py_ssize_t first, int64_t now, bint is_kept, dict taken

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 NO_LIMIT = -1
+_ZERO = array("i", [0])
 
 
 class Passage:
@@ -59,6 +60,29 @@ def spreading(queues: Sequence[Taker]) -> list[int]:
         if queue.spreads:
             found.append(i)
     return found
+
+
+def targets(fed: Sequence[Sequence[T]]) -> tuple[list[T], array[int], array[int]]:
+    """The queues that topics feed, each once: topic t feeds those numbers[begins[t]:begins[t + 1]] of them."""
+    queues, known = list[T](), dict[T, int]()
+    total = 0
+    for i in range(len(fed)):
+        total += len(fed[i])
+    begins, numbers = _ZERO * (len(fed) + 1), _ZERO * total
+    firsts, places = begins, numbers
+    total = 0
+    for i in range(len(fed)):
+        some = fed[i]
+        for j in range(len(some)):
+            queue = some[j]
+            number = known.get(queue)
+            if number is None:
+                known[queue] = number = len(queues)
+                queues.append(queue)
+            places[total] = number
+            total += 1
+        firsts[i + 1] = total
+    return queues, begins, numbers
 
 
 def take(queues: Sequence[T], counts: array[int], first: int, now: int, is_kept: bool, taken: dict[T, int]) -> int:

@@ -9,8 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
-from operator import add
 from typing import cast
 
 from penstock.core.errors import (
@@ -31,6 +29,7 @@ from penstock.core.types import Durability, LogName, LogNumber, Offset, Purpose
 from penstock.core.types import Sequence as FrameSequence
 from penstock.kernels import staged
 from penstock.kernels.batch import seal
+from penstock.kernels.entry import entries_of
 from penstock.log import batch as batches
 from penstock.log.catalogue import CatalogueChange, declared_columns, deleted_columns
 from penstock.log.columns import Columns
@@ -159,13 +158,13 @@ class Engine:
         if len(spread.logs) == 1:
             return [self._stage_one(spread.logs[0], spread.columns, done, purpose, apply)]
         logs, counts = spread.logs, spread.counts
-        firsts, epochs, times = (array("q", bytes(8 * len(logs))) for _ in range(3))
-        faulty = staged.stamps(logs, self._clock.now_ms(), firsts, epochs, times)
+        zeros = array("q", bytes(8 * len(logs)))
+        numbers, firsts, epochs, times = zeros, zeros[:], zeros[:], zeros[:]
+        faulty = staged.stamps(logs, self._clock.now_ms(), numbers, firsts, epochs, times)
         if faulty >= 0:
             raise cast(PenstockError, logs[faulty].fault)
-        numbers, sequences = [log.number for log in logs], repeat(self._next_sequence)
-        sealed, ends = spread.sealed(firsts, epochs, times), map(add, firsts, counts)
-        entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times, sequences))
+        sealed = spread.sealed(firsts, epochs, times)
+        entries = cast(list[Entry], entries_of(numbers, sealed, firsts, counts, times, self._next_sequence))
         self._submit(entries, logs, Durability.MEMORY, done, purpose, apply=apply)
         return firsts
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.kernels.entry import FrameEntry, FrameEntryPlain, framed, framed_plain
+from penstock.kernels.entry import FrameEntry, FrameEntryPlain, entries_of, entries_of_plain, framed, framed_plain
 from penstock.kernels.folded import INDEX_STEP_BYTES, FoldedLog, OpenSegment, fold
 from penstock.kernels.staged import (
     Span,
@@ -41,15 +41,23 @@ def log_at(number: int, end: int, epoch: int = 0, time: int = 0) -> StagedLog:
 
 def test_the_next_batch_of_each_log_is_stamped() -> None:
     logs = [log_at(1, 10, epoch=3), log_at(2, 20, time=99)]
-    firsts, epochs, times = (array("q", [0, 0]) for _ in range(3))
-    assert stamps(logs, 50, firsts, epochs, times) == -1
-    assert (list(firsts), list(epochs), list(times)) == ([10, 20], [3, 0], [50, 99])
+    numbers, firsts, epochs, times = (array("q", [0, 0]) for _ in range(4))
+    assert stamps(logs, 50, numbers, firsts, epochs, times) == -1
+    assert (list(numbers), list(firsts), list(epochs), list(times)) == ([1, 2], [10, 20], [3, 0], [50, 99])
+
+
+def test_batches_of_many_logs_become_entries() -> None:
+    named = array("q", [7, 8]), [bytearray(b"one"), bytearray(b"three")], array("q", [10, 20]), array("i", [1, 3])
+    for made in (entries_of(*named, array("q", [5, 6]), 9), entries_of_plain(*named, array("q", [5, 6]), 9)):
+        assert [(each.log, each.data, each.edit) for each in made] == [(7, b"one", None), (8, b"three", None)]
+        assert [(each.first, each.end, each.records) for each in made] == [(10, 11, 1), (20, 23, 3)]
+        assert [(each.first_timestamp, each.max_timestamp, each.sequence) for each in made] == [(5, 5, 9), (6, 6, 9)]
 
 
 def test_a_log_with_a_fault_is_named() -> None:
     logs = [log_at(1, 0), log_at(2, 0), log_at(3, 0)]
     logs[1].fault = ValueError()
-    assert stamps(logs, 0, *(array("q", [0] * 3) for _ in range(3))) == 1
+    assert stamps(logs, 0, *(array("q", [0] * 3) for _ in range(4))) == 1
 
 
 def test_batches_are_folded_and_counted() -> None:

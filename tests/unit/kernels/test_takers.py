@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from types import SimpleNamespace
 
-from penstock.kernels.takers import NO_LIMIT, Passage, Taker, data_logs, leave, release, spreading, take
+from penstock.kernels.takers import NO_LIMIT, Passage, Taker, data_logs, leave, release, spreading, take, targets
 
 
 class CountingGate(Passage):
@@ -98,3 +98,10 @@ def test_the_logs_of_lanes_that_get_rows() -> None:
     assert data_logs(queues, first_lanes, array("i", [1, 0, 4, 0, 9]), logs) == -1
     assert logs == ["a0", "a2", "b1"]
     assert data_logs(queues, first_lanes, array("i", [0, 0, 1, 1, 1]), []) == 1
+
+
+def test_the_queues_that_topics_feed_are_numbered() -> None:
+    first, second, third = queue(), queue(), queue()
+    found, begins, numbers = targets([[second], [], [first, second, third], [third]])
+    assert found == [second, first, third]
+    assert (list(begins), list(numbers)) == ([0, 1, 1, 4, 5], [0, 1, 0, 2, 2])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
 from typing import cast
 
 from penstock.broker.catalogue.declarations import Declaring
@@ -16,6 +14,7 @@ from penstock.broker.publish.request import ProducerCall, Targets
 from penstock.broker.queues.queue import Queue
 from penstock.core.errors import TooLarge
 from penstock.core.types import Compression
+from penstock.kernels import takers
 from penstock.log.columns import Columns
 from penstock.log.encoded import Rows
 from penstock.log.shard import Shard
@@ -112,10 +111,14 @@ class Routes:
             return True
         return topic.startswith(EXCHANGE_PREFIX) and topic not in known.fed
 
-    def knows(self, topics: Sequence[bytes], namespace: str = "default") -> bool:
-        """Whether each was looked up before, and what is published to it goes to queues that are there, or to none:
-        cheaper than to ask one by one."""
-        return all(map(self._known_of(namespace).fed.__contains__, topics))
+    def known_targets(self, topics: Sequence[bytes], namespace: str = "default") -> Targets | None:
+        """As targets(), where each was looked up before, and what is published to it goes to queues that are there, or
+        to none: cheaper than to ask one by one."""
+        known = self._known_of(namespace)
+        if len(topics) == 1 and (one := known.alone.get(topics[0])) is not None:
+            return one
+        fed = list(map(known.fed.get, topics))
+        return None if None in fed else _targets(known, topics, cast(list[list[Queue]], fed))
 
     def targets(
         self, topics: Sequence[bytes], namespace: str = "default", found: Mapping[int, list[Queue]] | None = None
@@ -133,17 +136,7 @@ class Routes:
                 if mine is None and (mine := self._queues(topics[number], namespace, known)) is None:
                     return None  # what is wrong with those behind it comes behind what make() may refuse
                 fed[number] = mine
-        complete = cast(list[list[Queue]], fed)
-        each = list(chain.from_iterable(complete))
-        numbers = {queue: number for number, queue in enumerate(dict.fromkeys(each))}
-        begins = array("i", accumulate(map(len, complete), initial=0))
-        are_entered = found is not None or not _has_to_enter(known, topics)
-        targets = Targets(list(numbers), begins, array("i", map(numbers.__getitem__, each)), are_entered)
-        if found is None and len(topics) == 1 and topics[0] in known.fed:
-            if len(known.alone) >= _KNOWN_ALONE:
-                known.alone.clear()
-            known.alone[topics[0]] = targets
-        return targets
+        return _targets(known, topics, cast(list[list[Queue]], fed), is_behind=found is not None)
 
     def enter(
         self, columns: Columns, topics: Sequence[bytes], namespace: str = "default", headers: HeadersOf | None = None
@@ -258,3 +251,13 @@ def _has_to_enter(known: _Known, topics: Sequence[bytes]) -> bool:
         or known.enters_always
         or (bool(known.entering) and not known.entering.keys().isdisjoint(topics))
     )
+
+
+def _targets(known: _Known, topics: Sequence[bytes], fed: list[list[Queue]], *, is_behind: bool = False) -> Targets:
+    """`is_behind`: none of the topics leads through an exchange any more."""
+    made = Targets(*takers.targets(fed), is_behind or not _has_to_enter(known, topics))
+    if not is_behind and len(topics) == 1 and topics[0] in known.fed:
+        if len(known.alone) >= _KNOWN_ALONE:
+            known.alone.clear()
+        known.alone[topics[0]] = made
+    return made

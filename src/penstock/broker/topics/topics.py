@@ -140,6 +140,7 @@ class Topics:
 
     async def publish(self, publication: Publication) -> Reach:
         """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept."""
+        publication.targets = None
         while (prepared := self._prepared(publication)) is None:
             await self._make(publication)
         publication, has_retained, made, (puts, parts, routed), accepted, targets = prepared
@@ -159,7 +160,7 @@ class Topics:
             publication = publication.without_retained()
             has_retained = publication.has_retained
         namespace = publication.namespace
-        targets = self._routes.targets(publication.topics, namespace)
+        targets = publication.targets or self._routes.targets(publication.topics, namespace)
         if targets is not None and not targets.are_entered:
             publication, targets = self._entered(publication)
         space = self.retained.spaces.get(namespace) if has_retained else None

@@ -13,8 +13,8 @@ from penstock.broker.sessions.targets import RETAIN
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.gateways.mqtt.inbound.scanned import Scanned
 from penstock.gateways.mqtt.inbound.topic_aliases import HeardAliases
+from penstock.kernels import cells, mqtt_rows, rows
 from penstock.kernels import mqtt_columns as names
-from penstock.kernels import mqtt_rows, rows
 from penstock.kernels import turn as kernel
 from penstock.log.columns import Columns, Spans
 
@@ -103,7 +103,7 @@ class Arrived:
         columns = self.columns.select(wanted)
         spans, source = columns.topics, columns.source
         assert spans is not None
-        topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
+        topics = cells.pieces(source, spans.starts, spans.ends)
         heads = bytes([self.heads[row] for row in wanted])
         ids, regions = _taken(self.packet_ids, wanted), _taken(self.regions, wanted)
         places = array("q", map(self.places.__getitem__, wanted))
@@ -152,7 +152,7 @@ class Arrivals:
         else:
             grouped = source, starts, ends, None, None, self._seed, self._table, index, self._firsts
             spans = Spans(starts, ends).take(self._firsts[: mqtt_rows.group_topics(*grouped)])
-            topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
+            topics = cells.pieces(source, spans.starts, spans.ends)
         columns = Columns(count, source, Spans(value_starts, value_ends), None, None, None, index, spans)
         has_user_properties = is_changed = False
         if self._any(present, _ANY):

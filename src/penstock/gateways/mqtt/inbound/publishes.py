@@ -14,6 +14,7 @@ from itertools import compress
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.broker import Broker
+from penstock.broker.publish.request import Targets
 from penstock.broker.topics.publication import Publication
 from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.errors import PacketError
@@ -180,22 +181,23 @@ class Publishes:
 
     def _take(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
         """All of one namespace."""
-        apart = self._apart(arrived, held, namespace)
+        targets = self._routes.known_targets(arrived.topics, namespace)
+        apart = self._apart(arrived, held, namespace, is_known=targets is not None)
         if any(apart):
             together = arrived.of_regions(array("i", [not each for each in apart]))
             if together.count:
                 self._publish(together, held, namespace)
             self._take_apart(arrived, apart)
         else:
-            self._publish(arrived, held, namespace)
+            self._publish(arrived, held, namespace, targets)
 
-    def _apart(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> array[int]:
+    def _apart(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, *, is_known: bool) -> array[int]:
         """Regions whose client has to be asked or told something on its own."""
         reactor, topics, index = self._reactor, arrived.topics, arrived.columns.topic_index
         assert index is not None
         slots, regions = reactor.slots, arrived.regions
         apart = _ZERO * len(slots)
-        if not self._routes.knows(topics, namespace):
+        if not is_known:
             special = bytes([self._is_special(topic, namespace) for topic in topics])
             if any(special):
                 kernel.mark_topics(regions, index, special, apart)
@@ -233,8 +235,10 @@ class Publishes:
 
     # Publishing
 
-    def _publish(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
-        publication = self._publication(arrived, held, namespace)
+    def _publish(
+        self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, targets: Targets | None = None
+    ) -> None:
+        publication = self._publication(arrived, held, namespace, targets)
         turn = TurnAnswers(self._ways, arrived)
         self.under_way += 1
         try:
@@ -254,7 +258,9 @@ class Publishes:
         if not is_taken:
             self._publish_later(arrived, turn, publication)
 
-    def _publication(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> Publication:
+    def _publication(
+        self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, targets: Targets | None
+    ) -> Publication:
         return Publication(
             arrived.columns,
             arrived.topics,
@@ -265,6 +271,7 @@ class Publishes:
             self._held_parts(arrived, held) if held else (),
             places=arrived.places,
             as_it_came=arrived.as_it_came,
+            targets=targets,
         )
 
     def _held_parts(self, arrived: Arrived, held: Mapping[int, array[int]]) -> list[Part]:
