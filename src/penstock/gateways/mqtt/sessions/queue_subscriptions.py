@@ -19,7 +19,7 @@ from penstock.codecs.mqtt.kinds import Version
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.text import parse_shared
 from penstock.core.errors import InvalidArgument, PenstockError
-from penstock.gateways.mqtt.background import Background
+from penstock.gateways.background import Background
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.outbound.queue_consumer import QueueConsumer
 from penstock.gateways.mqtt.sessions.session import Session

@@ -19,8 +19,8 @@ from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
 from penstock.core.errors import ErrorCode, NoSuchQueue, PenstockError
+from penstock.gateways.background import Background
 from penstock.gateways.mqtt.admin.reports import Reports
-from penstock.gateways.mqtt.background import Background
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.inbound.answers import Refused, Told, created
 from penstock.gateways.mqtt.options import CurrentOptions
