@@ -101,8 +101,8 @@ class Engine:
             self._adopt(number, written.name, written.settings, written.reached or written.bounds)
             self.logs[number].last_timestamp = written.last_timestamp
             self.logs[number].fault = opened.faults.get(number) or _stopped(written.name, written.stopped)
-        metrics.logs_poisoned += sum(isinstance(log.fault, LogPoisoned) for log in self.logs.values())
-        self._is_damaged = bool(opened.faults)
+        self._faulty = {number: log for number, log in self.logs.items() if log.fault is not None}
+        metrics.logs_poisoned += sum(isinstance(log.fault, LogPoisoned) for log in self._faulty.values())
         if opened.unclean:
             self._skip_lost_offsets()
 
@@ -291,12 +291,14 @@ class Engine:
 
     # The catalogue
 
-    def stage_create(self, logs: list[tuple[LogName, LogSettings]], done: Done) -> list[Log]:
-        """Usable at once: a commit to a new log comes behind its creation in the one order, and is not acknowledged
-        before it."""
+    def stage_create(
+        self, logs: Sequence[tuple[LogName, LogSettings]], done: Done, parts: Sequence[tuple[Log, Rows]] = ()
+    ) -> list[Log]:
+        """In one frame with `parts` of other logs. Usable at once: a commit to a new log comes behind its creation in
+        the one order, and is not acknowledged before it."""
         declared = self.catalogue.decide_create(logs)
         created: list[Log] = []
-        sequence = self._declare(declared, created, done)
+        sequence = self._declare(declared, created, done, parts)
         for record in declared:
             self._adopt(LogNumber(record.number), LogName(record.name), record.settings, Bounds())
             created.append(self.logs[LogNumber(record.number)])
@@ -331,20 +333,26 @@ class Engine:
         return sequence
 
     def stage_delete(self, log: Log, done: Done) -> None:
-        if log.number == CATALOGUE_NUMBER:
+        self.stage_delete_many([log], done)
+
+    def stage_delete_many(self, logs: Sequence[Log], done: Done, parts: Sequence[tuple[Log, Rows]] = ()) -> None:
+        """In one frame, with `parts` of others."""
+        numbers = [log.number for log in logs]
+        if CATALOGUE_NUMBER in numbers:
             raise InvalidArgument("the catalogue cannot be deleted")
-        self.stage([(self.logs[CATALOGUE_NUMBER], deleted_columns(log.number))], done, Purpose.SETTLE)
-        self.catalogue.apply(CatalogueChange(log.number, None))
-        del self.logs[log.number]
-        self.usage.tail -= staged.data_bytes(log.tail)
-        log.fault = NoSuchLog(log.name)
+        gone = [(self.logs[CATALOGUE_NUMBER], deleted_columns(numbers))] if numbers else []
+        self.stage([*gone, *parts], done, Purpose.SETTLE)
+        for log in logs:
+            self.catalogue.apply(CatalogueChange(log.number, None))
+            del self.logs[log.number]
+            self._faulty.pop(log.number, None)
+            self.usage.tail -= staged.data_bytes(log.tail)
+            log.fault = NoSuchLog(log.name)
 
     @property
     def faulty_logs(self) -> list[Log]:
         """Those that take no records."""
-        if not self.metrics.logs_poisoned and not self._is_damaged:
-            return []
-        return [log for log in self.logs.values() if log.fault is not None]
+        return list(self._faulty.values())
 
     def log(self, name: str) -> Log:
         return self.logs[self.catalogue.number_of(name)]
@@ -519,6 +527,7 @@ class Engine:
         log = self.logs.get(number)
         if log is not None and log.fault is None:
             log.fault = LogPoisoned(log.name, reason)
+            self._faulty[number] = log
             self.metrics.logs_poisoned += 1
 
     def _on_written(self, written: Written) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 from penstock.broker.broker import Broker
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import PublishRequest, Put, PutFields, RoutedFields, Targets
+from penstock.broker.queues.transaction import Acks
 from penstock.broker.retained.retained import Retained
 from penstock.broker.retained.space import RetainedSpace
 from penstock.broker.sessions.sessions import Sessions
@@ -26,6 +27,7 @@ from penstock.broker.topics.shares import SharedStrategy
 from penstock.broker.topics.stores import targets_of
 from penstock.broker.topics.subscriptions import Share
 from penstock.core.errors import InvalidArgument, PenstockError, Unroutable
+from penstock.core.types import Purpose
 from penstock.kernels.topics import check_topic
 from penstock.log.columns import Columns, Spans
 from penstock.log.engine import Done
@@ -138,20 +140,27 @@ class Topics:
             self._deliver(publication, made)
         return is_taken
 
-    async def publish(self, publication: Publication) -> Reach:
-        """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept."""
+    async def publish(self, publication: Publication, acks: Acks | None = None) -> Reach:
+        """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept. `acks`
+        are settled in the same frame, or nothing is done: StaleSettlement."""
+        if acks is not None:
+            await acks.prepare()
         publication.targets = None
         while (prepared := self._prepared(publication)) is None:
             await self._make(publication)
         publication, has_retained, made, (puts, parts, routed), accepted, targets = prepared
         self.retaining += has_retained
+        request = PublishRequest([Put(*put) for put in puts], parts, publication.producer, routed=routed)
+        if acks is not None:
+            request = request._replace(late=acks.late, purpose=Purpose.SETTLE)
         try:
-            if routed is not None or puts or parts:
-                fields = [Put(*put) for put in puts]
-                await self._intake.stage(PublishRequest(fields, parts, publication.producer, routed=routed))
+            if acks is not None or routed is not None or puts or parts:
+                await self._intake.stage(request)
             _note_taken(accepted, made)
         finally:
             self._finish(accepted, has_retained)
+        if acks is not None:
+            acks.done()
         return Reach(made, publication.columns, self._deliver(publication, made).union(targets.feeding))
 
     def _prepared(self, publication: Publication) -> _Prepared | None:
@@ -161,7 +170,7 @@ class Topics:
             has_retained = publication.has_retained
         namespace = publication.namespace
         targets = publication.targets or self._routes.targets(publication.topics, namespace)
-        if targets is not None and not targets.are_entered:
+        if targets is not None and (publication.further or not targets.are_entered):
             publication, targets = self._entered(publication)
         space = self.retained.spaces.get(namespace) if has_retained else None
         if targets is None or (has_retained and space is None):
@@ -176,8 +185,8 @@ class Topics:
 
     def _entered(self, publication: Publication) -> tuple[Publication, Targets | None]:
         """The publication behind exchanges, and the queues that it feeds there; None if one has to be made first."""
-        routes, namespace = self._routes, publication.namespace
-        entered = routes.enter(publication.columns, publication.topics, namespace, publication.headers)
+        routes, namespace, said = self._routes, publication.namespace, (publication.headers, publication.further)
+        entered = routes.enter(publication.columns, publication.topics, namespace, *said)
         return publication.entered(entered), routes.targets(entered.topics, namespace, entered.found)
 
     async def _make(self, publication: Publication) -> None:
@@ -273,7 +282,7 @@ class Topics:
 
         InvalidArgument for what is no topic to publish to. May they do it? is the caller's question."""
         if not 0 <= qos <= QOS - 1:
-            raise InvalidArgument(f"{qos} is no QoS: give 0, 1 or 2")
+            raise InvalidArgument(f"{qos} is not a QoS: give 0, 1 or 2")
         if retain and not self.options.retain_available:
             raise InvalidArgument("nothing is retained here (mqtt.retain_available): publish it without retain")
         flags = bytes([qos | (RETAIN if retain else 0)]) * columns.count
