@@ -181,7 +181,7 @@ class Publishes:
     def _take(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
         """All of one namespace."""
         targets = self._routes.known_targets(arrived.topics, namespace)
-        apart = self._apart(arrived, held, namespace, is_known=targets is not None)
+        apart = self._apart(arrived, held, namespace, targets is not None)
         if any(apart):
             together = arrived.of_regions(array("i", [not each for each in apart]))
             if together.count:
@@ -190,7 +190,7 @@ class Publishes:
         else:
             self._publish(arrived, held, namespace, targets)
 
-    def _apart(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, *, is_known: bool) -> array[int]:
+    def _apart(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, is_known: bool) -> array[int]:
         """Regions whose client has to be asked or told something on its own."""
         reactor, topics, index = self._reactor, arrived.topics, arrived.columns.topic_index
         assert index is not None
