@@ -55,6 +55,12 @@ class Unit(Partition):
         return self.data.visible_end
 
     @property
+    def state_log(self) -> Log:
+        """Of one of which something is stored."""
+        assert self.state is not None
+        return self.state
+
+    @property
     def start(self) -> int:
         return self.data.start
 
