@@ -28,6 +28,7 @@ class ErrorCode(enum.Enum):
     INVALID_SETTING = "invalid-setting"
     NO_SUCH_QUEUE = "no-such-queue"
     QUEUE_EXISTS = "queue-exists"
+    QUEUE_RESERVED = "queue-reserved"  # a name that begins with amq.
     QUEUE_REPLACED = "queue-replaced"  # deleted, and declared anew under its name
     NO_SUCH_GROUP = "no-such-group"
     GROUP_EXISTS = "group-exists"
@@ -59,6 +60,9 @@ class ErrorCode(enum.Enum):
     EXCHANGE_LIMIT = "exchange-limit"
     QUEUE_LIMIT = "queue-limit"
     NO_SUCH_BINDING = "no-such-binding"
+    NO_SUCH_POLICY = "no-such-policy"
+    NO_SUCH_NAMESPACE = "no-such-namespace"
+    NAMESPACE_REFUSED = "namespace-refused"  # no rule about the user names it
     UNROUTABLE = "unroutable"  # no queue takes it, and its publisher asked to be told
 
 
@@ -254,6 +258,14 @@ class NoSuchQueue(PenstockError):
         self.queue = queue
 
 
+class QueueReserved(PenstockError):
+    code = ErrorCode.QUEUE_RESERVED
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue name {queue!r} begins with amq., which is reserved: choose another name")
+        self.queue = queue
+
+
 class QueueExists(PenstockError):
     code = ErrorCode.QUEUE_EXISTS
 
@@ -433,6 +445,30 @@ class NotAuthorised(PenstockError):
         self.what = what
 
 
+class NoSuchPolicy(PenstockError):
+    code = ErrorCode.NO_SUCH_POLICY
+
+    def __init__(self, policy: str) -> None:
+        super().__init__(f"no policy {policy!r}: `penstock policy list` shows those there are")
+        self.policy = policy
+
+
+class NoSuchNamespace(PenstockError):
+    code = ErrorCode.NO_SUCH_NAMESPACE
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(f"no namespace {namespace!r}: declare a queue in it, or write a rule that names it")
+        self.namespace = namespace
+
+
+class NamespaceRefused(PenstockError):
+    code = ErrorCode.NAMESPACE_REFUSED
+
+    def __init__(self, user: str, namespace: str) -> None:
+        super().__init__(f"{user} does not work in namespace {namespace!r}: a rule about the user there lets it in")
+        self.user, self.namespace = user, namespace
+
+
 class TooManyAttempts(PenstockError):
     """`wait_s`: after so many seconds it is worth another try."""
 
@@ -476,7 +512,7 @@ class ExchangeDiffers(PenstockError):
     def __init__(self, exchange: str, what: str, wanted: object, current: object) -> None:
         super().__init__(
             f"exchange {exchange!r} exists with another {what}: {current!r}, not {wanted!r}. Declare it as it is, or "
-            f"delete it before declaring it anew"
+            f"delete it before declaring it again"
         )
         self.exchange, self.what, self.wanted, self.current = exchange, what, wanted, current
 

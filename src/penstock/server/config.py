@@ -22,6 +22,7 @@ from penstock.core.settings.texts import Text
 from penstock.core.settings.words import Choice, Flag
 from penstock.core.types import Durability
 from penstock.queues.templates import Template
+from penstock.server.config_amqp import Amqp
 from penstock.server.config_auth import Auth, RateLimit
 from penstock.server.config_exchanges import check_queue, parse_exchange
 from penstock.server.config_http import Http
@@ -129,6 +130,8 @@ class Config(_Section, frozen=True, kw_only=True):
     what storage needs, which is `auto`. A tenth, 64 at most, is for HTTP alone: for probes and operators"""
     mqtt: Mqtt = Mqtt()
     """the protocol, on every listener whose name begins with mqtt"""
+    amqp: Amqp = Amqp()
+    """AMQP 0.9.1, on every listener whose name begins with amqp"""
     http: Http = Http()
     """requests and answers, on the listener http"""
     auth: Auth = Auth()
@@ -167,7 +170,7 @@ def descriptors_of(config: Config, limit: int | None = None) -> Descriptors:
 
 def _check_together(config: Config, tree: Tree) -> None:
     if not config.listeners.switched_on():
-        reason = f"none is switched on, nobody could connect: leave out one of {', '.join(LISTENER_NAMES)}"
+        reason = f"all are off, so nobody could connect: turn on one of {', '.join(LISTENER_NAMES)}"
         raise BadConfiguration("listeners", reason, place=place_of(tree, "listeners"))
     for name, listener in config.listeners.all_switched_on().items():
         found = contradiction(name, listener, config.auth.development_mode)
@@ -180,7 +183,7 @@ def _check_together(config: Config, tree: Tree) -> None:
 
 def _check_webhooks(config: Config, tree: Tree) -> None:
     if len(config.webhooks) > MAX_HOOKS:
-        reason = f"there are {len(config.webhooks)}, and at most {MAX_HOOKS} can be: let one of them pass events on"
+        reason = f"there are {len(config.webhooks)}, the limit is {MAX_HOOKS}: let one of them pass events on"
         raise BadConfiguration("webhooks", reason, place=place_of(tree, "webhooks"))
     seen: dict[str, int] = {}
     for number, hook in enumerate(config.webhooks):

@@ -22,12 +22,14 @@ from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import Start
 from penstock.broker.queues.volatile import VolatileQueue, check_volatile
 from penstock.broker.webhooks.events import with_secrets
-from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
+from penstock.core.errors import InvalidArgument, InvalidSetting, NoSuchGroup, NoSuchQueue, QueueExists
+from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue, is_dead_letter_queue
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
 from penstock.queues.declared import (
     NUMBERS_KEY,
     GroupRecord,
+    NamespaceRecord,
     NumbersRecord,
     QueueRecord,
     Switch,
@@ -40,10 +42,14 @@ from penstock.queues.names import (
     DEFAULT_NAMESPACE,
     GroupName,
     SubscriptionAddress,
-    canonical_queue,
-    is_dead_letter_queue,
+    check_own_queue_name,
+    queue_of_publish_topic,
     subscription_address,
+    topic_of_address,
 )
+from penstock.queues.policies import Policy, chosen, effective
+from penstock.queues.rabbit_arguments import CLASSIC
+from penstock.queues.rabbit_records import declared_of
 from penstock.queues.settings import QueueSettings, change, queue_json
 from penstock.queues.templates import Template, resolve
 
@@ -83,6 +89,9 @@ class Declaring:
         self.exchanges = ExchangeBook(self.bindings_of, self.is_volatile)
         self.volatile = Volatile(volatile, shard.timeline.wall())
         self.templates: dict[str, Template] = {}
+        self.policies: dict[tuple[str, str], Policy] = {}
+        """by namespace and name; see Policies"""
+        self.namespaces: dict[str, NamespaceRecord] = {}
         self.failures: Failures
         self._next_incarnation = 1
         self._next_group = 1
@@ -95,10 +104,35 @@ class Declaring:
     # Finding
 
     def queue(self, name: str, namespace: str = "default") -> Queue:
-        found = self.queues.get((namespace, canonical_queue(name)))
+        """NoSuchQueue. By its very name, or in another way to write it."""
+        found = self.queues.get((namespace, name)) or self.queues.get((namespace, self.named(name, namespace)))
         if found is None:
             raise NoSuchQueue(name)
         return found
+
+    def called(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Queue:
+        """NoSuchQueue. By its very name only."""
+        if (found := self.queues.get((namespace, name))) is None:
+            raise NoSuchQueue(name)
+        return found
+
+    def named(self, written: str, namespace: str = DEFAULT_NAMESPACE) -> str:
+        """The name that is meant: that of a queue which is called so, or which is addressed so; where there is none,
+        see canonical_queue(). InvalidArgument where no queue is."""
+        if (namespace, written) in self.queues:
+            return written
+        if not written.startswith(QUEUE_PREFIX):
+            return canonical_queue(written)
+        return self.bindings_of(namespace).addressed(written.encode()) or canonical_queue(written)
+
+    def has_namespace(self, namespace: str) -> bool:
+        """Whether somebody has declared something there. `default` is always there."""
+        return (
+            namespace == DEFAULT_NAMESPACE
+            or namespace in self.namespaces
+            or any(space == namespace for space, _ in self.queues)
+            or self.exchanges.has_some(namespace)
+        )
 
     def bindings_of(self, namespace: str) -> Bindings:
         found = self.bindings.get(namespace)
@@ -113,15 +147,25 @@ class Declaring:
 
     # Queues
 
-    def settings_for(self, name: str, explicit: Mapping[str, object]) -> QueueSettings:
-        """Defaults, then matching templates, then what is said."""
-        return resolve(canonical_queue(name), self.templates.values(), explicit)
+    def settings_for(
+        self, name: str, explicit: Mapping[str, object], *, is_server_named: bool = False
+    ) -> QueueSettings:
+        """Defaults, then matching templates, then what is said, of a queue with this very name. QueueReserved for one
+        that only the broker gives."""
+        if not is_server_named:
+            check_own_queue_name(name)
+        return resolve(name, self.templates.values(), explicit)
 
     async def declare(
-        self, settings: QueueSettings, groups: Sequence[GroupName] = (), *, is_auto: bool = False
+        self,
+        settings: QueueSettings,
+        groups: Sequence[GroupName] = (),
+        *,
+        is_auto: bool = False,
+        declared: dict[str, object] | None = None,
     ) -> Queue:
-        """With groups that stay, and with its partition if it has only one: all in one commit. QueueExists if there is
-        one of that name."""
+        """With groups that stay, and with its partition if it has only one: all in one commit. `declared` is kept for
+        the door. QueueExists if there is one of that name."""
         key = settings.namespace, settings.name
         async with self._lock(key):
             if key in self.queues:
@@ -129,7 +173,12 @@ class Declaring:
             if is_auto:
                 self._refuse_too_many()
             record = QueueRecord(
-                self._next_incarnation, queue_json(settings), self._timeline.wall(), settings.partitions, is_auto
+                self._next_incarnation,
+                queue_json(settings),
+                self._timeline.wall(),
+                settings.partitions,
+                is_auto,
+                declared=declared,
             )
             self._next_incarnation += 1
             queue = await self._make(settings, record, groups)
@@ -151,7 +200,7 @@ class Declaring:
         self._making += record.is_auto
         try:
             logs = await self._configuration.write_creating(
-                [*changes, self._numbers()], wanted_logs(settings, partitions)
+                [*changes, self._numbers()], wanted_logs(self.effective(settings, record), partitions)
             )
         finally:
             self._making -= record.is_auto
@@ -164,7 +213,12 @@ class Declaring:
         return queue
 
     def declare_volatile(
-        self, settings: QueueSettings, groups: Sequence[GroupName] = (), *, owner: object | None = None
+        self,
+        settings: QueueSettings,
+        groups: Sequence[GroupName] = (),
+        *,
+        owner: object | None = None,
+        declared: dict[str, object] | None = None,
     ) -> Queue:
         """One that is in memory alone, with groups that stay: it is there when this returns. It and its bindings are
         gone with the broker. QueueExists if there is one of that name, or one comes or goes just now; QueueLimit;
@@ -175,7 +229,7 @@ class Declaring:
         if key in self.queues or (lock is not None and lock.locked()):
             raise QueueExists(settings.name)
         incarnation = self.volatile.next_incarnation()
-        record = QueueRecord(incarnation, {}, self._timeline.wall(), 1)
+        record = QueueRecord(incarnation, {}, self._timeline.wall(), 1, declared=declared)
         self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
         queue = VolatileQueue(self._shard, self._cache, settings, record, self.changed, self.volatile.memory, owner)
         self.queues[key] = self.by_incarnation[incarnation] = queue
@@ -232,10 +286,11 @@ class Declaring:
                 queue.record = record
 
     def wanted(self, name: str, settings: Mapping[str, object]) -> Queue:
-        """The queue of that name in the namespace of the settings; one that is not there as it would be made with them,
-        see Routes.made(). NoSuchQueue where none is made by itself."""
-        found = self.queues.get((str(settings.get("namespace", DEFAULT_NAMESPACE)), canonical_queue(name)))
-        if found is not None:
+        """The queue that named() means in the namespace of the settings; one that is not there as it would be made with
+        them, see Routes.made(). NoSuchQueue where none is made by itself."""
+        namespace = str(settings.get("namespace", DEFAULT_NAMESPACE))
+        name = self.named(name, namespace)
+        if (found := self.queues.get((namespace, name))) is not None:
             return found
         if not self._auto_create:
             raise NoSuchQueue(name)
@@ -243,7 +298,7 @@ class Declaring:
 
     def queue_of(self, address: SubscriptionAddress, namespace: str = "default") -> str | None:
         """The declared queue that a subscription names, if it is there."""
-        return self.bindings_of(namespace).route(_address(address.path)).prefix_queue
+        return self.bindings_of(namespace).route(topic_of_address(address.path).encode()).prefix_queue
 
     async def subscribed(
         self,
@@ -267,17 +322,42 @@ class Declaring:
             name = (await self.declared(wanted.settings, is_auto=True, made=made)).name
         return self.queue(name, namespace), address.filter_for(name)
 
-    async def dead_letters_of(self, source: PartitionedQueue, path: str) -> Queue:
-        """The declared queue that the path is in, or a new one of that name."""
-        route = self.bindings_of(source.namespace).route(_address(path))
+    async def dead_letters_of(self, source: PartitionedQueue, topic: str) -> Queue:
+        """The declared queue that the topic is in, or a new one that it names."""
+        route = self.bindings_of(source.namespace).route(topic.encode())
         if route.prefix_queue is not None:
             return self.queue(route.prefix_queue, source.namespace)
-        partitions = source.settings.partitions if is_dead_letter_queue(path) else None
+        name = queue_of_publish_topic(topic) or ""
+        partitions = source.settings.partitions if is_dead_letter_queue(name) else None
         explicit = {"namespace": source.namespace} | ({"partitions": partitions} if partitions else {})
-        return await self.declared(self.settings_for(path, explicit))
+        return await self.declared(self.settings_for(name, explicit))
+
+    def effective(self, settings: QueueSettings, record: QueueRecord) -> QueueSettings:
+        """What a queue with these settings does, by the policies there are. One that does not go together with them
+        is passed over, and said."""
+        if not self.policies:
+            return settings
+        declared = declared_of(record.declared)
+        mine = [policy for (namespace, _), policy in self.policies.items() if namespace == settings.namespace]
+        counting = chosen(mine, settings.name, CLASSIC if declared is None else declared.type)
+        try:
+            return effective(settings, declared, counting)
+        except InvalidSetting as error:
+            logger.warning("policy passed over queue=%s setting=%s reason=%s", settings.name, error.path, error.reason)
+            return settings
+
+    async def follow_policies(self, queue: Queue) -> None:
+        """What it does follows the policies there are now. NoSuchQueue if it is gone."""
+        if self.effective(queue.own, queue.record) == queue.settings:
+            return
+        async with self.holding(queue):
+            settings = self.effective(queue.own, queue.record)
+            await self._configuration.write(logs=queue.changed_logs(settings))
+            queue.configure(settings, queue.record, queue.own)
 
     def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
-        queue = Queue(self._shard, self._cache, settings, record, self.changed)
+        queue = Queue(self._shard, self._cache, self.effective(settings, record), record, self.changed)
+        queue.own = settings
         self.queues[settings.namespace, settings.name] = queue
         self.by_incarnation[record.incarnation] = queue
         self._next_incarnation = max(self._next_incarnation, record.incarnation + 1)
@@ -319,7 +399,7 @@ class Declaring:
 
     async def _change(self, queue: Queue, changes: Mapping[str, object]) -> None:
         changes = with_secrets(changes, queue.settings.dlq_config.alert_webhook)
-        settings = change(queue.settings, changes)
+        settings = change(queue.own, changes)
         # While no publish is under way: it might make the logs of another partition.
         await queue.gate.close()
         try:
@@ -327,31 +407,32 @@ class Declaring:
                 await self._grow(queue, settings)
             else:
                 record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
-                await self._write(queue, settings, record)
-                queue.configure(settings, record)
+                follows = await self._write(queue, settings, record)
+                queue.configure(follows, record, settings)
         finally:
             queue.gate.open()
         self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
         for group in queue.groups.values():
             group.look_at_switch(self._now())
 
-    async def _write(self, queue: Queue, settings: QueueSettings, record: QueueRecord) -> None:
-        """The settings of a queue and of all its logs, in one frame."""
+    async def _write(self, queue: Queue, settings: QueueSettings, record: QueueRecord) -> QueueSettings:
+        """The settings of a queue and of all its logs, in one frame; those that count."""
+        follows = self.effective(settings, record)
         if queue.is_volatile:
-            check_volatile(settings)
-            return
-        logs = queue.changed_logs(settings)
-        await self._configuration.write((queue_key(queue.incarnation), record), logs=logs)
+            check_volatile(follows)
+            return follows
+        await self._configuration.write((queue_key(queue.incarnation), record), logs=queue.changed_logs(follows))
+        return follows
 
     async def _grow(self, queue: Queue, settings: QueueSettings) -> None:
         """No publish is under way between reading the ends of the old partitions and the commit of the switch."""
         switch = self._switch(queue, settings)
         switches = (*queue.record.switches[-_SWITCHES_KEPT + 1 :], switch)
         record = msgspec.structs.replace(queue.record, settings=queue_json(settings), switches=switches)
-        await self._write(queue, settings, record)
+        follows = await self._write(queue, settings, record)
         for group in queue.groups.values():
             group.begin_switch(switch)
-        queue.configure(settings, record)
+        queue.configure(follows, record, settings)
 
     def _switch(self, queue: Queue, settings: QueueSettings) -> Switch:
         ends = {
@@ -578,7 +659,3 @@ def _dismiss(group: Group) -> None:
         group.leave(consumer, counted=False)
     group.wake_pullers()
     group.turns.end()
-
-
-def _address(path: str) -> bytes:
-    return (path if path.startswith("$") else f"$queue/{path}").encode()

@@ -28,6 +28,11 @@ class ExchangeBook:
             found = self.spaces[namespace] = Exchanges(namespace, self._bindings_of(namespace))
         return found
 
+    def has_some(self, namespace: str) -> bool:
+        """Whether somebody has declared or bound one there."""
+        space = self.spaces.get(namespace)
+        return space is not None and (bool(space.bindings) or any(not each.is_predeclared for each in space))
+
     # A binding that is being written
 
     def begin(self, namespace: str, binding: Binding) -> None:

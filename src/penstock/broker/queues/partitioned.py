@@ -12,6 +12,7 @@ from penstock.broker.queues.gate import Gate
 from penstock.broker.queues.unit import Unit
 from penstock.core.descriptions import Tally
 from penstock.core.metrics import Histogram
+from penstock.core.queue_paths import queue_topic
 from penstock.core.types import LogName, LogNumber
 from penstock.kernels.takers import NO_LIMIT, Taker
 from penstock.log.partition import Log
@@ -43,6 +44,8 @@ class PartitionedQueue(Taker):
         super().__init__(Gate(), None)
         self.cache, self.record = cache, record
         self._set(settings)
+        self.own = settings
+        """as they are stored; `settings` is what counts, with a policy laid over them"""
         self.listening: dict[Listener, None] = {}
         """groups of which somebody waits for messages, and others who look on"""
         self.is_paused = record.is_paused
@@ -214,4 +217,4 @@ def state_settings(data: LogSettings) -> LogSettings:
 
 
 def _prefixes(name: str) -> tuple[bytes, ...]:
-    return (name.encode(),) if name.startswith("$") else (f"$queue/{name}".encode(),)
+    return (queue_topic(name).encode(),)

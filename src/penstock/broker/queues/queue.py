@@ -204,8 +204,10 @@ class Queue(PartitionedQueue):
         is_empty = all(unit.data.start == unit.data.end for unit in self.units.values())
         return is_empty and not self.groups and now - max(self.used_ms, self.made_ms) >= after_ms
 
-    def configure(self, settings: QueueSettings, record: QueueRecord) -> None:
+    def configure(self, settings: QueueSettings, record: QueueRecord, own: QueueSettings) -> None:
+        """`own` are those without a policy."""
         self._set(settings)
+        self.own = own
         self.record, self.allowance, self._upkeep_due_ms = record, 0, 0
         self.is_paused = record.is_paused
         for group in self.groups.values():

@@ -27,8 +27,8 @@ from penstock.gateways.mqtt.inbound.own_publishes import OwnPublishes
 from penstock.gateways.mqtt.inbound.refusals import OF_EVERYBODY
 from penstock.gateways.mqtt.inbound.scanned import TURN_ROWS, RunOfRows, Scanned, rows_of
 from penstock.gateways.mqtt.inbound.turn_answers import TurnAnswers
-from penstock.gateways.mqtt.outbound.outbox import Flusher
 from penstock.gateways.mqtt.sessions.session import Session
+from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import turn as kernel

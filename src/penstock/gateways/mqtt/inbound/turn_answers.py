@@ -11,7 +11,7 @@ from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.inbound.answers import Encoded
 from penstock.gateways.mqtt.inbound.arrival import Arrived
 from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
-from penstock.gateways.mqtt.outbound.outbox import Flusher
+from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor
 from penstock.kernels import turn as kernel
 

@@ -26,8 +26,8 @@ from penstock.gateways.mqtt.inbound.publishes import Publishes
 from penstock.gateways.mqtt.inbound.requests import Requests
 from penstock.gateways.mqtt.inbound.scanned import RunOfRows
 from penstock.gateways.mqtt.options import CurrentOptions
-from penstock.gateways.mqtt.outbound.outbox import Flusher
 from penstock.gateways.wire.listener import ListenerFacts
+from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor, Transport
 from penstock.gateways.wire.slot import Facts, SlotTransport
 from penstock.kernels import mqtt_columns as names
