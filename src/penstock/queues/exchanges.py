@@ -319,7 +319,7 @@ class Exchanges:
             raise ExchangeInternal(exchange)
         if exchange == DEFAULT_EXCHANGE:
             queue = key.decode("utf-8", "replace")
-            return Routed((queue,) if queue in self._topics else (), False, None)
+            return Routed((queue,) if self._topics.asked(queue) else (), False, None)
         return self._walk(exchange, key, headers)
 
     def _walk(self, first: str, key: bytes, headers: Headers) -> Routed:
