@@ -42,8 +42,8 @@ class Bindings:
     def __init__(self, seed: int = 0) -> None:
         """`seed` as for SubscriptionTree."""
         self.version = 0
-        """for caches of routes elsewhere: changes with every declare and drop that may change a route for which somebody
-        has asked since it changed last. Queues without filters come and go by the thousands, most are nobody's route"""
+        """for caches of routes elsewhere: changes with every declare and drop that may change a route for which
+        somebody has asked since it changed last: most queues that come and go by the thousands are nobody's route"""
         self.beyond: Callable[[bytes], Iterable[str]] | None = None
         """queues that an ordinary topic feeds by other ways than filters: see Exchanges; call changed() with it"""
         self._tree = SubscriptionTree(seed)
@@ -109,7 +109,7 @@ class Bindings:
     def queues_below(self, name: str) -> list[str]:
         """Declared queues whose path begins with all levels of `name`, sorted: they take topics that it would get."""
         below = queue_topic(name) + "/"
-        return sorted(queue for queue in self._filters if queue_topic(queue).startswith(below))
+        return sorted(queue for queue in self._filters if "/" in queue and queue_topic(queue).startswith(below))
 
     def addressed(self, topic: bytes) -> str | None:
         """The declared queue whose topic this is, without anything behind it."""
