@@ -84,7 +84,7 @@ class Broker(AsyncClosing):
         self.timeline.watch(self._note_jump)
         self.alarms = Alarms(self.timeline)
         self.ledger = Ledger(shard)
-        self._feeder = Feeder()
+        self.feeder = Feeder()
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
         self.declaring = Declaring(
@@ -103,7 +103,7 @@ class Broker(AsyncClosing):
         def dropped(group: Group, unit: Unit) -> None:
             self.settling.after_dropping(group, unit)
 
-        intake = Intake(shard, self.now, dropped)
+        intake = Intake(shard, self.timeline.now, dropped)
         letters = DeadLetters(
             intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
         )
@@ -254,19 +254,19 @@ class Broker(AsyncClosing):
 
     def feed(self, source: Source, outlet: Outlet) -> Feed:
         """What the source is handed is sent to the outlet, from now on."""
-        return Feed(source, outlet, self._feeder)
+        return Feed(source, outlet, self.feeder)
 
     def after_feeding(self, call: Callable[[], None]) -> None:
         """For outlets: see Feeder.after()."""
-        self._feeder.after(call)
+        self.feeder.after(call)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Behind all that is fed now, or in the next turn of the loop."""
-        self._feeder.soon(call)
+        self.feeder.soon(call)
 
     def inbox(self, source: Source) -> Inbox:
         """What the source is handed, for one who comes for it."""
-        return Inbox(source, self._feeder)
+        return Inbox(source, self.feeder)
 
     def session(self) -> int:
         """The number of one who pulls without being a member. Each request may take one: they come round again, long

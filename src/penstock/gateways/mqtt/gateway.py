@@ -106,6 +106,7 @@ class MqttGateway(InThisProcess):
             Requests(login, self._subscriptions),
             self.registry.disconnected,
             broker.shard,
+            broker.feeder,
             flusher,
             current,
             reports,
