@@ -18,14 +18,14 @@ TOPICS = tuple(
     )
 )
 FILTERS = ("#", "plain/+", "$queue/a/#")
-STEPS = st.one_of(
+Declared = dict[str, list[str]]
+Step = tuple[str, str | int, list[str]]
+STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("declare"), st.sampled_from(NAMES), st.lists(st.sampled_from(FILTERS), max_size=1)),
     st.tuples(st.just("drop"), st.sampled_from(NAMES), st.just([])),
     st.tuples(st.just("topic"), st.sampled_from(range(len(TOPICS))), st.just([])),
     st.tuples(st.just("default"), st.sampled_from(NAMES), st.just([])),
 )
-Declared = dict[str, list[str]]
-Step = tuple[str, str | int, list[str]]
 
 
 def spaces(declared: Declared) -> tuple[Bindings, Exchanges]:
