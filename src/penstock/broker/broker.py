@@ -90,11 +90,17 @@ class Broker(AsyncClosing):
             self.settling.after_dropping(group, unit)
 
         intake = Intake(shard, self.now, dropped)
+        routes = Routes(shard, self.declaring)
         letters = DeadLetters(
-            intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
+            intake,
+            routes,
+            self.ledger,
+            self.webhooks,
+            self.publisher(),
+            self.declaring.dead_letters_of,
+            shard.max_frame_bytes,
         )
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
-        routes = Routes(shard, self.declaring)
         self.publishing = Publishing(intake, routes)
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
@@ -249,7 +255,7 @@ class Broker(AsyncClosing):
         self, group: Group, session: int, limit: int, wait_s: float = 0.0, lease_ms: int | None = None
     ) -> list[Delivery]:
         """Messages of any partition, each leased for a time of its own (default: the queue's delivery_timeout)."""
-        timeout = group.queue.settings.performance.delivery_timeout_ms
+        timeout = group.queue.settings.performance.lease_ms
         return await pull(group, session, limit, wait_s, timeout if lease_ms is None else lease_ms)
 
     async def claim(
@@ -257,7 +263,7 @@ class Broker(AsyncClosing):
     ) -> list[Delivery]:
         """Messages that members other than `spared` were handed so long ago and have not settled, taken over by one who
         pulls: leased as in pull(). Of a key all that is in flight goes, or nothing: no more than `limit` in all."""
-        timeout = group.queue.settings.performance.delivery_timeout_ms
+        timeout = group.queue.settings.performance.lease_ms
         claiming = Claiming(group, self.settling, session, idle_ms, timeout if lease_ms is None else lease_ms, spared)
         return await claiming.claim(limit)
 

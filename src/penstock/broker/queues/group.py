@@ -26,7 +26,7 @@ from penstock.queues.cursor import Cursor, Limits
 from penstock.queues.deadletter import Reason
 from penstock.queues.declared import GroupRecord, Switch
 from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
-from penstock.queues.retry import backoff_table
+from penstock.queues.retry import backoff_table, endless_table
 from penstock.queues.settings import Ordering, QueueSettings
 
 logger = logging.getLogger("penstock.broker.group")
@@ -125,10 +125,19 @@ class Group:
 
     def configure(self, settings: QueueSettings) -> None:
         self.limits = limits_of(settings)
+        for consumer in self.members_at_work():
+            for hold in consumer.holds.values():
+                if hold.held:
+                    self.watch_clock(consumer, hold)
         if settings.partitions != self.members.partitions:
             self._act(self.members.set_partitions(settings.partitions, self.now()))
 
     # Members
+
+    def members_at_work(self) -> list[GroupMember]:
+        """Those who are given partitions, and whose time runs out."""
+        contenders = self.turns.contenders
+        return [consumer for number, consumer in self.consumers.items() if number not in contenders]
 
     def refuse_in_use(self, is_exclusive: bool = False) -> None:
         """GroupInUse if nobody else may join, or if one who wants to be alone would not be."""
@@ -452,8 +461,11 @@ class Group:
 
     def watch_clock(self, consumer: GroupMember, hold: Hold, due: int | None = None) -> None:
         """It rings at the latest one timeout after something happened, and then looks at what is the oldest."""
+        timeout_ms = self.queue.settings.performance.delivery_timeout_ms
+        if timeout_ms is None:
+            return
         if due is None:
-            due = hold.clock_ms + self.queue.settings.performance.delivery_timeout_ms
+            due = hold.clock_ms + timeout_ms
         if 0 < hold.alarm_ms <= due:
             return
         hold.alarm_ms = due
@@ -465,16 +477,17 @@ class Group:
         if current is None:
             return
         current.alarm_ms = 0
-        if not current.held:
+        timeout_ms = self.queue.settings.performance.delivery_timeout_ms
+        if not current.held or timeout_ms is None:
             return
         # The partition may have been taken away and given again, and an earlier alarm stands for both times.
         hold, unit = current, self.queue.units[hold.partition]
         cursor, number = self.cursor(unit), consumer.number
-        due = hold.deadline(cursor, number, self.queue.settings.performance.delivery_timeout_ms)
+        due = hold.deadline(cursor, number, timeout_ms)
         if now < due:
             self.watch_clock(consumer, hold, due)
             return
-        if self._is_suspended(consumer, now):
+        if self._is_suspended(consumer, now, timeout_ms):
             return
         oldest = cursor.oldest_in_flight(number)
         if oldest < 0:
@@ -490,10 +503,10 @@ class Group:
         self.notify(hold.partition)
         consumer.wake()
 
-    def _is_suspended(self, consumer: GroupMember, now: int) -> bool:
+    def _is_suspended(self, consumer: GroupMember, now: int, timeout_ms: int) -> bool:
         """The time of a consumer ran out: whether all it holds goes to others, because it settles nothing."""
         settings = self.queue.settings
-        if consumer.timeouts and now - consumer.timed_out_ms < settings.performance.delivery_timeout_ms:
+        if consumer.timeouts and now - consumer.timed_out_ms < timeout_ms:
             return False  # of another partition, in the same while
         if not consumer.timeouts:
             self.silent += 1
@@ -502,7 +515,8 @@ class Group:
         if settings.suspend_after is None:
             return False
         # One that is gone after its first failure has the first timeout, too, held against the member.
-        most = max(1, min(settings.suspend_after, settings.retry_policy.max_retries))
+        retries = settings.retry_policy.max_retries
+        most = settings.suspend_after if retries is None else max(1, min(settings.suspend_after, retries))
         if consumer.timeouts < most or consumer.number in self.members.suspended:
             return False
         logger.warning(
@@ -562,8 +576,7 @@ def hold_key(consumer: GroupMember, hold: Hold) -> tuple[int, int]:
 
 def limits_of(settings: QueueSettings) -> Limits:
     policy = settings.retry_policy
-    table = backoff_table(
-        policy.initial_backoff_ms, policy.max_backoff_ms, policy.backoff_multiplier, policy.max_retries
-    )
+    backoff = policy.initial_backoff_ms, policy.max_backoff_ms, policy.backoff_multiplier
+    table = endless_table(*backoff) if policy.max_retries is None else backoff_table(*backoff, policy.max_retries)
     most = NO_LIMIT if settings.max_deliveries is None else settings.max_deliveries
     return Limits(table, policy.total_timeout_ms or 0, most, settings.group_window)
