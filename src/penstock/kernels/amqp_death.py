@@ -49,7 +49,7 @@ class Deaths:
         self._words = array("q", bytes(8 * _ENTRY_WORDS * 32))
         self._count = 0
 
-    def bytes(self) -> bytearray:
+    def whole(self) -> bytearray:
         """The buffer, which is done with here."""
         self._out = bytearray()
         del self._whole[self._at :]

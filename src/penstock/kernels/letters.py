@@ -99,7 +99,7 @@ class Gathered:
         self._numbers: dict[bytes, int] = {}
         self._step = array("q", [0, 0, 0, 0])
 
-    def bytes(self) -> bytearray:
+    def whole(self) -> bytearray:
         """The buffer, which is done with here."""
         self._out = bytearray()
         del self._whole[self._at :]

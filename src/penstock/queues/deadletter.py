@@ -81,11 +81,6 @@ class DeadLetter:
     """0 for one that never failed"""
 
 
-def to_properties(facts: DeadLetter, original: bytes) -> bytes:
-    """The properties of the dead letter: the facts, then the message's own, without facts of an earlier move."""
-    return with_properties(original, _pairs(facts), drop=FACTS)
-
-
 def from_properties(properties: bytes) -> DeadLetter | None:
     """None for a message that no move has brought here."""
     try:

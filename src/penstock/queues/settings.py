@@ -180,7 +180,7 @@ class Limits(_Settings, frozen=True, kw_only=True):
     """messages that the slowest group has not settled"""
     max_ready: Annotated[int | None, Count(0, _MANY, or_none=True, has_zero=True)] = None
     """messages that nobody of group `default` holds"""
-    max_ready_bytes: Annotated[int | None, Size(0, _MANY, or_none=True, has_zero=True)] = None
+    max_ready_size_bytes: Annotated[int | None, Size(0, _MANY, or_none=True, has_zero=True)] = None
     """the same, of their values"""
     message_ttl_ms: Annotated[int | None, Duration(or_none=True)] = 168 * _HOUR_MS
     expiry: Annotated[Expiry, Choice(Expiry)] = Expiry.WHEN_READ
@@ -275,7 +275,7 @@ class QueueSettings(_Settings, frozen=True, kw_only=True):
 
     @property
     def limits_ready(self) -> bool:
-        return self.limits.max_ready is not None or self.limits.max_ready_bytes is not None
+        return self.limits.max_ready is not None or self.limits.max_ready_size_bytes is not None
 
     @property
     def looks_at_head(self) -> bool:

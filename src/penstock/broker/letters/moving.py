@@ -94,13 +94,13 @@ class Letters:
         """All that they have but their expiry."""
         gathered = self.gathered
         count, places = gathered.trimmed(), gathered.places
-        pieces: list[bytes | bytearray] = [gathered.bytes()]
+        pieces: list[bytes | bytearray] = [gathered.whole()]
         key, properties, native, value, end = [places[word :: kernel.WORDS] for word in range(kernel.WORDS)]
         columns = Columns(count, b"", Spans(value, end), _some(key, properties), _some(properties, native))
         columns.native = _some(native, value)
         size = len(pieces[0])
         if self.exchange is not None:
-            deaths, ends = self.exchange.deaths.bytes(), self.exchange.deaths.places
+            deaths, ends = self.exchange.deaths.whole(), self.exchange.deaths.places
             pieces.append(deaths)
             shifted = array("i", [size + place for place in ends])
             columns.native = Spans(shifted[:-1], shifted[1:])
