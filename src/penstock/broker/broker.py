@@ -25,6 +25,7 @@ from penstock.broker.feed.inbox import Inbox
 from penstock.broker.feed.pulls import pull
 from penstock.broker.feed.settling import Settling
 from penstock.broker.letters.dead_letters import DeadLetters
+from penstock.broker.letters.heads import Heads
 from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
@@ -101,6 +102,7 @@ class Broker(AsyncClosing):
             shard.max_frame_bytes,
         )
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
+        self.heads = self.declaring.heads = Heads(self.alarms, self.timeline, self.settling, self.declaring.delete)
         self.publishing = Publishing(intake, routes)
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
@@ -120,6 +122,7 @@ class Broker(AsyncClosing):
         except BaseException:
             await shard.close()
             raise
+        await broker.heads.begin(broker.queues)
         broker._keep_up(broker.now())
         return broker
 
@@ -137,6 +140,7 @@ class Broker(AsyncClosing):
         if self._upkeep is not None:
             await asyncio.wait([self._upkeep])
         await self._watch.finish()
+        await self.heads.finish()
         await self.settling.finish()
         await self.webhooks.close()
         await self.staging.close()

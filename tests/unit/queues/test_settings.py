@@ -19,6 +19,7 @@ from penstock.queues.settings import (
     MAX_MESSAGE_BYTES,
     Compaction,
     DeadLetters,
+    Expiry,
     Limits,
     Ordering,
     Overflow,
@@ -185,7 +186,14 @@ def test_every_setting_is_read() -> None:
         below = EVERYTHING[key]
         assert written[key] != value
         assert not isinstance(below, dict) or below.keys() == msgspec.to_builtins(value).keys()
-    assert settings.limits == Limits(max_message_size_bytes=2 << 20, max_queue_depth=None, message_ttl_ms=None)
+    assert settings.limits == Limits(
+        max_message_size_bytes=2 << 20,
+        max_queue_depth=None,
+        max_ready=0,
+        max_ready_size_bytes=1_000_000,
+        message_ttl_ms=None,
+        expiry=Expiry.AT_HEAD,
+    )
     assert settings.retry_policy.max_backoff_ms == 90_000
     assert settings.retry_policy.total_timeout_ms is None
     assert settings.compaction.lag_ms == 0

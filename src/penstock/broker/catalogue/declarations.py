@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -58,6 +59,12 @@ QueueName = tuple[str, str]
 """namespace, name"""
 
 
+class Heads(Protocol):
+    """What leaves queues without a consumer: see broker/letters/heads."""
+
+    def configured(self, queue: Queue) -> None: ...
+
+
 class Declaring:
     """All queues, by namespace and name. Used from the loop."""
 
@@ -82,6 +89,7 @@ class Declaring:
         self.exchanges = ExchangeBook(self.bindings_of)
         self.templates: dict[str, Template] = {}
         self.failures: Failures
+        self.heads: Heads
         self._next_incarnation = 1
         self._next_group = 1
         self._making = 0
@@ -129,6 +137,7 @@ class Declaring:
                 self._making -= is_auto
             queue = self.adopt(settings, record)
             queue.made_ms = self._now()
+            self.heads.configured(queue)
             if below := [
                 name
                 for name in self.bindings_of(settings.namespace).queues_below(settings.name)
@@ -146,6 +155,7 @@ class Declaring:
         found = self.queues.get((settings.namespace, settings.name))
         if found is not None:
             if not is_auto:
+                found.declared_ms = self._now()
                 await self.keep(found)
             return found
         try:
@@ -273,6 +283,7 @@ class Declaring:
         finally:
             queue.gate.open()
         self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
+        self.heads.configured(queue)
         for group in queue.groups.values():
             group.look_at_switch(self._now())
 
@@ -381,6 +392,8 @@ class Declaring:
             await self._configuration.write((group_key(queue.incarnation, record.number), record), self._numbers())
             group = self.adopt_group(queue, record)
             group.look_at_switch(self._now())
+            if queue.head is not None:
+                queue.head.look_at_all()
             queue.used_ms = self._now()
             return group
 

@@ -59,6 +59,8 @@ def take_parts(group: Group, consumer: GroupMember, room: int, found: list[Deliv
 
 def _note_handed(group: Group, handed: Handed, now: int) -> None:
     group.queue.used_ms = now
+    if group.queue.head is not None:
+        group.queue.head.returned([unit.partition for unit in handed.units])
     shifted, latency = now + group.timeline.shift, group.queue.delivery_latency
     for time_ms, messages in zip(handed.times, handed.amounts, strict=True):
         latency.observe(max(shifted - time_ms, 0) / 1000, messages)

@@ -17,6 +17,7 @@ from penstock.core.metrics import Histogram
 from penstock.core.types import Purpose
 from penstock.kernels import takers
 from penstock.log.columns import Columns
+from penstock.log.encoded import Rows
 from penstock.log.engine import Done
 from penstock.log.journal.large_commit import Fill
 from penstock.log.journal.late import LateParts, Part
@@ -32,11 +33,13 @@ _ASKED, _PROMISED, _NONE = Limits.ASKED, Limits.PROMISED, Limits.NONE
 class Frame(Reservation):
     """Rows that were let in and placed, all in one turn of the loop, on their way into the journal."""
 
-    __slots__ = ("_latency", "begun_s", "offsets", "parts", "places", "sent", "spread", "steps", "told")
+    __slots__ = ("_asked", "_latency", "begun_s", "offsets", "parts", "places", "sent", "spread", "steps", "told")
 
     def __init__(self, limits: Limits, is_kept: bool, latency: Histogram) -> None:
         Reservation.__init__(self, limits, is_kept)  # super() takes twice as long to find it
         self._latency = latency
+        self._asked: Rows | Routed | None = None
+        """what the queues are asked for"""
         self.begun_s = monotonic()
         self.spread: Spread | None = None
         """instead of parts, where one put is all there is"""
@@ -56,6 +59,7 @@ class Frame(Reservation):
         queue, rows = put[0], put[1]
         if self.limits is _ASKED:
             queue.check(rows)
+            self._asked = rows
         if (obstacle := self.take(queue, rows.count, planned, now)) is not None:
             return obstacle
         numbers, counts, rows = place(put, self.steps)
@@ -76,11 +80,22 @@ class Frame(Reservation):
 
     def add_routed(self, routed: Routed, max_frame_bytes: int, planned: Planned, now: int) -> Obstacle | None:
         """Raises what one of the queues refuses."""
+        self._asked = routed
         made = lay_out(routed, self, self.steps, max_frame_bytes, planned, now)
         if isinstance(made, Obstacle):
             return made
         self.spread = made
         return None
+
+    def value_bytes(self, queue: Queue) -> int:
+        asked = self._asked
+        if isinstance(asked, Routed):
+            topics = asked.targets.by_queue()[queue]
+            rows: Rows = asked.columns.of_topics(topics)
+        else:
+            assert asked is not None
+            rows = asked
+        return sum(rows.value.ends) - sum(rows.value.starts) if isinstance(rows, Columns) else rows.bytes
 
     def join(self, others: Sequence[Part]) -> None:
         """A spread is one frame by itself; beside others its parts are."""

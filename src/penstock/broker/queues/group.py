@@ -27,10 +27,13 @@ from penstock.queues.deadletter import Reason
 from penstock.queues.declared import GroupRecord, Switch
 from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
 from penstock.queues.retry import backoff_table, endless_table
-from penstock.queues.settings import Ordering, QueueSettings
+from penstock.queues.names import GroupName
+from penstock.queues.settings import Expiry, Ordering, QueueSettings
 
 logger = logging.getLogger("penstock.broker.group")
 
+DEFAULT_GROUP = GroupName("default")
+"""the one that protocols without groups use, whose messages count for limits of what is ready"""
 NEVER = 1 << 62
 NO_LIMIT = 1 << 31
 
@@ -122,6 +125,11 @@ class Group:
             if not self.is_deleted:
                 unit.cursors[self.number] = cursor
         return cursor
+
+    @property
+    def expires_at_head(self) -> bool:
+        """Messages that are too old are not passed over: they leave as dead letters do."""
+        return self.queue.settings.limits.expiry is Expiry.AT_HEAD and self.key == DEFAULT_GROUP
 
     def configure(self, settings: QueueSettings) -> None:
         self.limits = limits_of(settings)
@@ -318,6 +326,10 @@ class Group:
                 if owner is not None and (found := consumers.get(owner)) is not None:
                     found.notify(partition)
         self.wake_pullers()
+        if self.queue.head is not None:
+            self.queue.head.returned(partitions)
+        if self.queue.refuses_ready:
+            self.queue.allowance = 0
 
     def wake_pullers(self) -> None:
         for event in self._pullers:
@@ -357,6 +369,20 @@ class Group:
         """Marks of rows that are over, by the queue's limit or by their own; None if none is."""
         now = self.timeline.now_at(stored.batch.header.base_timestamp, now)
         return stored.expired(now, self.queue.settings.limits.message_ttl_ms or 0)
+
+    def too_old_at(self, stored: StoredBatch, row: int, now: int) -> int | None:
+        """When the row is over that is not yet; None for never."""
+        ttl_ms, expiry = self.queue.settings.limits.message_ttl_ms, stored.batch.expiry(row)
+        times = [] if ttl_ms is None else [stored.batch.timestamps()[row] + ttl_ms]
+        times += [expiry] if expiry else []
+        if not times:
+            return None
+        return now + max(min(times) - self.timeline.now_at(stored.batch.header.base_timestamp, now), 1)
+
+    def expired(self, unit: Unit, offsets: array[int]) -> None:
+        """A consumer found them at the head before anybody else: they go, as from there."""
+        self.cursor(unit).set_aside(offsets)
+        self._failures.dead_letter(self, unit, offsets, Reason.EXPIRED)
 
     def begin_switch(self, switch: Switch) -> None:
         # A wall clock that was set back while nobody was here must not make it longer.
@@ -405,7 +431,7 @@ class Group:
 
     def skipped(self, stored: StoredBatch, now: int) -> bytearray | None:
         """Marks of rows that this group does not get: too old, not what its filter asks for, or redriven to another."""
-        marks = self.too_old_among(stored, now)
+        marks = None if self.expires_at_head else self.too_old_among(stored, now)
         if self.key.filter is None and not stored.is_redriven:
             return marks
         marks = marks if marks is not None else bytearray(len(stored))
@@ -427,7 +453,7 @@ class Group:
 
     def count_skipped(self, cursor: Cursor, stored: StoredBatch, first: int, stop: int, now: int) -> None:
         skipped = cursor.window.skipped_last
-        expired = self.too_old_among(stored, now)
+        expired = None if self.expires_at_head else self.too_old_among(stored, now)
         too_old = min(sum(expired[first:stop]), skipped) if expired is not None else 0
         cursor.tally.expired += too_old
         cursor.tally.filtered += skipped - too_old
@@ -551,10 +577,12 @@ class Group:
         """Messages that nobody holds and that have no time of their own to wait for."""
         return sum([self.ready_in(unit) for unit in self.queue.units.values()])
 
-    def ready_in(self, unit: Unit) -> int:
+    def ready_in(self, unit: Unit, end: int | None = None) -> int:
+        """Up to what is committed, or to `end`."""
         window = self.cursor(unit).window
         first = max(window.next, unit.start)
-        return window.ready + window.parked + max(unit.end - first - unit.missing(first), 0)
+        end = unit.end if end is None else end
+        return window.ready + window.parked + max(end - first - unit.missing(first), 0)
 
     def depth(self) -> int:
         """What it has not settled of messages that came after it was created or reset."""
