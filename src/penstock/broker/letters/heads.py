@@ -9,7 +9,7 @@ import asyncio
 import logging
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from penstock.broker.alarms import Alarms
@@ -50,7 +50,7 @@ class Heads:
     ) -> None:
         self.alarms, self.timeline, self.letters, self._delete = alarms, timeline, letters, delete
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = False
+        self.is_closed = False
 
     def configured(self, queue: Queue) -> None:
         """It was made, or its settings have changed."""
@@ -76,7 +76,7 @@ class Heads:
     def _look_at_use(self, queue: Queue, now: int) -> None:
         """A queue that nobody uses goes; while somebody does, it is looked at again when it could go at the earliest."""
         after = queue.settings.expires_after_ms
-        if after is None or queue.is_deleted:
+        if after is None or queue.is_deleted or self.is_closed:
             return
         is_wanted = any(group.is_wanted for group in queue.groups.values())
         used = [group.last_used_ms for group in queue.groups.values()]
@@ -91,11 +91,8 @@ class Heads:
         if not queue.is_deleted:
             await self._delete(queue)
 
-    def start(self, work: Awaitable[None]) -> None:
-        if self._is_closed:
-            return
-        task = asyncio.ensure_future(work)
-        assert isinstance(task, asyncio.Task)
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -106,7 +103,11 @@ class Heads:
 
     async def finish(self) -> None:
         """What is under way is done; nothing begins any more."""
-        self._is_closed = True
+        self.is_closed = True
+        await self.idle()
+
+    async def idle(self) -> None:
+        """What is under way is done."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -149,7 +150,8 @@ class Head:
         when what left before it is."""
         unit = self._queue.units.get(partition)
         group = self._queue.groups.get(DEFAULT_GROUP)
-        if unit is None or group is None or partition in self._reading or self._queue.is_deleted:
+        is_over = self._queue.is_deleted or self._heads.is_closed
+        if unit is None or group is None or partition in self._reading or is_over:
             return
         missing = self._take(group, unit, None)
         if missing is not None:
@@ -194,13 +196,15 @@ class Head:
     async def _read(self, group: Group, unit: Unit, offset: int) -> None:
         missing: int | None = None
         try:
-            missing = self._take(group, unit, await _stored(group, unit, offset))
+            stored = await _stored(group, unit, offset)
+            if not self._heads.is_closed:
+                missing = self._take(group, unit, stored)
         except PenstockError:
             self._arm(unit, self._heads.timeline.now() + _AGAIN_MS)
             raise
         finally:
             self._reading.discard(unit.partition)
-        if missing == offset:
+        if missing is not None and missing == offset:
             self._arm(unit, self._heads.timeline.now() + _AGAIN_MS)
         elif missing is not None:
             self.look(unit.partition)

@@ -279,7 +279,7 @@ def test_a_queue_that_nobody_uses_is_deleted(tmp_path: Path) -> None:
             assert not queue.is_deleted
             await send(s, "", "q", b"nobody uses a queue by publishing to it")
             await s.advance(1)
-            await s.broker.heads.finish()
+            await s.broker.heads.idle()
             assert queue.is_deleted
 
     run(main())
@@ -291,7 +291,7 @@ def test_a_queue_goes_after_a_restart_too(tmp_path: Path) -> None:
             await classic(s, expires_after="10s")
             await s.restart()
             await s.advance(10)
-            await s.broker.heads.finish()
+            await s.broker.heads.idle()
             assert [queue.name for queue in s.broker.queues] == []
 
     run(main())
