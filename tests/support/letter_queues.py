@@ -49,9 +49,7 @@ async def classic(
     return queue
 
 
-async def send(
-    s: Stage, exchange: str, key: str, *messages: bytes, expiry: int = 0, **fields: object
-) -> int:
+async def send(s: Stage, exchange: str, key: str, *messages: bytes, expiry: int = 0, **fields: object) -> int:
     """As an AMQP door does it; how many queues got it."""
     topics = [exchange_topic(exchange, key.encode())] * len(messages)
     native = [native_of(**fields)] * len(messages)

@@ -54,6 +54,7 @@ from penstock.queues.settings import QueueSettings
 logger = logging.getLogger("penstock.broker")
 
 _UPKEEP_MS = 5_000
+_LET_GO_MS = 1_000
 # Looked at in one turn of the loop: about 0.2 ms.
 _UPKEEP_QUEUES = 100
 _AUTO_QUEUE_MS = 24 * 3600 * 1000
@@ -100,10 +101,12 @@ class Broker(AsyncClosing):
             self.publisher(),
             self.declaring.dead_letters_of,
             shard.max_frame_bytes,
+            self.wall,
         )
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
         self.heads = self.declaring.heads = Heads(self.alarms, self.timeline, self.settling, self.declaring.delete)
         self.publishing = Publishing(intake, routes)
+        self.publishing.bury = letters.bury
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
@@ -124,6 +127,7 @@ class Broker(AsyncClosing):
             raise
         await broker.heads.begin(broker.queues)
         broker._keep_up(broker.now())
+        broker.let_go(broker.now())
         return broker
 
     async def close(self) -> None:
@@ -282,6 +286,18 @@ class Broker(AsyncClosing):
         return queue, unit
 
     # Upkeep
+
+    def let_go(self, now: int) -> None:
+        """Of the disk that is held by what every group has settled, a second ago at most."""
+        self.alarms.set("let go", now + _LET_GO_MS, self.let_go)
+        filled = self.declaring.filled
+        for queue in list(filled):
+            try:
+                if not queue.let_go():
+                    filled.discard(queue)
+            except PenstockError as error:
+                logger.error("settled messages stay on the disk queue=%s error=%s", queue.name, error)
+                filled.discard(queue)
 
     def _keep_up(self, now: int) -> None:
         self.alarms.set(self, now + _UPKEEP_MS, self._keep_up)

@@ -242,7 +242,7 @@ class Deaths:
             return True
         if self._death >= 0:
             return False
-        for i in range(3):
+        for i in range(3):  # noqa: SIM110  # a generator is no C
             if self._is_named(start, end, _FIRST[i]):
                 return True
         return False

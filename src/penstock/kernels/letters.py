@@ -225,9 +225,7 @@ class Gathered:
         self._at += stop - start
         return 0
 
-    def _put_said(
-        self, level: int, is_timed_out: bool, offset: int, deliveries: int, failures: int, first: int
-    ) -> int:
+    def _put_said(self, level: int, is_timed_out: bool, offset: int, deliveries: int, failures: int, first: int) -> int:
         said, nothing = self._said, b""
         self._put_number(said.offset, nothing, offset)
         self._put_number(said.identity, said.identity_prefix, offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from penstock.core.errors import InvalidArgument
 from penstock.kernels.letters import Said
@@ -45,6 +46,9 @@ REDRIVEN = (1 << 64) - 1
 FACTS = (QUEUE, PARTITION, OFFSET, MESSAGE_ID, GROUP, REASON, DETAIL, DELIVERY_COUNT, FAILURES, FIRST_FAILED, TIME)
 _FACT_NAMES = {name.encode() for name in FACTS}
 _NUMBER_DIGITS = 18
+
+NOTHING_SAID: Final = Said(b"", b"", b"", b"", b"", -1, b"", b"", b"", b"", set(), 0, 0)
+"""of messages that were never stored"""
 
 Edit = Callable[[Row], Row]
 

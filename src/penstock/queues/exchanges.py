@@ -281,9 +281,7 @@ class Exchanges:
             seen.update(following)
         return False
 
-    def route(
-        self, exchange: str, key: bytes, headers: Headers = NO_HEADERS, *, is_inside: bool = False
-    ) -> Routed:
+    def route(self, exchange: str, key: bytes, headers: Headers = NO_HEADERS, *, is_inside: bool = False) -> Routed:
         """Remembered until something changes. NoSuchExchange, ExchangeInternal unless the broker itself publishes;
         InvalidArgument for a message that asks for what is not there yet."""
         if is_inside and self.find(exchange).internal:

@@ -47,6 +47,7 @@ _MOST_FILTERS = 1000
 # Settings of capabilities that come later, refused by name so that nobody takes them for working.
 _LATER = ("delay", "priority", "schema")
 _DEAD_LETTER_TOPIC = rf"\$(dlq|queue)/{LEVELS}"
+_ANY_NAME = "[ -~]{0,255}"
 _WEBHOOK = re.compile(r"https?://[!-.0-~][!-~]{0,2000}")
 
 
@@ -167,9 +168,9 @@ class DeadLetters(_Settings, frozen=True, kw_only=True):
     topic: Annotated[str | None, Text(_check_dead_letter_topic, or_none=True, pattern=_DEAD_LETTER_TOPIC)] = None
     """parse_queue() puts `$dlq/<queue>` here if nothing is written; None only for a dead-letter queue, and where an
     exchange is named"""
-    exchange: Annotated[str | None, Text(_check_exchange, or_none=True, or_empty=True)] = None
+    exchange: Annotated[str | None, Text(_check_exchange, or_none=True, pattern=_ANY_NAME, or_empty=True)] = None
     """instead of a topic: they are published to it. The empty name is that of the default exchange"""
-    routing_key: Annotated[str | None, Text(_check_routing_key, or_none=True, or_empty=True)] = None
+    routing_key: Annotated[str | None, Text(_check_routing_key, or_none=True, pattern=_ANY_NAME, or_empty=True)] = None
     """for that exchange; None: those that the message was published with"""
     alert_webhook: Annotated[str | None, Text(_check_webhook, or_none=True, pattern=_WEBHOOK.pattern)] = None
 

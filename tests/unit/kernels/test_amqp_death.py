@@ -58,7 +58,9 @@ def read(row: bytes) -> Properties:
 
 @BUILDS
 def test_the_first_death_says_where_why_and_from_where(kernel: ModuleType) -> None:
-    before = Properties(headers={"a": Field("I", 1), "CC": texts("k2")}, expiration="250", content_type="t/x", priority=3)
+    before = Properties(
+        headers={"a": Field("I", 1), "CC": texts("k2")}, expiration="250", content_type="t/x", priority=3
+    )
     [made], deaths = died(kernel, [before])
     entry = {
         "count": Field("l", 1),
@@ -69,7 +71,9 @@ def test_the_first_death_says_where_why_and_from_where(kernel: ModuleType) -> No
         "routing-keys": texts("k", "k2"),
         "time": Field("T", NOW),
     }
-    first = {f"x-first-death-{what}": text(of) for what, of in (("exchange", "x"), ("queue", "q"), ("reason", "expired"))}
+    first = {
+        f"x-first-death-{what}": text(of) for what, of in (("exchange", "x"), ("queue", "q"), ("reason", "expired"))
+    }
     headers = {**(before.headers or {}), **first, "x-death": Field("A", (Field("F", entry),))}
     assert read(made) == msgspec.structs.replace(before, headers=headers, expiration=None)
     assert deaths.copies == [(0, [b"k2"])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -47,11 +48,12 @@ NUMBERS = st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 3))
 
 def said(kernel: ModuleType, facts: DeadLetter, retries: int) -> object:
     """By the kernel's own class: the pure one takes no compiled one."""
-    before, deadletter.Said = deadletter.Said, kernel.Said
+    module: Any = deadletter
+    before, module.Said = module.Said, kernel.Said
     try:
         return deadletter.said(facts, "q@1:0:", retries, SHIFT)
     finally:
-        deadletter.Said = before  # type: ignore[misc]
+        module.Said = before
 
 
 def stored(columns: Columns, first: int) -> Batch:
@@ -64,17 +66,17 @@ def rows_of(made: Columns) -> list[Row]:
     return [row._replace(offset=0, timestamp=0) for row in stored(made, 0)]
 
 
-def columns(gathered: object) -> Columns:
-    count, places = gathered.trimmed(), gathered.places  # type: ignore[attr-defined]
-    source = bytes(gathered.whole()) + b"".join(gathered.topics)  # type: ignore[attr-defined]
-    starts, at = array("i"), len(source) - sum(map(len, gathered.topics))  # type: ignore[attr-defined]
-    for topic in gathered.topics:  # type: ignore[attr-defined]
+def columns(gathered: Any) -> Columns:
+    count, places = gathered.trimmed(), gathered.places
+    source = bytes(gathered.whole()) + b"".join(gathered.topics)
+    starts, at = array("i"), len(source) - sum(map(len, gathered.topics))
+    for topic in gathered.topics:
         starts.append(at)
         at += len(topic)
     ends = array("i", [*starts[1:], at])
     words = [places[word::5] for word in range(5)]
     spans = [Spans(first, stop) for first, stop in zip(words, words[1:], strict=False)]
-    index = gathered.topic_index  # type: ignore[attr-defined]
+    index = gathered.topic_index
     return Columns(count, source, spans[3], spans[0], spans[1], spans[2], index, Spans(starts, ends))
 
 
@@ -91,9 +93,7 @@ def test_letters_in_bulk_are_letters_one_by_one(batches: list[list[tuple[bytes, 
         for number, some in enumerate(batches):
             fields = list(zip(*some, strict=True))
             batch = stored(
-                Columns.of(
-                    list(fields[1]), keys=fields[0], topics=fields[2], properties=fields[3], native=fields[4]
-                ),
+                Columns.of(list(fields[1]), keys=fields[0], topics=fields[2], properties=fields[3], native=fields[4]),
                 100 * number,
             )
             picked = [row for row in range(len(some)) if data.draw(st.booleans(), label="picked")]

@@ -261,7 +261,9 @@ def test_an_unknown_word_is_named_with_the_nearest_known_one(
 
 
 def test_where_nothing_is_near_the_known_keys_are_listed() -> None:
-    assert "max_message_size, max_queue_depth, max_ready, max_ready_size, message_ttl" in str(refused(limits={"xyzzy": 1}))
+    assert "max_message_size, max_queue_depth, max_ready, max_ready_size, message_ttl" in str(
+        refused(limits={"xyzzy": 1})
+    )
 
 
 @pytest.mark.parametrize("key", ["delay", "delay_max", "priority", "priority_levels", "schema", "schema_id"])

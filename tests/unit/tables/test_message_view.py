@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.letters import to_properties
 from tests.support.amqp091 import TASK, TASK_HEADERS
+from tests.support.letters import to_properties
 from tests.support.live_tables import LiveTables, written
 
 from penstock.core.types import Compression

@@ -85,6 +85,8 @@ class Declaring:
         self.by_incarnation: dict[int, Queue] = {}
         self.changed: set[Queue] = set()
         """those in which something has come or gone since somebody emptied it, the deleted left out"""
+        self.filled: set[Queue] = set()
+        """those that may hold something on the disk that every group has settled"""
         self.bindings: dict[str, Bindings] = {}
         self.exchanges = ExchangeBook(self.bindings_of)
         self.templates: dict[str, Template] = {}
@@ -229,6 +231,8 @@ class Declaring:
 
     def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
         queue = Queue(self._shard, self._cache, settings, record, self.changed)
+        queue.filled = self.filled
+        self.filled.add(queue)
         self.queues[settings.namespace, settings.name] = queue
         self.by_incarnation[record.incarnation] = queue
         self._next_incarnation = max(self._next_incarnation, record.incarnation + 1)
@@ -346,6 +350,7 @@ class Declaring:
     async def _delete_logs(self, unit: Unit) -> None:
         unit.data.on_commit = None
         self._shard.floors.pop(unit.data.number, None)
+        self._shard.unsettled.pop(unit.data.number, None)
         for log in (unit.data, unit.state, unit.snapshots):
             if log is not None:
                 await self._shard.delete(log)

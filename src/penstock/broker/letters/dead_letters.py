@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.letters.moving import Bundle, Exchange, Letters, Moved, to_exchange, to_queue
 from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.publisher import Publisher
@@ -24,11 +25,15 @@ from penstock.core.errors import InvalidArgument, NoSuchQueue, OffsetOutOfRange
 from penstock.core.types import Purpose
 from penstock.kernels import rows
 from penstock.kernels.amqp_death import Deaths
-from penstock.kernels.letters import Gathered
+from penstock.kernels.letters import Gathered, Said
+from penstock.kernels.window import Window
+from penstock.log.batch import encode, seal
+from penstock.log.columns import Columns
 from penstock.log.journal.late import Late
 from penstock.queues.cursor import Cursor
-from penstock.queues.deadletter import DeadLetter, Reason, from_properties, said
+from penstock.queues.deadletter import NOTHING_SAID, DeadLetter, Reason, from_properties, said
 from penstock.queues.names import MessageId
+from penstock.queues.settings import Overflow
 
 logger = logging.getLogger("penstock.broker.dead_letters")
 
@@ -58,7 +63,9 @@ class DeadLetters:
         publisher: Publisher,
         queue_for: Callable[[PartitionedQueue, str], Awaitable[Queue]],
         max_frame_bytes: int,
+        wall: Callable[[], int],
     ) -> None:
+        self._wall = wall
         self._intake, self._routes, self._ledger, self._webhooks = intake, routes, ledger, webhooks
         self._publisher, self._queue_for, self._frame_bytes = publisher, queue_for, max_frame_bytes
 
@@ -76,15 +83,40 @@ class DeadLetters:
             if letters.offsets:
                 await self._move(group, unit, letters, reason)
 
+    async def bury(self, queue: Queue, columns: Columns) -> None:
+        """What a full queue refuses and keeps as dead letters, where its settings say so. They were no messages of the
+        queue: nothing but `x-death` says whence they come."""
+        settings = queue.settings
+        if settings.overflow is not Overflow.REJECT_DEAD_LETTER or not settings.has_dead_letters:
+            return
+        now_ms = self._wall()
+        data = encode(columns)
+        seal(data, 0, 0, now_ms)
+        stored, letters = StoredBatch.of(data), self._letters(queue, NOTHING_SAID, Reason.MAX_LENGTH, now_ms, 0)
+        if letters.add(stored, array("q", range(columns.count)), 0, Window(0)) < columns.count:
+            logger.warning("refused messages dropped, they are too many queue=%s", queue.name)
+        bundle = letters.bundle(self._routes)
+        if letters.exchange is not None:
+            moved = to_exchange(bundle, letters.exchange, self._routes, self._publisher)
+        else:
+            target = await self._queue_for(queue, settings.dead_letter_queue or "")
+            moved = to_queue(bundle, target, self._publisher)
+        if moved.puts:
+            await self._intake.stage(PublishRequest(moved.puts, limits=Limits.NONE, purpose=Purpose.SETTLE))
+        queue.dead_lettered[Reason.MAX_LENGTH] += moved.reached
+
     def _begun(self, group: Group, unit: Unit, reason: Reason, detail: str) -> Letters:
-        queue, settings, shift = group.queue, group.queue.settings, group.timeline.shift
+        queue, shift = group.queue, group.timeline.shift
         moved_ms = group.now() + shift
         source = MessageId(queue.name, queue.incarnation, unit.partition, 0)
         facts = DeadLetter(source, group.key, reason, moved_ms, detail)
         retries = len(group.limits.backoff_ms) if reason is Reason.MAX_RETRIES else -1
         words = said(facts, queue.message_id_prefix(unit.partition), retries, shift)
-        row_bytes, most_bytes = self._frame_bytes - _LETTER_BYTES, self._frame_bytes * 3 // 4
-        gathered = Gathered(words, row_bytes, most_bytes, _MOST_ROWS)
+        return self._letters(queue, words, reason, moved_ms, self._frame_bytes - _LETTER_BYTES)
+
+    def _letters(self, queue: PartitionedQueue, words: Said, reason: Reason, moved_ms: int, row_bytes: int) -> Letters:
+        settings = queue.settings
+        gathered = Gathered(words, row_bytes, self._frame_bytes * 3 // 4, _MOST_ROWS)
         name, key = settings.dead_letter_exchange, settings.dlq_config.routing_key
         if name is None:
             return Letters(gathered, None)

@@ -74,7 +74,8 @@ class Heads:
             self.configured(queue)
 
     def _look_at_use(self, queue: Queue, now: int) -> None:
-        """A queue that nobody uses goes; while somebody does, it is looked at again when it could go at the earliest."""
+        """A queue that nobody uses goes; while somebody does, it is looked at again when it could go at the
+        earliest."""
         after = queue.settings.expires_after_ms
         if after is None or queue.is_deleted or self.is_closed:
             return
@@ -362,5 +363,3 @@ def _rows_of(stored: StoredBatch, row: int, size: int) -> int:
 
 def _bytes_of(stored: StoredBatch, offsets: array[int]) -> int:
     return sum([len(stored.batch.value(stored.row_from(offset))) for offset in offsets])
-
-

@@ -65,9 +65,7 @@ class Letters:
         deliveries, failures, firsts = _ZERO * count, _ZERO * count, array("q", bytes(8 * count))
         window.counts(offsets, deliveries, failures, firsts)
         batch, before = stored.batch, self.gathered.rows
-        taken = self.gathered.add(
-            batch.body, batch.layout, picked, 0, count, offsets, deliveries, failures, firsts
-        )
+        taken = self.gathered.add(batch.body, batch.layout, picked, 0, count, offsets, deliveries, failures, firsts)
         there = picked[:taken]
         if -1 in there:
             self.offsets.extend([offset for offset, row in zip(offsets, there, strict=False) if row >= 0])

@@ -26,8 +26,8 @@ from penstock.queues.cursor import Cursor, Limits
 from penstock.queues.deadletter import Reason
 from penstock.queues.declared import GroupRecord, Switch
 from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
-from penstock.queues.retry import backoff_table, endless_table
 from penstock.queues.names import GroupName
+from penstock.queues.retry import backoff_table, endless_table
 from penstock.queues.settings import Expiry, Ordering, QueueSettings
 
 logger = logging.getLogger("penstock.broker.group")

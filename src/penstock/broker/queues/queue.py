@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -77,6 +78,7 @@ class Queue(PartitionedQueue):
         super().adopt(unit)
         unit.data.wanted_from = lambda: self._unsettled_from(unit)
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
+        self._shard.unsettled[unit.data.number] = lambda first, stop: self._unsettled(unit, first, stop)
 
     def _unsettled_from(self, unit: Unit) -> int:
         """All groups are done with what lies below."""
@@ -87,6 +89,22 @@ class Queue(PartitionedQueue):
         if self.settings.retention.settled is Settled.KEEP or not self.groups:
             return None
         return self._unsettled_from(unit)
+
+    def _unsettled(self, unit: Unit, first: int, stop: int) -> array[int] | None:
+        """What some group has not settled; None where that is what it has not come to."""
+        if self._floor(unit) is None:
+            return None
+        windows = [group.cursor(unit).window for group in self.groups.values()]
+        if min([window.next for window in windows]) < stop:
+            return None
+        return array("q", sorted({each for window in windows for each in window.offsets() if first <= each < stop}))
+
+    def let_go(self) -> bool:
+        """Give back the disk of what every group has settled; whether there is more to come."""
+        if self.is_deleted or self.settings.retention.settled is Settled.KEEP:
+            return False
+        waiting = [self._shard.let_go(unit.data) for unit in self.units.values()]
+        return any(waiting)
 
     def retain(self, now: int) -> None:
         """Let go of what the settings do not keep."""

@@ -19,7 +19,9 @@ from penstock.queues.exchanges import Exchange
 from penstock.queues.properties import encode_user_properties
 
 
-async def dlx(s: Stage, name: str = "dlx", type: str = "fanout", *, to: tuple[str, ...] = ("dead",), key: str = "") -> None:
+async def dlx(
+    s: Stage, name: str = "dlx", type: str = "fanout", *, to: tuple[str, ...] = ("dead",), key: str = ""
+) -> None:
     await s.broker.exchanges.declare("default", Exchange(name, type))
     for queue in to:
         await s.broker.exchanges.bind("default", name, Destination("queue", queue), key, {})

@@ -242,7 +242,9 @@ def test_bytes_are_limited_too(tmp_path: Path) -> None:
     run(main())
 
 
-@pytest.mark.parametrize(("limits", "takes"), [({"max_ready": 2}, 2), ({"max_ready_size": 25}, 2), ({"max_ready": 0}, 0)])
+@pytest.mark.parametrize(
+    ("limits", "takes"), [({"max_ready": 2}, 2), ({"max_ready_size": 25}, 2), ({"max_ready": 0}, 0)]
+)
 def test_more_than_may_be_ready_is_refused(tmp_path: Path, limits: dict[str, object], takes: int) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:
@@ -306,5 +308,28 @@ def test_a_limit_that_is_set_later_counts_at_once(tmp_path: Path) -> None:
             await s.broker.declaring.change(queue, {"limits": {"max_ready": 4}, "overflow": "drop-oldest"})
             await s.quiet()
             assert (queue.groups and group_of(queue).ready(), s.dead_letters()) == (4, 6)
+
+    run(main())
+
+
+@pytest.mark.parametrize("exchange", [None, ""])
+def test_what_is_refused_can_be_kept_as_a_dead_letter(tmp_path: Path, exchange: str | None) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            dead = await classic(s, "dead")
+            letters = {"enabled": True, "topic": "$queue/dead"} if exchange is None else {}
+            queue = await classic(
+                s, exchange=exchange, key="dead", limits={"max_ready": 1}, overflow="reject-dead-letter"
+            )
+            await s.broker.declaring.change(queue, {"dlq_config": letters})
+            await send(s, "", "q", b"a", headers={"n": 1})
+            with pytest.raises(QueueFull):
+                await send(s, "", "q", b"b", headers={"n": 2})
+            assert group_of(queue).ready() == 1
+            [(value, properties, _)] = await read_all(s, dead)
+            headers = properties.headers or {}
+            assert (value, headers["n"].value) == (b"b", 2)
+            assert ("x-death" in headers) is (exchange is not None)
+            assert exchange is None or deaths(properties)[0]["reason"] == "maxlen"
 
     run(main())
