@@ -87,11 +87,15 @@ async def _fill(broker: Broker, queue: Queue, total: int, way: str) -> None:
 
 
 async def _held(broker: Broker, group: Group) -> array[int]:
-    """All of them, held and set aside."""
+    """All of them, held by one who has no lease, and set aside."""
     found = array("q")
-    for delivery in await broker.pull(group, broker.session(), 1 << 30):
-        found.extend(delivery.offsets)
     [unit] = group.queue.units.values()
+    competitor = broker.compete(group)
+    while len(found) < unit.end:
+        await asyncio.sleep(0)
+        assert competitor.may_have_more
+        for delivery in await competitor.receive(1 << 20):
+            found.extend(delivery.offsets)
     group.cursor(unit).set_aside(found)
     return found
 
