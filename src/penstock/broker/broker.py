@@ -14,6 +14,8 @@ from penstock.broker.catalogue import recovery as opening
 from penstock.broker.catalogue.configuration import Configuration
 from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.catalogue.exchanging import Exchanging
+from penstock.broker.catalogue.policies import Policies
+from penstock.broker.catalogue.volatile import VolatileOptions
 from penstock.broker.feed.begun import begun
 from penstock.broker.feed.claims import Claiming
 from penstock.broker.feed.competing import Competitor, take_one
@@ -29,6 +31,7 @@ from penstock.broker.letters.heads import Heads
 from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
+from penstock.broker.publish.request import PublishRequest
 from penstock.broker.publish.routes import Routes
 from penstock.broker.queues import snapshots
 from penstock.broker.queues.group import Group
@@ -36,7 +39,7 @@ from penstock.broker.queues.ledger import Ledger
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import EARLIEST, Start
 from penstock.broker.queues.superseded import settle_superseded
-from penstock.broker.queues.transaction import Transaction
+from penstock.broker.queues.transaction import Acks, Transaction
 from penstock.broker.queues.unit import Unit
 from penstock.broker.staging.staging import Staging
 from penstock.broker.topics.taps import Taps
@@ -46,8 +49,11 @@ from penstock.core.clock import SystemClock
 from penstock.core.closing import AsyncClosing
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.core.ports import Clock
+from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue
+from penstock.core.types import Purpose
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
+from penstock.log.upkeep.faults import Telling
 from penstock.queues.names import GroupName, MessageId, parse_group_name
 from penstock.queues.settings import QueueSettings
 
@@ -68,6 +74,7 @@ class BrokerOptions:
     auto_create: bool = True
     """publishing to or subscribing to a queue that is not there makes it"""
     max_auto_queues: int = 10_000
+    volatile: VolatileOptions = field(default_factory=VolatileOptions)
 
 
 class Broker(AsyncClosing):
@@ -79,20 +86,27 @@ class Broker(AsyncClosing):
         self.timeline.watch(self._note_jump)
         self.alarms = Alarms(self.timeline)
         self.ledger = Ledger(shard)
-        self._feeder = Feeder()
+        self.feeder = Feeder()
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
         self.declaring = Declaring(
-            shard, configuration, self.alarms, self.ledger, options.max_auto_queues, options.auto_create
+            shard,
+            configuration,
+            self.alarms,
+            self.ledger,
+            options.max_auto_queues,
+            options.auto_create,
+            options.volatile,
         )
         self.exchanges = Exchanging(configuration, self.declaring)
+        self.policies = Policies(configuration, self.declaring)
         self._numbers, self._sessions = count(1), count()
 
         def dropped(group: Group, unit: Unit) -> None:
             self.settling.after_dropping(group, unit)
 
-        intake = Intake(shard, self.now, dropped)
         routes = Routes(shard, self.declaring)
+        intake = Intake(shard, self.timeline.now, dropped)
         letters = DeadLetters(
             intake,
             routes,
@@ -110,6 +124,7 @@ class Broker(AsyncClosing):
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
+        self._telling = Telling(logger)
         self._is_closed = False
 
     @classmethod
@@ -159,6 +174,7 @@ class Broker(AsyncClosing):
         except PenstockError as error:
             logger.warning("closing without the last state records error=%s", error)
         await self.ledger.drain()
+        await self.declaring.volatile.finish()
         await self.shard.close()
 
     def now(self) -> int:
@@ -189,12 +205,14 @@ class Broker(AsyncClosing):
 
     async def declare(self, settings: QueueSettings | Mapping[str, object], *, if_absent: bool = False) -> Queue:
         """A mapping is read as settings people write, over those of matching templates. QueueExists, unless
-        `if_absent`."""
+        `if_absent`. The name is meant as it is written; one that begins with `$queue/` is a path."""
         if not isinstance(settings, QueueSettings):
             name = settings.get("name")
             if not isinstance(name, str):
                 raise InvalidArgument("a queue needs a name: {'name': 'orders'}")
-            settings = self.declaring.settings_for(name, settings)
+            if name.startswith(QUEUE_PREFIX):
+                name = canonical_queue(name)
+            settings = self.declaring.settings_for(name, {**settings, "name": name})
         return await (self.declaring.declared(settings) if if_absent else self.declaring.declare(settings))
 
     # Publishing
@@ -205,6 +223,16 @@ class Broker(AsyncClosing):
 
     def transaction(self, publisher: Publisher) -> Transaction:
         return Transaction(self.publishing, self.settling, publisher)
+
+    def acks(self) -> Acks:
+        """For the frame of a publication by topic."""
+        return Acks(self.settling)
+
+    async def settle(self, acks: Acks) -> None:
+        """All of them in a frame of their own, or none: StaleSettlement."""
+        await acks.prepare()
+        await self.publishing.intake.stage(PublishRequest((), late=acks.late, purpose=Purpose.SETTLE))
+        acks.done()
 
     # Consuming
 
@@ -220,7 +248,7 @@ class Broker(AsyncClosing):
         limit = group.queue.settings.max_in_flight
         wanted = limit if prefetch is None else prefetch
         if wanted < 1:
-            raise InvalidArgument(f"a prefetch of {wanted} lets no message through: at least 1")
+            raise InvalidArgument(f"a prefetch of {wanted} lets no message through: give at least 1")
         consumer = Consumer(group, next(self._numbers), min(wanted, limit))
         group.join(consumer, is_immortal)
         return consumer
@@ -240,19 +268,19 @@ class Broker(AsyncClosing):
 
     def feed(self, source: Source, outlet: Outlet) -> Feed:
         """What the source is handed is sent to the outlet, from now on."""
-        return Feed(source, outlet, self._feeder)
+        return Feed(source, outlet, self.feeder)
 
     def after_feeding(self, call: Callable[[], None]) -> None:
         """For outlets: see Feeder.after()."""
-        self._feeder.after(call)
+        self.feeder.after(call)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Behind all that is fed now, or in the next turn of the loop."""
-        self._feeder.soon(call)
+        self.feeder.soon(call)
 
     def inbox(self, source: Source) -> Inbox:
         """What the source is handed, for one who comes for it."""
-        return Inbox(source, self._feeder)
+        return Inbox(source, self.feeder)
 
     def session(self) -> int:
         """The number of one who pulls without being a member. Each request may take one: they come round again, long
@@ -314,11 +342,11 @@ class Broker(AsyncClosing):
             try:
                 await self._keep_up_queue(queue, now)
             except PenstockError as error:
-                logger.error("upkeep failed queue=%s error=%s", queue.name, error)
+                self._telling.warn("queue", "upkeep failed queue=%s error=%s", queue.name, error)
         try:
             await self.staging.keep_up(now)
         except PenstockError as error:
-            logger.error("upkeep of stages failed error=%s", error)
+            self._telling.warn("stages", "upkeep of stages failed error=%s", error)
 
     async def _keep_up_queue(self, queue: Queue, now: int) -> None:
         queue.note_upkeep(now)

@@ -22,7 +22,7 @@ from penstock.queues.settings import queue_json
 
 def shown_settings(queue: Queue) -> dict[str, object]:
     """As people write them, without what is secret in them: nobody is shown that, whatever their role."""
-    shown = without_secrets(queue_json(queue.settings))
+    shown = without_secrets(queue_json(queue.own))
     assert isinstance(shown, dict)
     return shown
 
@@ -45,6 +45,7 @@ async def describe_queue(queue: Queue, now: int) -> QueueDescription:
         partitions=partitions,
         groups=[await describe_group(group, now) for group in list(queue.groups.values())],
         settings=shown_settings(queue),
+        is_volatile=queue.is_volatile,
     )
 
 

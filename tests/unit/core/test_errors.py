@@ -20,6 +20,7 @@ CLASSES = [
     for module in (errors, mqtt_errors, client_errors)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, PenstockError) and hasattr(kind, "code")
+    if kind is not errors.VolatileFull  # of a wider one's code
 ] + [Trimmed, QueueReplaced]
 
 RAISED: list[PenstockError] = [
@@ -59,11 +60,16 @@ RAISED: list[PenstockError] = [
     errors.NotAuthorised("queue orders"),
     errors.TooManyAttempts("10 wrong passwords", 30),
     errors.NoSuchUser("till-7"),
+    errors.NoSuchNamespace("shop"),
+    errors.NoSuchPolicy("ttl"),
+    errors.NamespaceRefused("till-7", "shop"),
     errors.UserExists("till-7"),
+    errors.QueueLimit("volatile queues", 100_000, "broker.volatile_queues"),
     errors.NoSuchExchange("logs"),
     errors.ExchangeDiffers("logs", "type", "topic", "direct"),
     errors.ExchangeInUse("logs", 2),
     errors.ExchangeInternal("logs"),
+    errors.QueueReserved("amq.mine"),
     errors.ExchangeReserved("amq.logs", "begins with amq., which is reserved: choose another name"),
     errors.DefaultExchange(),
     errors.ExchangeLimit("default", "bindings", 1_000_000),
@@ -78,6 +84,7 @@ RAISED: list[PenstockError] = [
     QueueReplaced("orders", 3, 17),
 ]
 NARROWER: list[PenstockError] = [
+    errors.VolatileFull("replies", 256, 256, "broker.volatile_size"),
     FlightRefused(ErrorCode.DISK_LOW, "publishes are refused until space is freed (trim or delete logs)"),
     MqttRefused("the login", ReasonCode.NOT_AUTHORIZED),
     HttpRefused("GET /api/v1/queues", 503, Problem(code="closed", detail="the server is stopping", instance="r1")),

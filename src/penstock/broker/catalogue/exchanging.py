@@ -123,12 +123,15 @@ class Exchanging:
             if destination.kind == "exchange":
                 space.find(destination.name)
                 return await self._bind(namespace, source, destination, key, arguments, None)
-            queue = self._declaring.queue(destination.name, namespace)
-            await self._declaring.keep(queue)
+            queue = self._declaring.called(destination.name, namespace)
+            if queue.record.is_auto:
+                await self._declaring.keep(queue)
             if (topic_filter := _as_filter(source, destination, key, arguments)) is not None:
                 return await self._declaring.change_topic(queue, topic_filter, is_wanted=True)
+            mine = Destination("queue", queue.name)
+            if queue.is_volatile:  # nothing is waited for, in which it might go
+                return await self._bind(namespace, source, mine, key, arguments, queue)
             async with self._declaring.holding(queue):
-                mine = Destination("queue", queue.name)
                 return await self._bind(namespace, source, mine, key, arguments, queue)
 
     async def _bind(
@@ -172,7 +175,7 @@ class Exchanging:
             if destination.kind == "exchange":
                 space.find(destination.name)
             else:
-                queue = self._declaring.queue(destination.name, namespace)
+                queue = self._declaring.called(destination.name, namespace)
                 destination = Destination("queue", queue.name)
                 topic_filter = _as_filter(source, destination, key, arguments)
                 if topic_filter is not None and await self._declaring.change_topic(

@@ -14,7 +14,9 @@ from penstock.broker.feed.member import GroupMember
 from penstock.broker.queues.group import NEVER, Group
 from penstock.broker.queues.ledger import Ledger
 from penstock.broker.queues.unit import Unit
+from penstock.core.errors import PenstockError
 from penstock.kernels.windows import ack_runs
+from penstock.log.upkeep.faults import Telling
 from penstock.queues.cursor import Cursor
 from penstock.queues.deadletter import Reason
 
@@ -57,6 +59,7 @@ class Settling:
     def __init__(self, ledger: Ledger, letters: DeadLetters) -> None:
         self._ledger, self._letters = ledger, letters
         self._moves: set[asyncio.Task[None]] = set()
+        self._telling = Telling(logger)
 
     def ack(self, held: Held, is_awaited: bool = True) -> Settlement:
         """Done with. Who does not wait says so: it is synced with others then."""
@@ -236,6 +239,8 @@ class Settling:
         group, unit, consumer = _place(held)
         group.heard_from(consumer)
         self._after(group, unit, group.cursor(unit), consumer)
+        if unit.state is None:
+            self._ledger.flush_soon(unit)
 
     def after_dropping(self, group: Group, unit: Unit) -> asyncio.Future[None]:
         """Messages were settled, or went to another, over the heads of those who held them. Done when that is
@@ -265,18 +270,17 @@ class Settling:
     async def _move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
         try:
             await self._letters.move(group, unit, offsets, reason, detail)
-        except Exception:
-            logger.exception(
-                "messages not moved to the dead letters queue=%s partition=%d group=%s",
-                unit.queue,
-                unit.partition,
-                group.name,
-            )
+        except Exception as error:
+            if isinstance(error, PenstockError):
+                text = "messages not moved to the dead letters queue=%s partition=%d group=%s error=%s"
+                self._telling.warn("move", text, unit.queue, unit.partition, group.name, error)
+            else:
+                logger.exception("messages not moved to the dead letters queue=%s", unit.queue)
             again = group, unit, offsets, reason, detail
             asyncio.get_running_loop().call_later(_MOVE_AGAIN_S, self.dead_letter, *again)
             raise
         self._after_all(group, unit, group.cursor(unit))
-        if reason is not Reason.REJECTED:
+        if reason is not Reason.REJECTED or unit.state is None:
             await self._ledger.flush_soon(unit)  # others failed with them, of which the frame of the move says nothing
 
     def _moved(self, move: asyncio.Task[None]) -> None:

@@ -30,6 +30,7 @@ from penstock.kernels.window import Window
 from penstock.log.batch import encode, seal
 from penstock.log.columns import Columns
 from penstock.log.journal.late import Late
+from penstock.log.upkeep.faults import Telling
 from penstock.queues.cursor import Cursor
 from penstock.queues.deadletter import NOTHING_SAID, DeadLetter, Reason, from_properties, said
 from penstock.queues.names import MessageId
@@ -68,6 +69,7 @@ class DeadLetters:
         self._wall = wall
         self._intake, self._routes, self._ledger, self._webhooks = intake, routes, ledger, webhooks
         self._publisher, self._queue_for, self._frame_bytes = publisher, queue_for, max_frame_bytes
+        self._telling = Telling(logger)
 
     async def move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
         """A move never fails for a limit: of the dead-letter queue, or of a frame, of which it takes as many as it
@@ -99,7 +101,7 @@ class DeadLetters:
         if letters.exchange is not None:
             moved = to_exchange(bundle, letters.exchange, self._routes, self._publisher)
         else:
-            target = await self._queue_for(queue, settings.dead_letter_queue or "")
+            target = await self._queue_for(queue, settings.dead_letter_topic or "")
             moved = to_queue(bundle, target, self._publisher)
         if moved.puts:
             await self._intake.stage(PublishRequest(moved.puts, limits=Limits.NONE, purpose=Purpose.SETTLE))
@@ -175,10 +177,10 @@ class DeadLetters:
             group.queue.dead_lettered.update({Reason.TOTAL_TIMEOUT: timed_out, reason: -timed_out})
 
     async def _target(self, group: Group) -> Queue:
-        name = group.queue.settings.dead_letter_queue
-        if name is None:
+        topic = group.queue.settings.dead_letter_topic
+        if topic is None:
             raise InvalidArgument(f"queue {group.queue.name!r} keeps no dead letters any more")
-        return await self._queue_for(group.queue, name)
+        return await self._queue_for(group.queue, topic)
 
     async def _stage(self, group: Group, unit: Unit, bundle: Bundle, moved: Moved) -> None:
         settled = partial(_settled, group.cursor(unit), unit, bundle.offsets)
@@ -203,7 +205,8 @@ class DeadLetters:
         else:
             cursor.tally.dropped += count
         if reason not in _QUIETLY:
-            logger.warning("%d messages given up and dropped queue=%s group=%s", count, unit.queue, group.name)
+            text = "messages given up and dropped queue=%s group=%s messages=%d"
+            self._telling.warn("drop", text, unit.queue, group.name, count)
         await self._ledger.flush([unit])
 
 

@@ -182,7 +182,7 @@ class Head:
         if not self._queue.drops_oldest or not self._queue.settings.limits_ready:
             return 0, 0
         count = 0 if limits.max_ready is None else group.ready() - limits.max_ready
-        size = 0 if limits.max_ready_size_bytes is None else self._queue.ready_bytes() - limits.max_ready_size_bytes
+        size = 0 if limits.max_ready_bytes_ is None else self._queue.ready_bytes() - limits.max_ready_bytes_
         return max(count, 0), max(size, 0)
 
     async def _move(self, group: Group, unit: Unit, leaving: deque[Leaving]) -> None:

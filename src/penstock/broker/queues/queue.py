@@ -44,6 +44,10 @@ class Queue(PartitionedQueue):
     """messages that were admitted and are not staged yet"""
     allowance: int
     """messages that may still come before depths are worked out anew"""
+    is_volatile = False
+    """it is in memory alone: see volatile"""
+    owner: object | None = None
+    """of one that is somebody's alone, whose door sees to that"""
 
     def __init__(
         self,
@@ -77,6 +81,9 @@ class Queue(PartitionedQueue):
     def adopt(self, unit: Unit) -> None:
         super().adopt(unit)
         unit.data.wanted_from = lambda: self._unsettled_from(unit)
+        self._watch_floor(unit)
+
+    def _watch_floor(self, unit: Unit) -> None:
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
         self._shard.unsettled[unit.data.number] = lambda first, stop: self._unsettled(unit, first, stop)
 
@@ -157,8 +164,8 @@ class Queue(PartitionedQueue):
             is_ring = self.drops_oldest and limit is not None
             if self.allowance < 0 and not (is_ring and self._reserved + before + count <= (limit or 0)):
                 raise self.full()
-        if self.refuses_ready and limits.max_ready_size_bytes is not None:
-            if self.ready_bytes() + value_bytes() > limits.max_ready_size_bytes:
+        if self.refuses_ready and limits.max_ready_bytes_ is not None:
+            if self.ready_bytes() + value_bytes() > limits.max_ready_bytes_:
                 raise self.full()
             self.allowance = 0
         return self.allowance >= 0
@@ -196,7 +203,7 @@ class Queue(PartitionedQueue):
             return True
         if self.drops_oldest:
             return limit is None or self._reserved + count <= limit
-        most = self.settings.limits.max_ready_size_bytes
+        most = self.settings.limits.max_ready_bytes_
         is_heavy = most is not None and self.refuses_ready and self.ready_bytes() >= max(most, 1)
         return count <= self._room() and not is_heavy
 
@@ -220,7 +227,7 @@ class Queue(PartitionedQueue):
         self.allowance = 0
         limits = self.settings.limits
         if self.refuses_ready and (limits.max_queue_depth is None or self._taken() < limits.max_queue_depth):
-            return ReadyFull(self.name, self.waiting(), limits.max_ready, limits.max_ready_size_bytes)
+            return ReadyFull(self.name, self.waiting(), limits.max_ready, limits.max_ready_bytes_)
         return QueueFull(self.name, self.depth(), limits.max_queue_depth or 0)
 
     @property
@@ -260,8 +267,10 @@ class Queue(PartitionedQueue):
         is_empty = all(unit.data.start == unit.data.end for unit in self.units.values())
         return is_empty and not self.groups and now - max(self.used_ms, self.made_ms) >= after_ms
 
-    def configure(self, settings: QueueSettings, record: QueueRecord) -> None:
+    def configure(self, settings: QueueSettings, record: QueueRecord, own: QueueSettings) -> None:
+        """`own` are those without a policy."""
         self._set(settings)
+        self.own = own
         self.record, self.allowance, self._upkeep_due_ms = record, 0, 0
         self.is_paused = record.is_paused
         for group in self.groups.values():

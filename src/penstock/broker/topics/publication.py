@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.broker.publish.publisher import Publisher
@@ -16,8 +16,8 @@ from penstock.queues.exchange_topics import EXCHANGE_PREFIX
 from penstock.queues.names import is_settlement
 
 if TYPE_CHECKING:
-    from penstock.broker.publish.entering import Entered, HeadersOf
-    from penstock.broker.publish.request import ProducerCall
+    from penstock.broker.publish.entering import Entered, Further, HeadersOf
+    from penstock.broker.publish.request import ProducerCall, Targets
 
 QOS = 0x03
 _MINE = (b"$SYS/", b"$share/", b"$admin/")
@@ -66,8 +66,11 @@ class Publication:
     """the rows as the door that took them has them, for it alone"""
     is_mandatory: bool = False
     """refused if there is a row that no queue and no subscriber gets"""
+    targets: Targets | None = None
+    """what its topics feed, where it is published in the turn in which that was looked up"""
     headers: HeadersOf | None = None
     """of a row, for exchanges; without it, its user properties"""
+    further: Further = field(default_factory=dict)
     _by_topic: tuple[array[int], array[int]] | None = None
     _shown: Columns | None = None
 
@@ -95,7 +98,13 @@ class Publication:
     def entered(self, entered: Entered) -> Publication:
         """Behind exchanges: nobody has it as it came."""
         return replace(
-            self, columns=entered.columns, topics=entered.topics, as_it_came=None, _by_topic=None, _shown=None
+            self,
+            columns=entered.columns,
+            topics=entered.topics,
+            as_it_came=None,
+            targets=None,
+            _by_topic=None,
+            _shown=None,
         )
 
     def without_retained(self) -> Publication:

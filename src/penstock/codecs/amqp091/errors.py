@@ -176,6 +176,8 @@ class Fault(enum.Enum):
     )
     INVALID_ARG = Situation(Reply.PRECONDITION_FAILED, "invalid arg '{arg}' for {what}: {reason}")
     INVALID_ARG_OF_TYPE = Situation(Reply.PRECONDITION_FAILED, "invalid arg '{arg}' for {what} of queue type {type}")
+    INVALID_ARG_TYPE = Situation(Reply.PRECONDITION_FAILED, "invalid type '{type}' for arg '{arg}' in {what}")
+    INVALID_PROPERTY = Situation(Reply.PRECONDITION_FAILED, "invalid property '{property}' for {what}")
     EXCHANGE_TYPE = Situation(Reply.PRECONDITION_FAILED, "invalid exchange type '{type}'")
     IN_USE = Situation(Reply.PRECONDITION_FAILED, "{what} in use")
     NOT_EMPTY = Situation(Reply.PRECONDITION_FAILED, "{what} not empty")
@@ -185,6 +187,19 @@ class Fault(enum.Enum):
     SERVER_NAMED = Situation(Reply.PRECONDITION_FAILED, "Cannot declare a server-named queue for type {type}")
     STREAM_PURGE = Situation(Reply.NOT_IMPLEMENTED, "queue.purge not supported by stream queues {what}")
     STREAM_GET = Situation(Reply.NOT_IMPLEMENTED, "basic.get not supported by stream queues {what}")
+    STREAM_NO_ACK = Situation(Reply.NOT_IMPLEMENTED, "automatic acknowledgement not supported by stream queues {what}")
+    STREAM_PREFETCH = Situation(Reply.PRECONDITION_FAILED, "consumer prefetch count is not set for '{what}'")
+    X_MATCH = Situation(
+        Reply.PRECONDITION_FAILED,
+        'Invalid x-match field value <<"{value}">>; expected all, any, all-with-x, or any-with-x',
+    )
+    X_MATCH_TYPE = Situation(
+        Reply.PRECONDITION_FAILED, "Invalid x-match field type {type} (value {value}); expected longstr"
+    )
+    HASH_KEY = Situation(Reply.PRECONDITION_FAILED, 'The binding key must be an integer: <<"{key}">>')
+    HASH_WEIGHT = Situation(Reply.PRECONDITION_FAILED, "The binding key must be greater than 0")
+    HASH_BOTH = Situation(Reply.PRECONDITION_FAILED, "hash-header and hash-property are mutually exclusive")
+    HASH_PROPERTY = Situation(Reply.PRECONDITION_FAILED, "Unsupported property: {property}")
 
     # Messages
     TOO_LARGE = Situation(Reply.PRECONDITION_FAILED, "message size {size} is larger than configured max size {limit}")
@@ -209,6 +224,8 @@ class Fault(enum.Enum):
     REPLY_NO_ACK = Situation(Reply.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     REPLY_AGAIN = Situation(Reply.PRECONDITION_FAILED, "reply consumer already set")
     NO_REPLY_CONSUMER = Situation(Reply.PRECONDITION_FAILED, "fast reply consumer does not exist")
+
+    PRECONDITION = Situation(Reply.PRECONDITION_FAILED, "{detail}")
 
     # Confirms and transactions
     TX_TO_CONFIRM = Situation(Reply.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
@@ -273,6 +290,11 @@ def inequivalent(
     has_both = received is not None and current is not None
     said = [_untyped(field) if has_both else _typed(field) for field in (received, current)]
     return AmqpError(Fault.INEQUIVALENT, channel, at, arg=arg, what=what, received=said[0], current=said[1])
+
+
+def type_name(field: Field) -> str:
+    """As RabbitMQ calls the type."""
+    return _TYPES[field.kind]
 
 
 def _untyped(field: Field | None) -> str:

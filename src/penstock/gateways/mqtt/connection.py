@@ -34,12 +34,12 @@ from penstock.gateways.mqtt.inbound.topic_aliases import HeardAliases, OutOfName
 from penstock.gateways.mqtt.options import CurrentOptions, QueuedPolicy
 from penstock.gateways.mqtt.outbound.backlog import Backlog
 from penstock.gateways.mqtt.outbound.deliveries import Deliveries
-from penstock.gateways.mqtt.outbound.outbox import Outbox
 from penstock.gateways.mqtt.outbound.sender import Sender
 from penstock.gateways.mqtt.sessions.exchange import Exchange
 from penstock.gateways.mqtt.sessions.session import FEW_HELD, Session
 from penstock.gateways.wire.budget import Budget
 from penstock.gateways.wire.listener import ListenerFacts
+from penstock.gateways.wire.outbox import Outbox
 from penstock.gateways.wire.slot import SlotTransport
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import mqtt_rows, rows
@@ -211,7 +211,9 @@ class Connection:
         if self.incoming.held_count > FEW_HELD:
             self.session.claim(self._names)
             if self.session.claimed_bytes > self._names.room_bytes:
-                raise OutOfNames("the server has no memory left for what was not released", ReasonCode.QUOTA_EXCEEDED)
+                raise OutOfNames(
+                    "the server has no memory left for unfinished QoS 2 messages", ReasonCode.QUOTA_EXCEEDED
+                )
 
     def released(self, count: int) -> None:
         """So many identifiers of QoS 2 may be free."""

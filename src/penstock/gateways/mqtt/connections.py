@@ -14,9 +14,9 @@ from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
 from penstock.gateways.mqtt.options import CurrentOptions
-from penstock.gateways.mqtt.outbound.outbox import Flusher, Outbox
 from penstock.gateways.wire.budget import Budget
 from penstock.gateways.wire.listener import ListenerFacts
+from penstock.gateways.wire.outbox import Flusher, Outbox
 from penstock.gateways.wire.slot import SlotTransport
 
 logger = logging.getLogger("penstock.mqtt")

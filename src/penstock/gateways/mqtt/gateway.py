@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from time import monotonic
 
@@ -11,12 +12,12 @@ from penstock.broker.auth.limits import RateLimits
 from penstock.broker.broker import Broker
 from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.reasons import ReasonCode
+from penstock.gateways.background import Background
 from penstock.gateways.mqtt.admin.admin import Admin
 from penstock.gateways.mqtt.admin.counters import MqttCounters
 from penstock.gateways.mqtt.admin.directory import MqttDirectory
 from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.admin.system import SystemTopics
-from penstock.gateways.mqtt.background import Background
 from penstock.gateways.mqtt.connections import Connections
 from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
 from penstock.gateways.mqtt.inbound.own_publishes import OwnPublishes
@@ -26,23 +27,30 @@ from penstock.gateways.mqtt.inbound.scanned import TURN_ROWS
 from penstock.gateways.mqtt.inbound.settlements import Settlements
 from penstock.gateways.mqtt.inbound.turns import Turns
 from penstock.gateways.mqtt.options import CurrentOptions, MqttOptions
-from penstock.gateways.mqtt.outbound.outbox import Flusher
-from penstock.gateways.mqtt.protocol import MqttProtocol
 from penstock.gateways.mqtt.sessions.login import Login
 from penstock.gateways.mqtt.sessions.registry import Registry
 from penstock.gateways.mqtt.sessions.subscriptions import Subscriptions
 from penstock.gateways.port import InThisProcess
 from penstock.gateways.wire.budget import Budget, usual_budget_bytes
 from penstock.gateways.wire.listener import ListenerFacts
+from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.platform import open_reactor
 from penstock.gateways.wire.reactor import ReactorOptions
+from penstock.gateways.wire.slot_protocol import SlotProtocol
+from penstock.gateways.wire.websocket import Spoken
+from penstock.kernels.mqtt_encode import frame_packets
 from penstock.kernels.mqtt_scan import Scanner
+
+logger = logging.getLogger("penstock.mqtt")
 
 _RECEIVE_BYTES = 256 << 10
 _HIGH_WATER_BYTES = 64 << 10
 _LOOK_AROUND_S = 1.0
 _LOOKED_AT_ONCE = 1000
 _CLOSING_TURNS, _CLOSING_TURN_S = 50, 0.02
+
+OVER_WEBSOCKET = Spoken("MQTT", "mqtt", frame_packets)
+"""a message a packet: there are clients that depend on it"""
 
 
 class MqttGateway(InThisProcess):
@@ -66,7 +74,7 @@ class MqttGateway(InThisProcess):
         self.names = Budget(memory_bytes // 4, _nothing)
         """of what clients have the server keep: topic filters, topic aliases, wills, identifiers of QoS 2"""
         self.reports = reports = Reports(asyncio.get_running_loop().time, self.names)
-        self.background = Background(reports.telling)
+        self.background = Background(logger, reports.telling)
         flusher, scanner = Flusher(broker.soon), Scanner(TURN_ROWS)
         reactor = open_reactor(
             ReactorOptions(
@@ -98,6 +106,7 @@ class MqttGateway(InThisProcess):
             Requests(login, self._subscriptions),
             self.registry.disconnected,
             broker.shard,
+            broker.feeder,
             flusher,
             current,
             reports,
@@ -116,6 +125,18 @@ class MqttGateway(InThisProcess):
         self._options.now = options
 
     @property
+    def handshake_timeout_s(self) -> float:
+        return self.options.connect_timeout_s
+
+    @property
+    def max_message_bytes(self) -> int:
+        return self.options.max_packet_bytes
+
+    @property
+    def spoken(self) -> Spoken:
+        return OVER_WEBSOCKET
+
+    @property
     def connection_count(self) -> int:
         return len(self.connections)
 
@@ -127,9 +148,9 @@ class MqttGateway(InThisProcess):
         if self.options.sys_interval_s > 0:
             self.background.every(self.options.sys_interval_s, self.system.publish)
 
-    def protocol(self, listener: ListenerFacts) -> MqttProtocol:
+    def protocol(self, listener: ListenerFacts) -> SlotProtocol:
         """For one connection."""
-        return MqttProtocol(self.turns, self._receive_buffer, listener)
+        return SlotProtocol(self.turns, self._receive_buffer, listener)
 
     def adopt(self, connection: socket.socket, peer: object, listener: ListenerFacts) -> None:
         """Serve a connection without a transport of asyncio."""

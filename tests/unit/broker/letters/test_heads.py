@@ -230,7 +230,7 @@ def test_what_is_held_counts_not_and_what_comes_back_does(tmp_path: Path) -> Non
 def test_bytes_are_limited_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:
-            queue = await classic(s, limits={"max_ready_size": 25}, overflow="drop-oldest")
+            queue = await classic(s, limits={"max_ready_bytes": 25}, overflow="drop-oldest")
             for number in range(4):
                 await send(s, "", "q", bytes([number]) * 10)
             await s.quiet()
@@ -243,7 +243,7 @@ def test_bytes_are_limited_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "takes"), [({"max_ready": 2}, 2), ({"max_ready_size": 25}, 2), ({"max_ready": 0}, 0)]
+    ("limits", "takes"), [({"max_ready": 2}, 2), ({"max_ready_bytes": 25}, 2), ({"max_ready": 0}, 0)]
 )
 def test_more_than_may_be_ready_is_refused(tmp_path: Path, limits: dict[str, object], takes: int) -> None:
     async def main() -> None:

@@ -8,7 +8,7 @@ from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.connections import PROTOCOLS, Connections
-from penstock.gateways.mqtt.outbound.outbox import Flusher
+from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor
 
 _CONNECTING = "mqtt-connecting"

@@ -18,7 +18,7 @@ from penstock.codecs.mqtt.packets import Packet, PubAck, PubRec
 from penstock.codecs.mqtt.properties import Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
-from penstock.gateways.mqtt.outbound.outbox import Outbox
+from penstock.gateways.wire.outbox import Outbox
 from penstock.kernels.mqtt_encode import encode_acks
 
 _NOTHING: Mapping[int, Told] = {}

@@ -13,6 +13,7 @@ from itertools import compress
 from operator import ne
 from time import monotonic
 
+from penstock.broker.feed.feeder import Feeder
 from penstock.codecs.mqtt.decode import decode, read_header
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import PacketType, Version
@@ -26,8 +27,8 @@ from penstock.gateways.mqtt.inbound.publishes import Publishes
 from penstock.gateways.mqtt.inbound.requests import Requests
 from penstock.gateways.mqtt.inbound.scanned import RunOfRows
 from penstock.gateways.mqtt.options import CurrentOptions
-from penstock.gateways.mqtt.outbound.outbox import Flusher
 from penstock.gateways.wire.listener import ListenerFacts
+from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor, Transport
 from penstock.gateways.wire.slot import Facts, SlotTransport
 from penstock.kernels import mqtt_columns as names
@@ -56,6 +57,7 @@ class Turns:
         requests: Requests,
         gone: Callable[[Connection], None],
         shard: Shard,
+        feeder: Feeder,
         flusher: Flusher,
         options: CurrentOptions,
         reports: Reports,
@@ -64,7 +66,7 @@ class Turns:
         self._loop = asyncio.get_running_loop()
         self.reactor, self.scanner, self.columns, self.publishes = reactor, scanner, columns, publishes
         self._all, self._connections = connections, connections.by_slot
-        self._requests, self._gone, self._shard, self._flusher = requests, gone, shard, flusher
+        self._requests, self._gone, self._shard, self._feeder, self._flusher = requests, gone, shard, feeder, flusher
         self._options, self._reports = options, reports
         self._waiting: dict[Connection, asyncio.Task[None]] = {}
         """what has to be done before anything else of the client is looked at"""
@@ -154,10 +156,11 @@ class Turns:
         self.soon()
 
     def turn(self) -> None:
-        reactor, flusher, shard = self.reactor, self._flusher, self._shard
+        reactor, flusher, shard, feeder = self.reactor, self._flusher, self._shard, self._feeder
         self._is_turning = True
         flusher.gather()
         shard.begin_turn()
+        feeder.begin_turn()
         try:
             if reactor.turn():
                 self._look()
@@ -165,7 +168,8 @@ class Turns:
             shard.end_turn()
             self._is_turning = False
             flusher.release()
-            reactor.flush()
+            reactor.flush()  # answers wait for nobody who is fed
+            feeder.end_turn()
 
     def _look(self) -> None:
         reactor = self.reactor
@@ -194,19 +198,25 @@ class Turns:
 
     def _take_regions(self) -> None:
         reactor, scanner, options = self.reactor, self.scanner, self._options.now
+        starts, stops = reactor.starts, reactor.stops
         versions, alias_maxima = reactor.values(self.columns.versions), reactor.values(self.columns.alias_maxima)
-        arena, starts, stops = reactor.arena, reactor.starts, reactor.stops
-        limits = options.maximum_qos, options.retain_available
-        scanner.scan_regions(arena, starts, stops, versions, options.max_packet_bytes, alias_maxima, *limits)
+        limits = options.max_packet_bytes, alias_maxima, options.maximum_qos, options.retain_available
+        scanner.scan_regions(reactor.arena, starts, stops, versions, *limits)
         positions, again = scanner.positions, bytearray(len(starts))
         if scanner.rows:
             self._take_rows(len(starts))
-        for region in compress(range(len(starts)), scanner.whys):
-            self._take_other(self._connections[reactor.slots[region]], region, positions, again)
-        for region in compress(range(len(starts)), map(ne, positions, stops)):
-            if scanner.whys[region] == names.NEEDS_BYTES:
-                self._await_rest(self._connections[reactor.slots[region]], region)
+        if positions != stops:
+            self._take_rest(positions, again)
         reactor.taken(positions, again)
+
+    def _take_rest(self, positions: array[int], again: bytearray) -> None:
+        """What a scan left of regions: packets that it does not take, and the beginnings of others."""
+        reactor, whys = self.reactor, self.scanner.whys
+        for region in compress(range(len(positions)), whys):
+            self._take_other(self._connections[reactor.slots[region]], region, positions, again)
+        for region in compress(range(len(positions)), map(ne, positions, reactor.stops)):
+            if whys[region] == names.NEEDS_BYTES:
+                self._await_rest(self._connections[reactor.slots[region]], region)
 
     def _await_rest(self, connection: Connection, region: int) -> None:
         """Of a packet that is not there whole, maybe not even its length."""

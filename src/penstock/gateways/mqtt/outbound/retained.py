@@ -12,7 +12,7 @@ from penstock.broker.sessions.targets import RETAIN, Targets
 from penstock.broker.topics.router import receiver_of
 from penstock.broker.topics.subscriptions import Manner, Subscription
 from penstock.broker.topics.topics import Topics
-from penstock.gateways.mqtt.background import Background
+from penstock.gateways.background import Background
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.options import CurrentOptions, MqttOptions
 from penstock.gateways.mqtt.outbound.packets import Packets

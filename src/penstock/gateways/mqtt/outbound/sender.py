@@ -8,10 +8,10 @@ from itertools import groupby
 from penstock.codecs.mqtt.inflight import Outgoing
 from penstock.codecs.mqtt.kinds import Version
 from penstock.gateways.mqtt.outbound.backlog import Backlog
-from penstock.gateways.mqtt.outbound.outbox import Outbox
 from penstock.gateways.mqtt.outbound.packets import Packets
 from penstock.gateways.mqtt.outbound.shared_flights import SharedFlights, Unfinished, waiting
 from penstock.gateways.mqtt.outbound.waiting import still_wanted
+from penstock.gateways.wire.outbox import Outbox
 
 
 class Sender:

@@ -25,8 +25,8 @@ from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
 from penstock.core.errors import PenstockError
 from penstock.core.types import Purpose
+from penstock.gateways.background import Background
 from penstock.gateways.mqtt.admin.reports import Reports
-from penstock.gateways.mqtt.background import Background
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.options import CurrentOptions
 from penstock.gateways.mqtt.outbound.fanout import publication_again

@@ -19,8 +19,8 @@ from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.codecs.mqtt.text import parse_shared
 from penstock.core.errors import ErrorCode, NoSuchQueue, PenstockError
+from penstock.gateways.background import Background
 from penstock.gateways.mqtt.admin.reports import Reports
-from penstock.gateways.mqtt.background import Background
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.inbound.answers import Refused, Told, created
 from penstock.gateways.mqtt.options import CurrentOptions
@@ -196,7 +196,9 @@ class Subscriptions:
             return Refused(ReasonCode.QUOTA_EXCEEDED, detail)
         shared = parse_shared(wanted.filter)
         if shared is not None and wanted.no_local:
-            raise ProtocolError("a shared subscription is never without what is local", version=connection.version)
+            raise ProtocolError(
+                "a shared subscription cannot be no-local: leave that option out", version=connection.version
+            )
         if self._is_allowed(connection, wanted.filter):
             return None
         return Refused(ReasonCode.NOT_AUTHORIZED, f"{connection.identity.name} may not subscribe to this")

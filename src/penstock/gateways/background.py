@@ -9,14 +9,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from penstock.core.errors import PenstockError
 from penstock.log.upkeep.faults import Telling
 
-logger = logging.getLogger("penstock.mqtt")
-
 
 class Background:
-    """Of one gateway."""
+    """Of one gateway, whose logger and whose sparing one they are."""
 
-    def __init__(self, telling: Telling) -> None:
-        self._telling = telling
+    def __init__(self, logger: logging.Logger, telling: Telling) -> None:
+        self._logger, self._telling = logger, telling
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.Task[None]] = []
 
@@ -32,7 +30,7 @@ class Background:
                 # What storage refuses it refuses to everybody, and says why itself.
                 self._telling.warn("work", "work beside connections failed error=%s", error)
             except Exception:
-                logger.exception("work beside connections failed")
+                self._logger.exception("work beside connections failed")
 
         task = asyncio.create_task(run())
         self._tasks.add(task)
@@ -49,7 +47,7 @@ class Background:
                 except PenstockError as error:
                     self._telling.warn("periodic", "periodic work failed error=%s", error)
                 except Exception:
-                    logger.exception("periodic work failed")
+                    self._logger.exception("periodic work failed")
 
         self._timers.append(asyncio.create_task(run()))
 
