@@ -15,6 +15,7 @@ from penstock.broker.catalogue.configuration import Configuration
 from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.catalogue.exchanging import Exchanging
 from penstock.broker.catalogue.policies import Policies
+from penstock.broker.catalogue.volatile import VolatileOptions
 from penstock.broker.feed.begun import begun
 from penstock.broker.feed.claims import Claiming
 from penstock.broker.feed.competing import Competitor, take_one
@@ -70,6 +71,7 @@ class BrokerOptions:
     auto_create: bool = True
     """publishing to or subscribing to a queue that is not there makes it"""
     max_auto_queues: int = 10_000
+    volatile: VolatileOptions = field(default_factory=VolatileOptions)
 
 
 class Broker(AsyncClosing):
@@ -85,7 +87,13 @@ class Broker(AsyncClosing):
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
         self.declaring = Declaring(
-            shard, configuration, self.alarms, self.ledger, options.max_auto_queues, options.auto_create
+            shard,
+            configuration,
+            self.alarms,
+            self.ledger,
+            options.max_auto_queues,
+            options.auto_create,
+            options.volatile,
         )
         self.exchanges = Exchanging(configuration, self.declaring)
         self.policies = Policies(configuration, self.declaring)
@@ -150,6 +158,7 @@ class Broker(AsyncClosing):
         except PenstockError as error:
             logger.warning("closing without the last state records error=%s", error)
         await self.ledger.drain()
+        await self.declaring.volatile.finish()
         await self.shard.close()
 
     def now(self) -> int:

@@ -58,6 +58,7 @@ class ErrorCode(enum.Enum):
     EXCHANGE_RESERVED = "exchange-reserved"  # a name that begins with amq., or one that is always there
     DEFAULT_EXCHANGE = "default-exchange"  # every queue is bound to it by its name, and nothing else can be
     EXCHANGE_LIMIT = "exchange-limit"
+    QUEUE_LIMIT = "queue-limit"
     NO_SUCH_BINDING = "no-such-binding"
     NO_SUCH_POLICY = "no-such-policy"
     NO_SUCH_NAMESPACE = "no-such-namespace"
@@ -324,6 +325,26 @@ class QueueFull(PenstockError):
             f"Publish again when some are settled, raise the limit, or set overflow to drop-oldest"
         )
         self.queue, self.depth, self.limit = queue, depth, limit
+
+
+class VolatileFull(QueueFull):
+    """Of a queue that is in memory alone: by bytes."""
+
+    def __init__(self, queue: str, size: int, limit: int, setting: str) -> None:
+        PenstockError.__init__(
+            self,
+            f"queue {queue!r} is in memory alone, and {setting} is {limit} bytes, of which {size} are used. "
+            f"Publish again when messages are settled, raise the limit, or declare the queue durable",
+        )
+        self.queue, self.depth, self.limit = queue, size, limit
+
+
+class QueueLimit(PenstockError):
+    code = ErrorCode.QUEUE_LIMIT
+
+    def __init__(self, what: str, limit: int, setting: str) -> None:
+        super().__init__(f"there are {limit} {what}, and {setting} is {limit}: delete some first, or raise the limit")
+        self.what, self.limit = what, limit
 
 
 class StaleSettlement(PenstockError):

@@ -44,5 +44,5 @@ cpdef Py_ssize_t find_text(
 ) except -1
 
 
-@cython.locals(i=Py_ssize_t)
+@cython.locals(i=Py_ssize_t, same=Py_ssize_t)
 cdef bint _is(const unsigned char[::1] data, Py_ssize_t at, const unsigned char[::1] text) noexcept

@@ -115,7 +115,7 @@ def find_text(data: Buffer, places: array[int], text: bytes, found: array[int]) 
 
 
 def _is(data: Buffer, at: int, text: bytes) -> bool:
+    same = 0
     for i in range(len(text)):
-        if data[at + i] != text[i]:
-            return False
-    return True
+        same += data[at + i] == text[i]
+    return same == len(text)

@@ -13,12 +13,14 @@ import msgspec
 from penstock.broker.alarms import Alarms
 from penstock.broker.catalogue.configuration import Change, Configuration
 from penstock.broker.catalogue.exchanges import ExchangeBook
+from penstock.broker.catalogue.volatile import Volatile, VolatileOptions
 from penstock.broker.feed.stored import StoredCache
 from penstock.broker.queues.group import Failures, Group
 from penstock.broker.queues.ledger import Ledger
 from penstock.broker.queues.partitioned import PartitionedQueue, wanted_logs
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import Start
+from penstock.broker.queues.volatile import VolatileQueue, check_volatile
 from penstock.broker.webhooks.events import with_secrets
 from penstock.core.errors import InvalidArgument, InvalidSetting, NoSuchGroup, NoSuchQueue, QueueExists
 from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue, is_dead_letter_queue
@@ -73,6 +75,7 @@ class Declaring:
         ledger: Ledger,
         max_auto_queues: int,
         auto_create: bool,
+        volatile: VolatileOptions,
     ) -> None:
         self._shard, self._configuration, self._alarms, self._ledger = shard, configuration, alarms, ledger
         self._timeline, self._max_auto_queues = shard.timeline, max_auto_queues
@@ -83,7 +86,8 @@ class Declaring:
         self.changed: set[Queue] = set()
         """those in which something has come or gone since somebody emptied it, the deleted left out"""
         self.bindings: dict[str, Bindings] = {}
-        self.exchanges = ExchangeBook(self.bindings_of)
+        self.exchanges = ExchangeBook(self.bindings_of, self.is_volatile)
+        self.volatile = Volatile(volatile, shard.timeline.wall())
         self.templates: dict[str, Template] = {}
         self.policies: dict[tuple[str, str], Policy] = {}
         """by namespace and name; see Policies"""
@@ -136,6 +140,11 @@ class Declaring:
             found = self.bindings[namespace] = Bindings()
         return found
 
+    def is_volatile(self, namespace: str, name: str) -> bool:
+        """Whether there is a queue of that name, which is in memory alone."""
+        found = self.queues.get((namespace, name))
+        return found is not None and found.is_volatile
+
     # Queues
 
     def settings_for(
@@ -172,7 +181,7 @@ class Declaring:
                 declared=declared,
             )
             self._next_incarnation += 1
-            queue = await self._make(settings, record, [self._new_group(record, name) for name in groups])
+            queue = await self._make(settings, record, groups)
             if below := [
                 name
                 for name in self.bindings_of(settings.namespace).queues_below(settings.name)
@@ -183,7 +192,8 @@ class Declaring:
                 )
             return queue
 
-    async def _make(self, settings: QueueSettings, record: QueueRecord, groups: Sequence[GroupRecord]) -> Queue:
+    async def _make(self, settings: QueueSettings, record: QueueRecord, names: Sequence[GroupName]) -> Queue:
+        groups = [self._group_record(record, self._next_number(), name) for name in names]
         partitions = range(settings.partitions) if settings.partitions == 1 else ()
         changes: list[Change] = [(queue_key(record.incarnation), record)]
         changes += [(group_key(record.incarnation, group.number), group) for group in groups]
@@ -201,6 +211,48 @@ class Declaring:
             queue.used_ms = self._now()
         queue.made_ms = self._now()
         return queue
+
+    def declare_volatile(
+        self,
+        settings: QueueSettings,
+        groups: Sequence[GroupName] = (),
+        *,
+        owner: object | None = None,
+        declared: dict[str, object] | None = None,
+    ) -> Queue:
+        """One that is in memory alone, with groups that stay: it is there when this returns. It and its bindings are
+        gone with the broker. QueueExists if there is one of that name, or one comes or goes just now; QueueLimit;
+        InvalidSetting for what only a stored one can have."""
+        check_volatile(settings)
+        key = settings.namespace, settings.name
+        lock = self._locks.get(key)
+        if key in self.queues or (lock is not None and lock.locked()):
+            raise QueueExists(settings.name)
+        incarnation = self.volatile.next_incarnation()
+        record = QueueRecord(incarnation, {}, self._timeline.wall(), 1, declared=declared)
+        self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
+        follows, memory = self.effective(settings, record), self.volatile.memory
+        queue = VolatileQueue(self._shard, self._cache, follows, record, self.changed, memory, owner)
+        queue.own = settings
+        self.queues[key] = self.by_incarnation[incarnation] = queue
+        self.volatile.count += 1
+        for name in groups:
+            self.adopt_group(queue, self._new_group(queue, name))
+        return queue
+
+    def delete_volatile(self, queue: Queue) -> None:
+        """With its groups, bindings and messages: it is gone when this returns. NoSuchQueue if it was before."""
+        _refuse_deleted(queue)
+        assert isinstance(queue, VolatileQueue)
+        removal = self.exchanges.of_queue(queue.namespace, queue.name)
+        changes = self.exchanges.changes(queue.namespace, removal)
+        self._forget(queue)
+        self.exchanges.remove(queue.namespace, removal)
+        queue.end_it()
+        self.volatile.count -= 1
+        if changes:
+            # Exchanges that go with their last binding: nobody waits until that is stored.
+            self.volatile.write(self._configuration, changes)
 
     async def declared(
         self, settings: QueueSettings, *, is_auto: bool = False, made: list[Queue] | None = None
@@ -230,7 +282,7 @@ class Declaring:
     async def keep(self, queue: Queue) -> None:
         """Somebody has declared it: it does not go away by itself any more."""
         async with self._lock((queue.namespace, queue.name)):
-            if queue.record.is_auto and not queue.is_deleted:
+            if queue.record.is_auto and not queue.is_deleted:  # no volatile one is
                 record = msgspec.structs.replace(queue.record, is_auto=False)
                 await self._configuration.write((queue_key(queue.incarnation), record))
                 queue.record = record
@@ -302,7 +354,8 @@ class Declaring:
             return
         async with self.holding(queue):
             settings = self.effective(queue.own, queue.record)
-            await self._configuration.write(logs=queue.changed_logs(settings))
+            if logs := queue.changed_logs(settings):
+                await self._configuration.write(logs=logs)
             queue.configure(settings, queue.record, queue.own)
 
     def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
@@ -353,7 +406,7 @@ class Declaring:
         # While no publish is under way: it might make the logs of another partition.
         await queue.gate.close()
         try:
-            if settings.partitions > queue.settings.partitions:
+            if settings.partitions > queue.settings.partitions and not queue.is_volatile:
                 await self._grow(queue, settings)
             else:
                 record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
@@ -368,7 +421,10 @@ class Declaring:
     async def _write(self, queue: Queue, settings: QueueSettings, record: QueueRecord) -> QueueSettings:
         """The settings of a queue and of all its logs, in one frame; those that count."""
         follows = self.effective(settings, record)
-        await self._configuration.write((queue_key(queue.incarnation), record), logs=queue.changed_logs(follows))
+        if queue.is_volatile:
+            check_volatile(settings)
+        else:
+            await self._configuration.write((queue_key(queue.incarnation), record), logs=queue.changed_logs(follows))
         return follows
 
     async def _grow(self, queue: Queue, settings: QueueSettings) -> None:
@@ -392,13 +448,20 @@ class Declaring:
         async with self._lock((queue.namespace, queue.name)):
             _refuse_deleted(queue)
             record = msgspec.structs.replace(queue.record, is_paused=is_paused)
-            await self._configuration.write((queue_key(queue.incarnation), record))
+            await self._write_of(queue, (queue_key(queue.incarnation), record))
             queue.record, queue.is_paused = record, is_paused
         for partition in queue.units:
             queue.notify(partition)
 
+    async def _write_of(self, queue: PartitionedQueue, *changes: Change) -> None:
+        if not queue.is_volatile:
+            await self._configuration.write(*changes)
+
     async def delete(self, queue: Queue) -> None:
         """With its groups, its bindings and all messages."""
+        if queue.is_volatile:
+            self.delete_volatile(queue)
+            return
         async with self._lock((queue.namespace, queue.name)):
             _refuse_deleted(queue)
             async with queue.snapshotting:
@@ -440,7 +503,10 @@ class Declaring:
         gone = 0
         for unit in list(queue.units.values()):
             gone += unit.data.end - unit.start - unit.missing(unit.start)
-            await self._shard.purge(unit.data)
+            if isinstance(queue, VolatileQueue):
+                queue.purge()
+            else:
+                await self._shard.purge(unit.data)
             unit.forget_batches()
             for group in queue.groups.values():
                 group.cursor(unit).settle_below(unit.start)
@@ -462,20 +528,31 @@ class Declaring:
             if (found := queue.groups.get(key)) is not None:
                 return found
             _refuse_deleted(queue)
-            record = self._new_group(queue.record, key, await self._starts(queue, start))
+            record = self._new_group(queue, key, await self._starts(queue, start))
             record = msgspec.structs.replace(record, is_derived=is_derived, is_permanent=is_permanent)
-            await self._configuration.write((group_key(queue.incarnation, record.number), record), self._numbers())
+            await self._write_of(queue, (group_key(queue.incarnation, record.number), record), self._numbers())
             group = self.adopt_group(queue, record)
             group.look_at_switch(self._now())
             queue.used_ms = self._now()
             return group
 
-    def _new_group(
-        self, queue: QueueRecord, key: GroupName, starts: Mapping[int, tuple[int, int]] | None = None
-    ) -> GroupRecord:
-        """One that stays."""
-        number, created_ms = self._next_group, self._timeline.wall()
+    def _next_number(self) -> int:
         self._next_group += 1
+        return self._next_group - 1
+
+    def _new_group(
+        self, queue: Queue, key: GroupName, starts: Mapping[int, tuple[int, int]] | None = None
+    ) -> GroupRecord:
+        """One that stays. Numbers of those that nothing is stored of are their queue's."""
+        if not isinstance(queue, VolatileQueue):
+            return self._group_record(queue.record, self._next_number(), key, starts)
+        queue.next_group += 1
+        return self._group_record(queue.record, queue.next_group - 1, key, starts)
+
+    def _group_record(
+        self, queue: QueueRecord, number: int, key: GroupName, starts: Mapping[int, tuple[int, int]] | None = None
+    ) -> GroupRecord:
+        created_ms = self._timeline.wall()
         return GroupRecord(
             queue.incarnation, number, key.name, key.filter, created_ms, dict(starts or {}), is_permanent=True
         )
@@ -484,7 +561,7 @@ class Declaring:
         group = Group(queue, record, self._alarms, self.failures, self._timeline)
         queue.groups[group.key] = group
         queue.note_change()
-        self._next_group = max(self._next_group, record.number + 1)
+        self._next_group = max(self._next_group, record.number + 1)  # those of volatile queues are small
         for switch in queue.record.switches:
             # One that was over before the group was made is no reason for a log line.
             if switch.deadline_ms > record.created_ms or _is_older(record, switch):
@@ -498,12 +575,12 @@ class Declaring:
         _dismiss(group)
         for unit in queue.units.values():
             unit.cursors.pop(group.number, None)
-        await self._configuration.write((group_key(queue.incarnation, group.number), None))
+        await self._write_of(queue, (group_key(queue.incarnation, group.number), None))
 
     async def pause_group(self, group: Group, is_paused: bool) -> None:
         _refuse_deleted_group(group)
         record = msgspec.structs.replace(group.record, is_paused=is_paused)
-        await self._configuration.write((group_key(group.queue.incarnation, group.number), record))
+        await self._write_of(group.queue, (group_key(group.queue.incarnation, group.number), record))
         group.record = record
         for partition in group.queue.units:
             group.notify(partition)

@@ -15,8 +15,9 @@ from penstock.queues.exchanges import Exchange, Exchanges, Removal
 class ExchangeBook:
     """Used from the loop."""
 
-    def __init__(self, bindings_of: Callable[[str], Bindings]) -> None:
-        self._bindings_of = bindings_of
+    def __init__(self, bindings_of: Callable[[str], Bindings], is_volatile: Callable[[str, str], bool]) -> None:
+        """`is_volatile`: whether a queue, by namespace and name, is in memory alone."""
+        self._bindings_of, self._is_volatile = bindings_of, is_volatile
         self.spaces: dict[str, Exchanges] = {}
         self._binding: Counter[tuple[str, str]] = Counter()
         """by namespace and name, exchanges to which a binding is on its way: they do not go with the last one now"""
@@ -73,7 +74,9 @@ class ExchangeBook:
     def is_stored(self, namespace: str, binding: Binding) -> bool:
         """What a durable exchange has with something durable."""
         space, (kind, name) = self.of(namespace), binding.destination
-        return space.find(binding.source).is_durable and (kind == "queue" or space.find(name).is_durable)
+        if not space.find(binding.source).is_durable:
+            return False
+        return not self._is_volatile(namespace, name) if kind == "queue" else space.find(name).is_durable
 
     # Records
 

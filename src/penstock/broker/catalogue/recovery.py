@@ -129,7 +129,7 @@ async def _mend_settings(shard: Shard, queues: Sequence[Queue]) -> None:
 
 
 async def _restore_unit(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
-    if unit.state.start == unit.state.end and unit.snapshots is None:
+    if unit.state is None or (unit.state.start == unit.state.end and unit.snapshots is None):
         return
     groups = {group.number: group for group in queue.groups.values()}
     for group in groups.values():

@@ -84,6 +84,11 @@ class Group:
         return self.queue.groups.get(self.key) is not self
 
     @property
+    def consuming(self) -> int:
+        """Members and those who compete, but for who only has something to settle yet."""
+        return sum([not _is_retired(each) for each in self.consumers.values()])
+
+    @property
     def is_active(self) -> bool:
         """Whether somebody waits for messages."""
         return bool(self.consumers or self._pullers)
@@ -135,7 +140,7 @@ class Group:
         first = next(iter(self.turns.contenders.values()), None)
         if first is not None and first.is_exclusive:  # then there are no others
             raise GroupInUse(self.queue.name, self.name, True)
-        if is_exclusive and any(not _is_retired(each) for each in self.consumers.values()):
+        if is_exclusive and self.consuming:
             raise GroupInUse(self.queue.name, self.name, False)
 
     def join(self, consumer: GroupMember, is_immortal: bool) -> None:

@@ -34,6 +34,7 @@ class PartitionedQueue(Taker):
     """Used from the loop."""
 
     gate: Gate
+    is_volatile: bool
     units: dict[int, Unit]
     is_deleted: bool
     used_ms: int

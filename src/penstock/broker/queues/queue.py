@@ -40,6 +40,10 @@ class Queue(PartitionedQueue):
     """messages that were admitted and are not staged yet"""
     allowance: int
     """messages that may still come before depths are worked out anew"""
+    is_volatile = False
+    """it is in memory alone: see volatile"""
+    owner: object | None = None
+    """of one that is somebody's alone, whose door sees to that"""
 
     def __init__(
         self,
@@ -70,6 +74,9 @@ class Queue(PartitionedQueue):
     def adopt(self, unit: Unit) -> None:
         super().adopt(unit)
         unit.data.wanted_from = lambda: self._unsettled_from(unit)
+        self._watch_floor(unit)
+
+    def _watch_floor(self, unit: Unit) -> None:
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
 
     def _unsettled_from(self, unit: Unit) -> int:

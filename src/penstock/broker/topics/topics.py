@@ -179,9 +179,10 @@ class Topics:
         """The publication behind exchanges, and the queues that it feeds there; None if one has to be made first."""
         routes, topics, namespace = self._broker.publishing.routes, publication.topics, publication.namespace
         targets = routes.targets(topics, namespace)
-        if targets is None or not routes.has_to_enter(topics, namespace):
+        if targets is None or not (publication.further or routes.has_to_enter(topics, namespace)):
             return publication, targets
-        entered = routes.enter(publication.columns, topics, namespace, publication.headers)
+        said = publication.headers, publication.further
+        entered = routes.enter(publication.columns, topics, namespace, *said)
         return publication.entered(entered), routes.targets(entered.topics, namespace, entered.found)
 
     async def _make(self, publication: Publication) -> None:

@@ -212,6 +212,8 @@ class Fault(enum.Enum):
     REPLY_AGAIN = Situation(Reply.PRECONDITION_FAILED, "reply consumer already set")
     NO_REPLY_CONSUMER = Situation(Reply.PRECONDITION_FAILED, "fast reply consumer does not exist")
 
+    PRECONDITION = Situation(Reply.PRECONDITION_FAILED, "{detail}")
+
     # Confirms and transactions
     TX_TO_CONFIRM = Situation(Reply.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     CONFIRM_TO_TX = Situation(Reply.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
@@ -313,6 +315,11 @@ def _term(field: Field, is_inner: bool = True) -> str:
 
 def _pair(field: Field) -> str:
     return f"{_TYPES[field.kind]},{_term(field)}"
+
+
+def type_word(field: Field) -> str:
+    """RabbitMQ's word for the type of a field."""
+    return _TYPES[field.kind]
 
 
 def cut(text: str) -> str:

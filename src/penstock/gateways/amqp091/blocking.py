@@ -20,9 +20,7 @@ class Blocking:
         self._waiting: dict[Connection, int] = {}
         """how many of its publications wait"""
 
-    async def until_taken(
-        self, connections: Iterable[Connection], publish: Callable[[], Awaitable[object]]
-    ) -> None:
+    async def until_taken(self, connections: Iterable[Connection], publish: Callable[[], Awaitable[object]]) -> None:
         """Publish, again and again while the disk is low; given up when nobody is there any more who would hear of it.
         Raises what else is refused."""
         told: list[Connection] = []

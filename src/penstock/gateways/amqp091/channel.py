@@ -19,6 +19,14 @@ class Consuming(Protocol):
     @property
     def tag(self) -> str: ...
 
+    @property
+    def sent(self) -> int: ...
+
+    @property
+    def holds(self) -> int:
+        """Messages that it was handed and are not answered."""
+        ...
+
     def pump(self) -> None:
         """The channel may be handed more."""
         ...
@@ -44,6 +52,7 @@ class Channel:
     """Used from the loop. What waits is looked at in the order in which it came: see `waiting` and `backlog`."""
 
     __slots__ = (
+        "_committed",
         "_settling",
         "backlog",
         "confirms",
@@ -58,6 +67,7 @@ class Channel:
         "session",
         "tags",
         "transaction",
+        "under_way",
         "waiting",
     )
 
@@ -82,11 +92,29 @@ class Channel:
         """what has to be done before anything else of it is looked at"""
         self.backlog = bytearray()
         """frames that came meanwhile"""
+        self.under_way = 0
+        """publications with messages of it that are not committed"""
+        self._committed: asyncio.Future[None] | None = None
 
     @property
     def room(self) -> int:
         """Messages that its consumers together may be handed."""
-        return max(self.limit - len(self.tags), 0) if self.limit else 1 << 30
+        return max(self.limit - self.tags.of_consumers, 0) if self.limit else 1 << 30
+
+    def committed(self) -> None:
+        """One of them is."""
+        self.under_way -= 1
+        if not self.under_way and self._committed is not None:
+            if not self._committed.done():
+                self._committed.set_result(None)
+            self._committed = None
+
+    async def is_committed(self) -> None:
+        """What it published before is where it belongs."""
+        while self.under_way and self.is_open:
+            if self._committed is None:
+                self._committed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._committed)
 
     def pump(self) -> None:
         for consumer in list(self.consumers.values()):
@@ -96,10 +124,9 @@ class Channel:
         """Something was answered: there may be room again."""
         if self.limit:
             self.pump()
-        if self.retired and not len(self.tags):
-            for consumer in self.retired:
-                consumer.leave()
-            self.retired = {}
+        for consumer in [each for each in self.retired if not each.holds]:
+            del self.retired[consumer]
+            consumer.leave()
 
     def release(self, parts: list[Part]) -> None:
         """They are anybody's again, at their place."""

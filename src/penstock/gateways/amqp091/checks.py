@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.broker.auth.access import Access
+from penstock.broker.auth.rules import Action
 from penstock.broker.broker import Broker
-from penstock.codecs.amqp091.errors import AmqpError, Fault, named
+from penstock.codecs.amqp091.errors import AmqpError, Fault, named, type_word
+from penstock.codecs.amqp091.kinds import Field
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
+from penstock.gateways.amqp091.copies import BCC, CC, is_array, rows_with
 from penstock.gateways.amqp091.messages import Messages, column
 from penstock.gateways.amqp091.options import CurrentOptions
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, is_reply_key
@@ -19,7 +22,7 @@ from penstock.gateways.amqp091.routes import exchange_and_key
 from penstock.kernels import amqp_columns as names
 from penstock.kernels.amqp_scan import Scanner
 from penstock.kernels.amqp_turn import find_text
-from penstock.queues.exchange_topics import DEFAULT_EXCHANGE, TOPIC_EXCHANGE
+from penstock.queues.exchange_topics import DEFAULT_EXCHANGE
 
 PUBLISH = (60, 40)
 _DIGITS = re.compile(r"[+-]?[0-9]+")
@@ -46,9 +49,7 @@ class Checks:
     def __init__(self, broker: Broker, access: Access, options: CurrentOptions) -> None:
         self._broker, self._access, self._options = broker, access, options
 
-    def faults(
-        self, scanner: Scanner, messages: Messages, runs: Sequence[Run], numbers: array[int] | range
-    ) -> Faults:
+    def faults(self, scanner: Scanner, messages: Messages, runs: Sequence[Run], numbers: array[int] | range) -> Faults:
         found: Faults = {}
         start = 0
         rare = self._rare(scanner, messages, numbers)
@@ -89,7 +90,7 @@ class Checks:
         connection = run.connection
         if not connection.permissions.may_publish(topic):
             what = named("exchange", exchange or "amq.default", connection.vhost)
-            if exchange == TOPIC_EXCHANGE:
+            if exchange and connection.permissions.may_with_exchange(Action.PUBLISH, exchange):
                 facts = {"topic": key.decode("utf-8", "replace"), "what": named("", exchange, connection.vhost).strip()}
                 return AmqpError(Fault.TOPIC_REFUSED, run.channel.number, PUBLISH, user=connection.user, **facts)
             return AmqpError(Fault.REFUSED, run.channel.number, PUBLISH, what=what, user=connection.user)
@@ -120,6 +121,9 @@ class Checks:
             places = column(scanner, numbers, names.REPLY_TO_AT)
             count = find_text(messages.columns.source, places, REPLY_QUEUE.encode(), asking)
             found += [(row, _unheard) for row in asking[:count]]
+        for name in (CC, BCC):
+            wrong = [(row, kind) for row, kind in rows_with(messages, name) if not is_array(kind)]
+            found += [(row, _no_array(name, chr(kind))) for row, kind in wrong]
         if messages.bad_expirations:
             places = column(scanner, numbers, names.EXPIRATION_AT)
             bad = messages.bad_expirations
@@ -143,7 +147,7 @@ class _OfUser(_Made):
         self._user_id = user_id
 
     def __call__(self, run: Run) -> AmqpError | None:
-        if self._user_id == run.connection.user:
+        if self._user_id == run.connection.user or run.connection.permissions.may_impersonate:
             return None
         return AmqpError(self._fault, run.channel.number, PUBLISH, user_id=self._user_id, user=run.connection.user)
 
@@ -165,6 +169,11 @@ def _too_large(size: int, limit: int) -> _Made:
 
 def _user_id(text: str) -> _Made:
     return _OfUser(text)
+
+
+def _no_array(name: str, letter: str) -> _Made:
+    reason = f'{{unacceptable_type_in_header,"{name}",{type_word(Field(letter, None))}}}'
+    return _Made(Fault.INVALID_MESSAGE, reason=reason)
 
 
 def _expiration(text: str) -> _Made:

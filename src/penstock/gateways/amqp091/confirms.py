@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from penstock.kernels.amqp_deliver import encode_settlements
 
 _ACK, _NACK = 80, 120
-_MULTIPLE = 1
+_MULTIPLE, _REQUEUE = 1, 2
 
 
 class Mark:
@@ -63,7 +63,7 @@ class Confirms:
         def answer(method: int, first: int, last: int) -> None:
             methods.append(method)
             tags.append(last)
-            bits.append(_MULTIPLE if last > first else 0)
+            bits.append((_MULTIPLE if last > first else 0) | (_REQUEUE if method == _NACK else 0))
 
         while marks and not marks[0].left:
             mark = marks.popleft()

@@ -33,6 +33,8 @@ logger = logging.getLogger("penstock.amqp")
 
 _ENDED = frozenset({State.CLOSING, State.LEAVING, State.CLOSED})
 _FAREWELL_S = 10.0
+_TOLD = (Fault.LOGIN_REFUSED, Fault.NOT_LOOPBACK)
+"""before it is let in"""
 
 
 class Connection:
@@ -69,6 +71,7 @@ class Connection:
         "opened_s",
         "order",
         "outbox",
+        "parked",
         "permissions",
         "publisher",
         "rates",
@@ -120,6 +123,8 @@ class Connection:
         self.is_blocked = self._is_lost = False
         self.waiting: asyncio.Task[None] | None = None
         """what has to be done before anything else of it is looked at"""
+        self.parked = 0
+        """channels that have sent more than is kept while they wait"""
         self.received = 0
         """messages that it published"""
 
@@ -133,6 +138,21 @@ class Connection:
     def is_ended(self) -> bool:
         """Gone, or about to be."""
         return self._is_lost or self.order.state in _ENDED
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was let in."""
+        return hasattr(self, "permissions")
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        confirms = [channel.confirms for channel in self.channels.values()]
+        return self.is_open and any(each is not None and each.unconfirmed for each in confirms)
+
+    @property
+    def sent(self) -> int:
+        """Messages that its consumers were handed, of those that are there."""
+        return sum([consumer.sent for channel in self.channels.values() for consumer in channel.consumers.values()])
 
     @property
     def is_lost(self) -> bool:
@@ -210,9 +230,11 @@ class Connection:
         if self.is_ended:
             return
         self._reports.failed(self.name, self.peer, error)
-        if self.order.state is State.NEW:
+        if not self.is_greeted:
             self.greet_again()
-        elif error.is_hard or not self.order.is_running:
+        elif not self.order.is_running and self.order.state is not State.OPENING and error.fault not in _TOLD:
+            self.close()  # as RabbitMQ does before it lets somebody in
+        elif error.is_hard:
             self.close_by(error.close())
         elif error.channel in self.channels:
             self.drop_channel(error.channel)

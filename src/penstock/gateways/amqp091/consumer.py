@@ -26,6 +26,9 @@ _TOO_LONG = "its properties are longer than the consumer's frames"
 class Owner(Protocol):
     """Who began it for a client, and hears what becomes of it."""
 
+    def left(self, consumer: Consumer) -> None:
+        """It is handed nothing more."""
+
     def dismissed(self, consumer: Consumer) -> None:
         """The queue or the group was deleted while the client consumed it."""
 
@@ -57,6 +60,10 @@ class Consumer:
         self._is_cancelled = False
         self.sent = 0
         self._feed = broker.feed(competitor, self)
+
+    @property
+    def holds(self) -> int:
+        return self.competitor.held
 
     def room(self) -> int:
         if self._is_cancelled or self._outbox.is_paused or self._outbox.waiting_bytes > self._outbox.limit_bytes:
@@ -99,10 +106,13 @@ class Consumer:
         self._is_cancelled = True
         self._feed.stop()
         self.competitor.retire()
+        self._owner.left(self)
 
     def leave(self) -> None:
-        self._is_cancelled = True
+        was_there, self._is_cancelled = not self._is_cancelled, True
         self._feed.close(counted=False)
+        if was_there:
+            self._owner.left(self)
 
     def dismissed(self) -> None:
         self._owner.dismissed(self)

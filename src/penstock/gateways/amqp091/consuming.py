@@ -9,9 +9,8 @@ from penstock.broker.broker import Broker
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.queues.group import Group
-from penstock.broker.queues.queue import Queue
 from penstock.codecs.amqp091 import methods as m
-from penstock.codecs.amqp091.errors import AmqpError, Fault, named
+from penstock.codecs.amqp091.errors import AmqpError, Fault, named, type_word
 from penstock.codecs.amqp091.kinds import Table
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
@@ -75,10 +74,11 @@ class Consuming:
         if method.queue == REPLY_QUEUE:
             self._consume_replies(connection, channel, method, tag)
             return
-        queue = self._queues.found(connection, channel, method.queue, CONSUME)
-        self._queues.refuse_consuming(connection, channel, queue, CONSUME)
-        self._queues.refuse_locked(connection, channel, queue, CONSUME)
+        queue = self._queues.to_read(connection, channel, method.queue, CONSUME)
         what = named("queue", queue.name, connection.vhost)
+        if len(channel.consumers) >= self._options.now.max_consumers_per_channel:
+            detail = f"a channel has at most {self._options.now.max_consumers_per_channel} consumers"
+            raise AmqpError(Fault.PRECONDITION, channel.number, CONSUME, detail=detail)
         priority = _integer(method.arguments, "x-priority", what, channel)
         group = await self._queues.group(queue)
         prefetch = 0 if method.no_ack else channel.prefetch
@@ -86,13 +86,12 @@ class Consuming:
         competitor.name = connection.name
         if not method.nowait:
             connection.send(channel.number, m.BasicConsumeOk(tag))
-        owner = _Owner(connection, channel)
+        owner = _Owner(connection, channel, self._queues)
         frame_max = connection.frame_max
         made = Consumer(
             self._broker, channel, connection.outbox, competitor, tag, frame_max, method.no_ack, self._routes, owner
         )
         channel.consumers[tag] = made
-        self._queues.consumed(queue)
 
     def _consume_replies(self, connection: Connection, channel: Channel, method: m.BasicConsume, tag: str) -> None:
         if not method.no_ack:
@@ -112,20 +111,16 @@ class Consuming:
             consumer.cancel()
             channel.retired[consumer] = None
             channel.settled()
-            self._queues.left(consumer.competitor.group.queue)
         if not method.nowait:
             connection.send(channel.number, m.BasicCancelOk(tag))
 
     # One by one
 
     async def _get(self, connection: Connection, channel: Channel, method: m.BasicGet) -> None:
-        queue = self._queues.found(connection, channel, method.queue, GET)
-        self._queues.refuse_consuming(connection, channel, queue, GET)
-        self._queues.refuse_locked(connection, channel, queue, GET)
+        queue = self._queues.to_read(connection, channel, method.queue, GET)
         group = await self._queues.group(queue)
         found = self._broker.take_one(group, channel.session)
         delivery = found if found is None or isinstance(found, Delivery) else await found
-        self._queues.used(queue)
         if delivery is None:
             connection.send(channel.number, m.BasicGetEmpty())
         elif channel.is_open:
@@ -160,8 +155,11 @@ class Consuming:
 class _Owner:
     """Of a consumer: the client hears that its queue is gone."""
 
-    def __init__(self, connection: Connection, channel: Channel) -> None:
-        self._connection, self._channel = connection, channel
+    def __init__(self, connection: Connection, channel: Channel, queues: Queues) -> None:
+        self._connection, self._channel, self._queues = connection, channel, queues
+
+    def left(self, consumer: Consumer) -> None:
+        self._queues.left(consumer.competitor.group)
 
     def dismissed(self, consumer: Consumer) -> None:
         channel, connection = self._channel, self._connection

@@ -11,7 +11,7 @@ from penstock.gateways.amqp091.routes import Routes
 from penstock.kernels.amqp_deliver import SPAN_WORDS, Encoder, batch_spans
 from penstock.log.batch import EXPIRY
 from penstock.log.view import amqp091_of
-from penstock.queues.names import QUEUE_PREFIX
+from penstock.queues.exchange_topics import DEFAULT_EXCHANGE, exchange_topic
 
 _PROPS = 2
 
@@ -22,7 +22,7 @@ def encoded(encoder: Encoder, delivery: Delivery, first_tag: int, routes: Routes
     stored, rows, counts = delivery.stored, delivery.rows, delivery.deliveries
     batch, texts = stored.batch, stored.topics()
     if texts is None:
-        texts = [f"{QUEUE_PREFIX}{delivery.group.queue.name}".encode()]
+        texts = [exchange_topic(DEFAULT_EXCHANGE, delivery.group.queue.name.encode())]
     known = [routes.route(text) for text in texts]
     ends, end = array("i"), 0
     for route in known:

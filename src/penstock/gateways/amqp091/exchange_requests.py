@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from penstock.broker.broker import Broker
 from penstock.codecs.amqp091 import methods as m
-from penstock.codecs.amqp091.errors import AmqpError, Fault, inequivalent, named
+from penstock.codecs.amqp091.errors import AmqpError, Fault, inequivalent, named, type_word
 from penstock.codecs.amqp091.kinds import Field, Table
-from penstock.core.errors import DefaultExchange, ExchangeDiffers, ExchangeInUse, NoSuchBinding, NoSuchExchange
+from penstock.core.errors import ExchangeDiffers, ExchangeInUse, NoSuchBinding, NoSuchExchange
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
 from penstock.gateways.amqp091.messages import plain_value
-from penstock.gateways.amqp091.rights import Rights
+from penstock.gateways.amqp091.rights import CONFIGURE, READ, WRITE, require_exchange
 from penstock.queues.exchange_headers import Value
 from penstock.queues.exchange_topics import DEFAULT_EXCHANGE
-from penstock.queues.exchange_types import Destination
-from penstock.queues.exchanges import PREDECLARED, RESERVED_PREFIX, Exchange
+from penstock.queues.exchange_types import TYPES, Destination
+from penstock.queues.exchanges import PREDECLARED, Exchange
+from penstock.queues.names import RESERVED_PREFIX
 
 DECLARE, DELETE, BIND, UNBIND = (40, 10), (40, 20), (40, 30), (40, 40)
 _ALTERNATE = "alternate-exchange"
@@ -26,8 +28,8 @@ _WORDS = {"is_durable": "durable", "auto_delete": "auto_delete", "internal": "in
 class ExchangeRequests:
     """For all connections."""
 
-    def __init__(self, broker: Broker, rights: Rights) -> None:
-        self._exchanges, self._rights = broker.exchanges, rights
+    def __init__(self, broker: Broker) -> None:
+        self._exchanges = broker.exchanges
 
     async def take(self, connection: Connection, channel: Channel, method: m.Method) -> None:
         match method:
@@ -49,8 +51,10 @@ class ExchangeRequests:
             if name not in space:
                 raise AmqpError(Fault.MISSING, channel.number, DECLARE, what=what)
         else:
-            self._rights.configure_exchange(connection, channel, name, DECLARE)
+            require_exchange(connection, channel, CONFIGURE, name, DECLARE)
             alternate = self._alternate(connection, channel, method, what)
+            if method.kind not in TYPES:
+                raise AmqpError(Fault.EXCHANGE_TYPE, channel.number, DECLARE, type=method.kind)
             if name not in space and name.startswith(RESERVED_PREFIX):
                 raise AmqpError(Fault.RESERVED_NAME, channel.number, DECLARE, kind="exchange", name=name)
             arguments = {key: plain_value(field) for key, field in method.arguments.items() if key != _ALTERNATE}
@@ -67,32 +71,27 @@ class ExchangeRequests:
         if not method.nowait:
             connection.send(channel.number, m.ExchangeDeclareOk())
 
-    def _alternate(
-        self, connection: Connection, channel: Channel, method: m.ExchangeDeclare, what: str
-    ) -> str | None:
+    def _alternate(self, connection: Connection, channel: Channel, method: m.ExchangeDeclare, what: str) -> str | None:
         field = method.arguments.get(_ALTERNATE)
         if field is None:
             return None
         if not isinstance(field.value, str):
             reason = f"invalid type '{type_word(field)}' for arg '{_ALTERNATE}' in {what}"
             raise AmqpError(Fault.PRECONDITION, channel.number, DECLARE, detail=reason)
-        self._rights.read_exchange(connection, channel, method.exchange, DECLARE)
-        self._rights.write_exchange(connection, channel, field.value, DECLARE)
+        require_exchange(connection, channel, READ, method.exchange, DECLARE)
+        require_exchange(connection, channel, WRITE, field.value, DECLARE)
         return field.value
 
     async def _delete(self, connection: Connection, channel: Channel, method: m.ExchangeDelete) -> None:
         name = method.exchange
         if name == DEFAULT_EXCHANGE:
             raise AmqpError(Fault.DEFAULT_EXCHANGE, channel.number, DELETE)
-        self._rights.configure_exchange(connection, channel, name, DELETE)
+        require_exchange(connection, channel, CONFIGURE, name, DELETE)
         if name in PREDECLARED:
-            raise AmqpError(
-                Fault.SYSTEM_DELETE, channel.number, DELETE, what=named("exchange", name, connection.vhost)
-            )
+            raise AmqpError(Fault.SYSTEM_DELETE, channel.number, DELETE, what=named("exchange", name, connection.vhost))
         try:
-            await self._exchanges.delete(connection.namespace, name, if_unused=method.if_unused)
-        except NoSuchExchange:
-            pass  # it is gone, which is what was asked for
+            with suppress(NoSuchExchange):  # it is gone, which is what was asked for
+                await self._exchanges.delete(connection.namespace, name, if_unused=method.if_unused)
         except ExchangeInUse:
             what = named("exchange", name, connection.vhost)
             raise AmqpError(Fault.IN_USE, channel.number, DELETE, what=what) from None
@@ -103,9 +102,7 @@ class ExchangeRequests:
         self._refuse(connection, channel, method, BIND)
         destination = Destination("exchange", method.destination)
         arguments = values_of(method.arguments)
-        await self._exchanges.bind(
-            connection.namespace, method.source, destination, method.routing_key, arguments
-        )
+        await self._exchanges.bind(connection.namespace, method.source, destination, method.routing_key, arguments)
         if not method.nowait:
             connection.send(channel.number, m.ExchangeBindOk())
 
@@ -113,12 +110,10 @@ class ExchangeRequests:
         self._refuse(connection, channel, method, UNBIND)
         destination = Destination("exchange", method.destination)
         arguments = values_of(method.arguments)
-        try:
+        with suppress(NoSuchBinding, NoSuchExchange):  # it is gone, which is what was asked for
             await self._exchanges.unbind(
                 connection.namespace, method.source, destination, method.routing_key, arguments
             )
-        except (NoSuchBinding, NoSuchExchange):
-            pass  # it is gone, which is what was asked for
         if not method.nowait:
             connection.send(channel.number, m.ExchangeUnbindOk())
 
@@ -127,8 +122,8 @@ class ExchangeRequests:
     ) -> None:
         if DEFAULT_EXCHANGE in (method.source, method.destination):
             raise AmqpError(Fault.DEFAULT_EXCHANGE, channel.number, at)
-        self._rights.write_exchange(connection, channel, method.destination, at)
-        self._rights.read_exchange(connection, channel, method.source, at)
+        require_exchange(connection, channel, WRITE, method.destination, at)
+        require_exchange(connection, channel, READ, method.source, at)
 
 
 def values_of(arguments: Table) -> Mapping[str, Value]:

@@ -12,12 +12,9 @@ from penstock.core.errors import (
     ExchangeInUse,
     ExchangeReserved,
     GroupInUse,
-    InvalidArgument,
     NoSuchExchange,
     NoSuchQueue,
     PenstockError,
-    QueueFull,
-    TooLarge,
 )
 
 Method = tuple[int, int]
@@ -60,8 +57,5 @@ def _of(error: PenstockError, vhost: str) -> tuple[Fault, dict[str, Any]]:
             return Fault.DEFAULT_EXCHANGE, {}
         case GroupInUse():
             return Fault.EXCLUSIVE_CONSUMER, {"what": named("queue", error.queue, vhost)}
-        case TooLarge() | QueueFull() | InvalidArgument():
-            return Fault.INVALID_MESSAGE, {"reason": str(error)}
-    if error.code in OF_STORAGE:
-        return Fault.INTERNAL, {"detail": str(error)}
-    return Fault.INVALID_MESSAGE, {"reason": str(error)}
+    is_of_storage = error.code in OF_STORAGE
+    return Fault.INTERNAL if is_of_storage else Fault.PRECONDITION, {"detail": str(error)}

@@ -20,10 +20,17 @@ from penstock.codecs.amqp091.methods import (
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
 )
-from penstock.core.errors import BadCredentials, PenstockError
+from penstock.core.errors import (
+    BadCredentials,
+    InvalidArgument,
+    NamespaceRefused,
+    NoSuchNamespace,
+    PenstockError,
+)
 from penstock.gateways.amqp091.connection import Connection
+from penstock.gateways.amqp091.connections import Connections
 from penstock.gateways.amqp091.options import LEAST_FRAME_BYTES, CurrentOptions
-from penstock.queues.names import DEFAULT_NAMESPACE
+from penstock.queues.vhosts import namespace_of_vhost
 from penstock.version import VERSION
 
 _CAPABILITIES = (
@@ -37,7 +44,7 @@ _CAPABILITIES = (
     "per_consumer_qos",
     "direct_reply_to",
 )
-_OPEN, _TUNE_OK = (10, 40), (10, 31)
+_OPEN = (10, 40)
 _REFUSAL_IS_READ = "authentication_failure_close"
 
 
@@ -48,8 +55,8 @@ class Closed(Exception):
 class Login:
     """For all connections."""
 
-    def __init__(self, broker: Broker, access: Access, options: CurrentOptions) -> None:
-        self._broker, self._access, self._options = broker, access, options
+    def __init__(self, broker: Broker, access: Access, options: CurrentOptions, connections: Connections) -> None:
+        self._broker, self._access, self._options, self._connections = broker, access, options, connections
 
     def greet(self, connection: Connection) -> None:
         """Its protocol header came."""
@@ -155,30 +162,36 @@ class Login:
         if method.frame_max and not LEAST_FRAME_BYTES <= method.frame_max <= now.frame_max:
             raise Closed(f"a frame_max of {method.frame_max} is not between {LEAST_FRAME_BYTES} and {now.frame_max}")
         if method.frame_max == 0 or (now.channel_max and not 0 < method.channel_max <= now.channel_max):
-            raise Closed(f"frame_max {method.frame_max} and channel_max {method.channel_max} are beyond what was offered")
+            raise Closed(
+                f"frame_max {method.frame_max} and channel_max {method.channel_max} are beyond what was offered"
+            )
         connection.frame_max = method.frame_max
         connection.order.channel_max = method.channel_max
         connection.heartbeat_s = float(method.heartbeat)
 
     async def open(self, connection: Connection, method: ConnectionOpen) -> None:
         vhost = method.virtual_host
-        namespace = DEFAULT_NAMESPACE if vhost == "/" else vhost
-        self._enter(connection, vhost, namespace)
+        try:
+            identity = self._access.enter(connection.identity, namespace_of_vhost(vhost))
+        except NamespaceRefused:
+            raise AmqpError(Fault.VHOST_REFUSED, 0, _OPEN, vhost=vhost, user=connection.user) from None
+        except (NoSuchNamespace, InvalidArgument):
+            raise AmqpError(Fault.NO_VHOST, 0, _OPEN, vhost=vhost) from None
+        connection.identity = identity
+        connection.permissions = self._access.permissions(identity, connection.name)
+        connection.vhost, connection.namespace = vhost, identity.namespace
         connection.send(0, ConnectionOpenOk())
         connection.scanned(True)
-
-    def _enter(self, connection: Connection, vhost: str, namespace: str) -> None:
-        if connection.identity.namespace != namespace:
-            raise AmqpError(Fault.NO_VHOST, 0, _OPEN, vhost=vhost)
-        connection.vhost, connection.namespace = vhost, namespace
+        self._connections.opened(connection)
 
     async def update_secret(self, connection: Connection, method: ConnectionUpdateSecret) -> None:
         """Logged in again, with another password or token."""
         try:
-            identity = await self._access.login(self._credentials(connection, connection.user, method.new_secret))
+            credentials = self._credentials(connection, connection.user, method.new_secret)
+            identity = await self._access.login(credentials, connection.namespace)
         except PenstockError as error:
             raise AmqpError(Fault.SECRET_REFUSED, 0, (10, 70)) from error
-        if identity.name != connection.user or identity.namespace != connection.identity.namespace:
+        if identity.name != connection.user:
             raise AmqpError(Fault.SECRET_REFUSED, 0, (10, 70))
         connection.identity = identity
         connection.permissions = self._access.permissions(identity, connection.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from penstock.codecs.amqp091.kinds import Field
@@ -56,6 +56,8 @@ class Messages:
     headers: Spans
     bad_expirations: list[int]
     """rows with one that says no time"""
+    further: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+    """by row, keys beside that of the method"""
 
     @property
     def count(self) -> int:
@@ -87,12 +89,26 @@ class Messages:
             self.properties.take(picked),
             self.headers.take(picked),
             [],
+            {place: self.further[row] for place, row in enumerate(picked) if row in self.further},
         )
 
     def headers_of(self, row: int) -> Headers:
         """As exchanges look at them."""
         start, end = self.headers.starts[row], self.headers.ends[row]
         return NO_HEADERS if start == end else Headers(bytes(self.columns.source[start:end]), table_values, False)
+
+    def carried(self, row: int) -> bytes:
+        """Its properties, flags and values."""
+        return bytes(self.columns.source[self.properties.starts[row] : self.properties.ends[row]])
+
+    def replace_properties(self, row: int, data: bytes) -> None:
+        """With a headers table that exchanges are not shown any more."""
+        source, native = self.columns.source, self.columns.native
+        assert isinstance(source, bytearray) and native is not None
+        native.starts[row] = len(source)
+        source += bytes([names.NATIVE_KIND]) + data
+        native.ends[row] = len(source)
+        self.properties.starts[row], self.properties.ends[row] = native.starts[row] + 1, native.ends[row]
 
     def property_text(self, row: int, at: int) -> str:
         """The short string that begins there."""

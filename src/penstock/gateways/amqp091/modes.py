@@ -105,9 +105,7 @@ class Modes:
         self._settlements.settle([answers for answers in said if not answers.is_ack])
         channel.settled()
 
-    async def _publish(
-        self, connection: Connection, channel: Channel, frames: bytes, count: int, acks: Acks
-    ) -> None:
+    async def _publish(self, connection: Connection, channel: Channel, frames: bytes, count: int, acks: Acks) -> None:
         scanner, namespace = Scanner(count), connection.namespace
         scanner.scan(frames, 0, len(frames), _ANY_FRAME, len(frames))
         messages = Messenger(count, self._routes).read(scanner, frames, range(count), self._broker.wall())

@@ -20,13 +20,14 @@ from penstock.gateways.amqp091.blocking import Blocking
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.checks import Checks, Run
 from penstock.gateways.amqp091.connection import Connection
+from penstock.gateways.amqp091.copies import take_copies
 from penstock.gateways.amqp091.faults import OF_STORAGE
 from penstock.gateways.amqp091.messages import Messages, Messenger, column
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, Replies, address_replies
 from penstock.gateways.amqp091.reports import Reports
 from penstock.gateways.amqp091.returns import Returns, returned
-from penstock.gateways.amqp091.shares import Share, split
 from penstock.gateways.amqp091.routes import exchange_and_key
+from penstock.gateways.amqp091.shares import Share, split
 from penstock.gateways.wire.turn_loop import TurnLoop
 from penstock.kernels import amqp_columns as names
 from penstock.kernels.amqp_scan import Scanner
@@ -89,6 +90,9 @@ class Publishes:
             connection.received += stop - first
             mark = None if channel.confirms is None else channel.confirms.take(stop - first)
             shares.append(Share(connection, channel, mark, range(stop - first)))
+            if connection.rates.messages.is_limited and (wait_s := connection.rates.messages.spend(stop - first)):
+                self._reports.throttled["message-rate"] += 1
+                self.wait(connection, channel, _pause(wait_s))
         messages, left = self.addressed(scanner, messages, shares, _numbers(runs))
         if messages.count:
             self._returns.tell(messages, left, namespace)
@@ -101,6 +105,7 @@ class Publishes:
         if messages.has & names.HAS_REPLY_TO:
             channels = [share.channel for share in shares for _ in share.places]
             address_replies(messages, column(scanner, numbers, names.REPLY_TO_AT), channels)
+        take_copies(messages)
         replies = [topic.startswith(_REPLIES) for topic in messages.topics]
         return self._replied(messages, shares, replies) if any(replies) else (messages, shares)
 
@@ -131,14 +136,14 @@ class Publishes:
 
     def publish(self, messages: Messages, shares: Sequence[Share], namespace: str) -> None:
         publication = self.publication(messages, shares, namespace)
-        self.loop.begun()
+        self._begin(shares)
         try:
             is_taken = self._topics.publish_now(publication, partial(self._done, shares))
         except OutcomeUnknown as error:
             self._done(shares, error)
             return
         except BaseException as error:
-            self.loop.given_up()
+            self._give_up(shares)
             if isinstance(error, DiskLow):
                 self._publish_later(messages, publication, shares)
             elif isinstance(error, PenstockError):
@@ -147,7 +152,7 @@ class Publishes:
                 raise
             return
         if not is_taken:
-            self.loop.given_up()
+            self._give_up(shares)
             self._publish_later(messages, publication, shares)
 
     def publication(self, messages: Messages, shares: Sequence[Share], namespace: str) -> Publication:
@@ -162,6 +167,7 @@ class Publishes:
             namespace,
             places=places,
             headers=messages.headers_of,
+            further=messages.further,
         )
 
     def _publish_later(self, messages: Messages, publication: Publication, shares: Sequence[Share]) -> None:
@@ -172,20 +178,32 @@ class Publishes:
 
     async def _published(self, messages: Messages, publication: Publication, shares: Sequence[Share]) -> None:
         connections = list(dict.fromkeys([share.connection for share in shares]))
-        self.loop.begun()
+        self._begin(shares)
         try:
             await self._blocking.until_taken(connections, partial(self._topics.publish, publication))
         except PenstockError as error:
-            self.loop.given_up()
+            self._give_up(shares)
             self._refused(messages, shares, publication.namespace, error)
         except BaseException:
-            self.loop.given_up()
+            self._give_up(shares)
             raise
         else:
             self._done(shares, None)
 
+    def _begin(self, shares: Sequence[Share]) -> None:
+        self.loop.begun()
+        for share in shares:
+            share.channel.under_way += 1
+
+    def _give_up(self, shares: Sequence[Share]) -> None:
+        self.loop.given_up()
+        for share in shares:
+            share.channel.committed()
+
     def _done(self, shares: Sequence[Share], error: PenstockError | None) -> None:
         """All of it is committed, or nobody knows whether."""
+        for share in shares:
+            share.channel.committed()
         if error is None:
             for share in shares:
                 if share.mark is not None:
@@ -206,9 +224,7 @@ class Publishes:
 
     # What is refused
 
-    def _refused(
-        self, messages: Messages, shares: Sequence[Share], namespace: str, error: PenstockError
-    ) -> None:
+    def _refused(self, messages: Messages, shares: Sequence[Share], namespace: str, error: PenstockError) -> None:
         """Some of it is, which is nothing to the rest."""
         if error.code in OF_STORAGE:
             for share in shares:
@@ -276,6 +292,10 @@ def _room(queue: Queue, most: int) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if queue.has_room(middle) else (low, middle - 1)
     return low
+
+
+async def _pause(wait_s: float) -> None:
+    await asyncio.sleep(wait_s)
 
 
 async def _finished(task: asyncio.Task[None]) -> None:

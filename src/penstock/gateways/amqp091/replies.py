@@ -71,10 +71,9 @@ class Replies:
         found = self._consumers.get(address)
         if found is None or not found.is_there:
             return False
-        source, value, properties = messages.columns.source, messages.columns.value, messages.properties
+        source, value = messages.columns.source, messages.columns.value
         for row in rows:
-            carried = bytes(source[properties.starts[row] : properties.ends[row]])
-            found.deliver(carried, bytes(source[value.starts[row] : value.ends[row]]))
+            found.deliver(messages.carried(row), bytes(source[value.starts[row] : value.ends[row]]))
         return True
 
 
@@ -82,16 +81,12 @@ def address_replies(messages: Messages, places: array[int], channel_of: Sequence
     """Messages that ask for a direct reply say where from now on. `places` of their reply_to; a channel for each row,
     which has a consumer where it is needed."""
     found = array("i", bytes(4 * messages.count))
-    source, native, properties = messages.columns.source, messages.columns.native, messages.properties
-    assert isinstance(source, bytearray) and native is not None
+    source, properties = messages.columns.source, messages.properties
+    assert isinstance(source, bytearray)
     for row in found[: find_text(source, places, REPLY_QUEUE.encode(), found)]:
         reply = channel_of[row].reply
         assert reply is not None
         address, at = reply.address.encode(), places[row]
-        start, end = native.starts[row], native.ends[row]
+        start, end = properties.starts[row], properties.ends[row]
         behind = source[at + 1 + source[at] : end]
-        made = source[start:at] + bytes([len(address)]) + address + behind
-        native.starts[row] = len(source)
-        source += made
-        native.ends[row] = len(source)
-        properties.starts[row], properties.ends[row] = native.starts[row] + 1, native.ends[row]
+        messages.replace_properties(row, bytes(source[start:at] + bytes([len(address)]) + address + behind))

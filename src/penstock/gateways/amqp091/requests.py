@@ -10,11 +10,13 @@ from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.confirms import Confirms
 from penstock.gateways.amqp091.connection import Connection
 from penstock.gateways.amqp091.consuming import Consuming
-from penstock.gateways.amqp091.declaring import QueueRequests
 from penstock.gateways.amqp091.exchange_requests import ExchangeRequests
 from penstock.gateways.amqp091.login import Login
 from penstock.gateways.amqp091.modes import Modes
+from penstock.gateways.amqp091.queue_requests import QueueRequests
 
+# Who published on the channel sees it in what these answer.
+_LOOKING = (m.QueueDeclare, m.QueueDelete, m.QueuePurge, m.BasicGet, m.TxSelect)
 Work = Coroutine[object, None, None]
 
 
@@ -52,6 +54,8 @@ class Requests:
 
     async def on_channel(self, connection: Connection, channel: Channel, method: m.Method) -> None:
         at = method.class_id, method.method_id
+        if channel.under_way and isinstance(method, _LOOKING):
+            await channel.is_committed()
         if isinstance(method, m.ChannelClose):
             self._consuming.close(connection, channel)
             connection.drop_channel(channel.number)

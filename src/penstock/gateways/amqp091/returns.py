@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 from penstock.broker.broker import Broker
@@ -12,7 +11,7 @@ from penstock.gateways.amqp091.messages import Messages
 from penstock.gateways.amqp091.shares import Share
 from penstock.kernels import amqp_columns as names
 from penstock.kernels.amqp_deliver import returns
-from penstock.queues.exchange_topics import TOPIC_EXCHANGE, exchange_address, swapped
+from penstock.queues.exchange_topics import exchange_address
 
 
 class Returns:
@@ -49,12 +48,13 @@ class Returns:
         return bool(routed.queues) or (routed.topic is not None and self._has_subscribers(routed.topic, namespace))
 
     def _reaches(self, messages: Messages, row: int, feeds: Sequence[bool | None], namespace: str) -> bool:
-        topic = messages.index[row]
-        if (known := feeds[topic]) is not None:
+        topic, further = messages.index[row], messages.further.get(row, ())
+        if (known := feeds[topic]) is not None and (known or not further):
             return known
         address = exchange_address(messages.topics[topic])
         assert address is not None
-        routed = self._broker.exchanges.of(namespace).route(*address, messages.headers_of(row))
+        keys = address.key, *further
+        routed = self._broker.exchanges.of(namespace).route_several(address.exchange, keys, messages.headers_of(row))
         return bool(routed.queues) or (routed.topic is not None and self._has_subscribers(routed.topic, namespace))
 
     def _has_subscribers(self, topic: bytes, namespace: str) -> bool:

@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
+from penstock.broker.auth.rules import Action
 from penstock.codecs.amqp091.errors import AmqpError, Fault, named
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
-from penstock.queues.exchange_topics import exchange_topic
 
 At = tuple[int, int]
+CONFIGURE, WRITE, READ = Action.CONFIGURE, Action.PUBLISH, Action.CONSUME
 
 
-class Rights:
+def require_exchange(connection: Connection, channel: Channel, action: Action, name: str, at: At) -> None:
     """AmqpError where the client may not."""
+    if not connection.permissions.may_with_exchange(action, name):
+        _refuse(connection, channel, "exchange", name or "amq.default", at)
 
-    def configure_exchange(self, connection: Connection, channel: Channel, name: str, at: At) -> None:
-        if not connection.permissions.may_configure(exchange_topic(name, b"").decode()):
-            _refuse(connection, channel, "exchange", name, at)
 
-    def write_exchange(self, connection: Connection, channel: Channel, name: str, at: At) -> None:
-        """Messages may be sent to it."""
-        if not connection.permissions.may_publish(exchange_topic(name, b"")):
-            _refuse(connection, channel, "exchange", name, at)
-
-    def read_exchange(self, connection: Connection, channel: Channel, name: str, at: At) -> None:
-        """Messages may be had of it: who may declare it, or what is published to it may be received."""
-        topic = exchange_topic(name, b"").decode()
-        permissions = connection.permissions
-        if not permissions.may_receive(topic.encode()) and not permissions.may_configure(topic):
-            _refuse(connection, channel, "exchange", name, at)
-
-    def configure_queue(self, connection: Connection, channel: Channel, name: str, at: At) -> None:
-        if not connection.permissions.may_configure(f"$queue/{name}"):
-            _refuse(connection, channel, "queue", name, at)
-
-    def write_queue(self, connection: Connection, channel: Channel, name: str, at: At) -> None:
-        if not connection.permissions.may_publish(f"$queue/{name}".encode()):
-            _refuse(connection, channel, "queue", name, at)
-
-    def read_queue(self, connection: Connection, channel: Channel, name: str, at: At) -> None:
-        if not connection.permissions.may_consume(name):
-            _refuse(connection, channel, "queue", name, at)
+def require_queue(connection: Connection, channel: Channel, action: Action, name: str, at: At) -> None:
+    """The same of a queue."""
+    if not connection.permissions.may_with_queue(action, name):
+        _refuse(connection, channel, "queue", name, at)
 
 
 def _refuse(connection: Connection, channel: Channel, kind: str, name: str, at: At) -> None:
-    what = named(kind, name or "amq.default", connection.vhost)
+    what = named(kind, name, connection.vhost)
     raise AmqpError(Fault.REFUSED, channel.number, at, what=what, user=connection.user)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.core.queue_paths import DEAD_LETTER_PREFIX, QUEUE_PREFIX, queue_of_path
 from penstock.queues.exchange_topics import (
     DEFAULT_EXCHANGE,
     TOPIC_EXCHANGE,
@@ -9,9 +10,8 @@ from penstock.queues.exchange_topics import (
     exchange_topic,
     swapped,
 )
-from penstock.queues.names import QUEUE_PREFIX, queue_of_publish_topic
 
-_QUEUE_PREFIX = QUEUE_PREFIX.encode()
+_QUEUE_PREFIX, _DEAD_LETTER_PREFIX = QUEUE_PREFIX.encode(), DEAD_LETTER_PREFIX.encode()
 _MOST_KNOWN = 50_000
 _LONGEST = 255
 
@@ -52,6 +52,6 @@ class Routes:
 def _come_by(topic: bytes) -> tuple[str, bytes]:
     if (address := exchange_address(topic)) is not None:
         return address
-    if topic.startswith(_QUEUE_PREFIX) and (queue := queue_of_publish_topic(topic.decode())) is not None:
-        return DEFAULT_EXCHANGE, queue.encode()
+    if topic.startswith((_QUEUE_PREFIX, _DEAD_LETTER_PREFIX)):
+        return DEFAULT_EXCHANGE, queue_of_path(topic.decode().removeprefix(QUEUE_PREFIX)).encode()
     return TOPIC_EXCHANGE, swapped(topic)

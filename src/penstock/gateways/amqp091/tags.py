@@ -56,11 +56,12 @@ class UnknownTag(LookupError):
 class Tags:
     """Used from the loop. The oldest first."""
 
-    __slots__ = ("_firsts", "_runs", "next", "unanswered")
+    __slots__ = ("_firsts", "_runs", "next", "of_consumers", "unanswered")
 
     def __init__(self) -> None:
         self.next = 1
-        self.unanswered = 0
+        self.unanswered = self.of_consumers = 0
+        """messages; and those of them that were not got one by one"""
         self._runs: list[Unanswered] = []
         self._firsts: list[int] = []
 
@@ -81,8 +82,13 @@ class Tags:
         self._runs.append(made)
         self._firsts.append(first)
         self.next += made.count
-        self.unanswered += made.count
+        self._count(made, made.count)
         return first
+
+    def _count(self, run: Unanswered, more: int) -> None:
+        self.unanswered += more
+        if run.holder is not None:
+            self.of_consumers += more
 
     def take(self, first: int, last: int, found: list[Part]) -> None:
         """These are answered: their parts to `found`. UnknownTag at the first that is not there; those before it are
@@ -124,7 +130,7 @@ class Tags:
             for part in list(run.open_parts(0, stop)):
                 found.append(Part(run, *part))
                 run.answer(*part)
-                self.unanswered -= part[1] - part[0]
+                self._count(run, part[0] - part[1])
             if run.left:
                 break
             whole += 1
@@ -133,7 +139,7 @@ class Tags:
     def _answer(self, run: Unanswered, place: int, part: tuple[int, int], found: list[Part]) -> None:
         found.append(Part(run, *part))
         run.answer(*part)
-        self.unanswered -= part[1] - part[0]
+        self._count(run, part[0] - part[1])
         if not run.left:
             del self._runs[place], self._firsts[place]
 
@@ -150,12 +156,14 @@ class Tags:
             assert run.answered is not None
             run.answered[start:stop] = bytes(stop - start)
             run.left += stop - start
-            self.unanswered += stop - start
+            self._count(run, stop - start)
 
     def drop(self, holder: object) -> None:
         """What it held is others'."""
         kept = [run for run in self._runs if run.holder is not holder]
-        self.unanswered -= sum([run.left for run in self._runs if run.holder is holder])
+        for run in self._runs:
+            if run.holder is holder:
+                self._count(run, -run.left)
         self._runs, self._firsts = kept, [run.first for run in kept]
 
     def take_rest(self) -> list[Part]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from array import array
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from itertools import compress
 
@@ -237,7 +237,7 @@ class Turns:
                 return stop
             self._login.greet(connection)
             at += 8
-        while not connection.is_ended and not connection.order.is_running and connection.waiting is None:
+        while not _is_done_with_handshake(connection):
             frame = read_frame(data, at, stop, connection.frame_max)
             if not isinstance(frame, Frame):
                 break
@@ -343,21 +343,19 @@ class Turns:
         task.add_done_callback(partial(self._waited, connection, channel))
 
     def _waited(self, connection: Connection, channel: Channel | None, task: asyncio.Task[None]) -> None:
-        waits_for = connection.waiting if channel is None else channel.waiting
-        if waits_for is not task:
-            return  # something else comes before what was sent meanwhile, which hears of this one's fault
         error = None if task.cancelled() else task.exception()
-        if channel is None:
+        waits_for = connection.waiting if channel is None else channel.waiting
+        if waits_for is task and channel is None:
             connection.waiting = None
-        else:
+        elif waits_for is task and channel is not None:
             channel.waiting = None
         if isinstance(error, Closed):
             self._reports.turned_away(connection.peer, str(error))
             connection.close()
         elif error is not None:
             connection.broke(error, 0 if channel is None else channel.number)
-        if connection.is_lost or self._all.is_closing:
-            return
+        if waits_for is not task or connection.is_lost or self._all.is_closing:
+            return  # something else comes before what was sent meanwhile
         if channel is None:
             connection.transport.resume_reading()
         elif channel.is_open:
@@ -385,9 +383,7 @@ class Turns:
             connection.broke(error, channel.number)
         self.loop.soon()
 
-    def _take_bytes(
-        self, connection: Connection, data: bytes, frame_max: int, max_body: int, assembling: int
-    ) -> None:
+    def _take_bytes(self, connection: Connection, data: bytes, frame_max: int, max_body: int, assembling: int) -> None:
         """Whole frames of one channel, as if they came now."""
         scanner, at = self._scanner, 0
         while at < len(data) and not connection.is_ended:
@@ -403,6 +399,11 @@ class Turns:
                 assembling = connection.assembly.assembling
             elif why != names.ROWS_FULL:
                 break
+
+
+def _is_done_with_handshake(connection: Connection) -> bool:
+    is_over = connection.order.is_running or connection.order.state is State.CLOSED
+    return is_over or connection.is_lost or connection.waiting is not None
 
 
 _LEAST_METHOD = 12

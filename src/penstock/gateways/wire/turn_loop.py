@@ -25,9 +25,7 @@ class TurnLoop:
     """Of one reactor, on one event loop. What comes while a frame of publishes is being committed becomes the next
     turn, which begins with the answers to it, or after a while: others need not wait for a slow disk."""
 
-    def __init__(
-        self, reactor: Reactor, flusher: Flusher, committing: Committing, look: Callable[[], None]
-    ) -> None:
+    def __init__(self, reactor: Reactor, flusher: Flusher, committing: Committing, look: Callable[[], None]) -> None:
         """`look` at what a turn brought."""
         self._loop = asyncio.get_running_loop()
         self._reactor, self._flusher, self._committing, self._look_at = reactor, flusher, committing, look

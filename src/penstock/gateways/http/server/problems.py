@@ -54,6 +54,7 @@ STATUS = {
     ErrorCode.TOO_LARGE: 413,
     ErrorCode.QUEUE_FULL: 429,
     ErrorCode.EXCHANGE_LIMIT: 429,
+    ErrorCode.QUEUE_LIMIT: 429,
     ErrorCode.TOO_MANY_ATTEMPTS: 429,
     ErrorCode.DISK_LOW: 507,
 }
