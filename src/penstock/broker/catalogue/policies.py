@@ -11,6 +11,7 @@ from penstock.broker.catalogue.configuration import Change, Configuration
 from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.queues.queue import Queue
 from penstock.core.errors import InvalidArgument, NoSuchPolicy, NoSuchQueue
+from penstock.queues.declared import NamespaceRecord, namespace_key
 from penstock.queues.policies import MAX_POLICIES, Policy, PolicyRecord, policy, policy_key
 
 logger = logging.getLogger("penstock.broker.policies")
@@ -57,6 +58,15 @@ class Policies:
             await self._configuration.write((policy_key(namespace, name), None))
             self._declaring.policies.pop((namespace, name), None)
             await self.look_again(namespace)
+
+    async def put_namespace(self, record: NamespaceRecord) -> None:
+        """It is there from now on, though nothing may be in it."""
+        await self._configuration.write((namespace_key(record.name), record))
+        self._declaring.namespaces[record.name] = record
+
+    async def remove_namespace(self, name: str) -> None:
+        await self._configuration.write((namespace_key(name), None))
+        self._declaring.namespaces.pop(name, None)
 
     def put_given(self, records: Iterable[PolicyRecord]) -> None:
         """Those of the configuration, which are written nowhere: they go before stored ones of their name."""

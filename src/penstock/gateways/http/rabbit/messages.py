@@ -10,6 +10,7 @@ from typing import NamedTuple
 from penstock.broker.auth.rules import Action
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
+from penstock.broker.feed.settling import Settlement, Settling
 from penstock.broker.queues.start import EARLIEST
 from penstock.codecs.amqp091.properties import Properties, properties_bytes, read_properties
 from penstock.codecs.amqp091.wire import plain, table_of
@@ -29,7 +30,7 @@ from penstock.gateways.http.rabbit.rows import route
 from penstock.gateways.http.rabbit.told import DEFAULT
 from penstock.gateways.http.server.exchange import Exchange
 from penstock.gateways.http.server.reply import Reply, json_reply
-from penstock.kernels.amqp_columns import KIND
+from penstock.kernels.amqp_columns import NATIVE_KIND as KIND
 from penstock.log.batch import Row
 from penstock.log.columns import Columns
 from penstock.queues.exchange_topics import exchange_address, exchange_topic, swapped
@@ -121,12 +122,17 @@ async def get(request: Exchange) -> Reply:
                     told.append(_message(row, times, truncate, text_of(body, "encoding", "auto")))
                     size += len(row.value)
     finally:
-        settle = {"release": broker.settling.release, "ack": broker.settling.ack, "reject": broker.settling.reject}
+        settling = broker.settling
         for delivery in reversed(taken):
-            await settle[mode](Held(delivery))
+            held = Held(delivery)
+            await (settling.release(held) if mode == "release" else _settled(settling, mode, held))
     ready = group.ready()
     request.state.counters.sent += len(told)
     return json_reply([{**each, "message_count": ready} for each in told])
+
+
+def _settled(settling: Settling, mode: str, held: Held) -> Settlement:
+    return settling.ack(held) if mode == "ack" else settling.reject(held)
 
 
 def _message(row: Row, times: int, truncate: int, encoding: str) -> Json:

@@ -76,7 +76,10 @@ async def declare(at: Asked, name: str, wanted: Declared) -> bool:
         settings = declaring.settings_for(name, {**queue_settings(wanted), "namespace": at.namespace})
         groups = () if wanted.type == STREAM else (DEFAULT,)
         try:
-            await declaring.declare(settings, groups, declared=record_of(wanted))
+            if wanted.is_durable:
+                await declaring.declare(settings, groups, declared=record_of(wanted))
+            else:
+                declaring.declare_volatile(settings, groups, declared=record_of(wanted))
         except QueueExists:
             found = declaring.called(name, at.namespace)
         else:
