@@ -36,6 +36,8 @@ Changes = dict[str, Record | None]
 class Users:
     """Use Users.open(), from one event loop. What is changed counts when it is on disk."""
 
+    are_kept = True
+
     def __init__(self, store: Store, stored: Stored, passwords: Passwords, clock: Clock, scram_iterations: int) -> None:
         assert stored.secret is not None
         self._store, self._stored, self._passwords, self._clock = store, stored, passwords, clock
@@ -309,6 +311,8 @@ class Imported(NamedTuple):
 class NoUsers(Users):
     """Of development mode: there are none, and none are made."""
 
+    are_kept = False
+
     def __init__(self) -> None:
         self._stored, self._configured, self._configured_rules = Stored(), {}, ()
         self._clock, self._book = SystemClock(), book_of(())
@@ -316,6 +320,13 @@ class NoUsers(Users):
 
     async def bootstrap(self) -> None:
         """Nobody needs to log in."""
+
+    @asynccontextmanager
+    async def importing(
+        self, users: Iterable[User], rules: Mapping[tuple[str, str], Sequence[Rule]]
+    ) -> AsyncIterator[Imported]:
+        """They are passed over."""
+        yield Imported(list, lambda: None)
 
     async def _hashed(self, name: str, password: bytes, with_scram: bool) -> tuple[str, ScramKeys | None]:
         raise _nothing_is_kept()

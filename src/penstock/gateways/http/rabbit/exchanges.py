@@ -118,9 +118,7 @@ async def bind(request: Request) -> Reply:
     return Reply(201, headers=((b"location", location),))
 
 
-async def bind_to(
-    at: Asked, source: str, destination: Destination, key: str, arguments: dict[str, Value]
-) -> None:
+async def bind_to(at: Asked, source: str, destination: Destination, key: str, arguments: dict[str, Value]) -> None:
     """A binding needs the right to write to its destination and to read its source."""
     _require_ends(at, source, destination)
     try:

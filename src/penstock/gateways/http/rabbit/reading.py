@@ -66,6 +66,9 @@ class Reader:
                     reason = error.fault.text.format(**error.facts) if isinstance(error, AmqpError) else str(error)
                     named_as = each.get("name", each.get("user", number))
                     raise bad_request(f"{kind}: {named_as}: {reason}. Nothing was imported") from None
+        if not self._exchange.ports.access.users.are_kept and (self._items("users") or self._items("permissions")):
+            self.found.notes.append("users and permissions: none are kept in development mode, they are left out")
+            self.found.wanted.users, self.found.wanted.rules = [], {}
         for kind in _MEANINGLESS:
             if count := len(self._items(kind)):
                 self.found.notes.append(f"{kind}: {count} of them have no meaning here and are left out")
