@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.broker.clients import ClientDescription
+from penstock.broker.descriptions import ready_and_held
 from penstock.core.errors import InvalidArgument
 from penstock.gateways.http.rabbit.asked import (
     Asked,
@@ -24,7 +25,7 @@ from penstock.gateways.http.rabbit.people import tags_in
 from penstock.gateways.http.rabbit.policies import require_admin
 from penstock.gateways.http.rabbit.queues import CREATED
 from penstock.gateways.http.rabbit.rows import route
-from penstock.gateways.http.rabbit.told import NODE, counts_of, tally_of
+from penstock.gateways.http.rabbit.told import NODE, tally_of
 from penstock.gateways.http.server.exchange import Exchange
 from penstock.gateways.http.server.reply import NO_CONTENT, Reply
 from penstock.gateways.http.server.rights import Right
@@ -40,7 +41,7 @@ RABBITMQ_VERSION = "3.13.7"
 async def overview(exchange: Exchange) -> Reply:
     ports, spaces = exchange.ports, everywhere(exchange)
     queues = [queue for at in spaces for queue in ports.broker.queues if queue.namespace == at.namespace]
-    counts = [counts_of(queue) for queue in queues]
+    counts = [ready_and_held(queue) for queue in queues]
     ready, unacknowledged = sum([each[0] for each in counts]), sum([each[1] for each in counts])
     clients = [client for at in spaces for client in _connected(at)]
     tallies = [tally_of(queue) for queue in queues]
@@ -137,7 +138,7 @@ async def healthy(exchange: Exchange) -> Reply:
 def vhost_told(exchange: Exchange, namespace: str) -> Json:
     declaring = exchange.ports.broker.declaring
     record = declaring.namespaces.get(namespace, NamespaceRecord(namespace))
-    counts = [counts_of(queue) for queue in exchange.ports.broker.queues if queue.namespace == namespace]
+    counts = [ready_and_held(queue) for queue in exchange.ports.broker.queues if queue.namespace == namespace]
     ready, unacknowledged = sum([each[0] for each in counts]), sum([each[1] for each in counts])
     return {
         "name": vhost_of_namespace(namespace),

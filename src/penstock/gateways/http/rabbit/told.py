@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.broker.catalogue.exchanging import Bound
-from penstock.broker.queues.group import Group
+from penstock.broker.descriptions import ready_and_held
 from penstock.broker.queues.queue import Queue
 from penstock.codecs.amqp091.wire import plain
 from penstock.core.descriptions import Tally
@@ -32,22 +32,6 @@ def declared_as(queue: Queue) -> Declared:
     return declared_of(queue.record.declared) or Declared(arguments=arguments_of(queue.own))
 
 
-def default_group(queue: Queue) -> Group | None:
-    """Whose messages are counted: those of AMQP, or of the group that has most to do."""
-    if (found := queue.groups.get(DEFAULT)) is not None:
-        return found
-    return max(queue.groups.values(), key=lambda group: group.depth(), default=None)
-
-
-def counts_of(queue: Queue) -> tuple[int, int]:
-    """Ready, and with a consumer or waiting for another try."""
-    group = default_group(queue)
-    if group is None:
-        return sum([max(unit.end - unit.start - unit.missing(unit.start), 0) for unit in queue.units.values()]), 0
-    ready = group.ready()
-    return ready, max(group.depth() - ready, 0)
-
-
 def tally_of(queue: Queue) -> Tally:
     tally = Tally()
     tally.add(queue.past)
@@ -65,7 +49,7 @@ def policy_of(asked: Asked, queue: Queue) -> Policy | None:
 
 def queue_told(asked: Asked, queue: Queue, rates: Rates) -> Json:
     declared, policy = declared_as(queue), policy_of(asked, queue)
-    ready, unacknowledged = counts_of(queue)
+    ready, unacknowledged = ready_and_held(queue)
     return {
         "name": queue.name,
         "vhost": asked.vhost,

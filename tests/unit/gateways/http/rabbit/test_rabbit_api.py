@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -272,8 +273,8 @@ def test_definitions_come_in_whole_and_what_means_nothing_is_named(api: Api, ser
     assert [each["name"] for each in bunny.get("queues/%2Fshop")] == ["lazy//x", "orders.new"]
     assert bunny.get("queues/%2F") == []
     kept = server.call(lambda: server.access.users.find("bunny"))
-    assert kept.password_hash.startswith("$argon2id$")
-    assert kept.scram is not None
+    assert kept is not None and kept.scram is not None
+    assert (kept.password_hash or "").startswith("$argon2id$")
     assert bunny.status("GET", "whoami") == 200
     server.restart()
     assert {each["name"] for each in api.get("queues/%2Fshop")} == {"orders.new", "lazy//x"}
@@ -317,6 +318,33 @@ def test_a_body_that_is_no_object_is_refused(api: Api, server: RunningHttp, body
     assert api.status("PUT", "queues/%2F/q", {"arguments": []}) in (201, 400)
     assert api.status("PUT", "queues/%2F/q", {"durable": "perhaps"}) == 400
     assert api.status("POST", "queues/%2F/q/get", {"count": -1}) == 400
+
+
+def test_numbers_have_the_names_that_dashboards_know(tmp_path: Path) -> None:
+    with running_http(tmp_path) as server:
+        server.declare("a", partitions=1)
+        server.declare("b#", namespace="shop")
+        server.put("a", b"1", b"2")
+        page = _page(server, "/metrics/detailed?family=queue_coarse_metrics")
+        assert 'rabbitmq_detailed_queue_messages_ready{vhost="/",queue="a"} 2\n' in page
+        assert 'rabbitmq_detailed_queue_messages{vhost="shop",queue="b#"} 0\n' in page
+        assert "queue_consumers" not in page
+        page = _page(server, "/metrics/detailed?family=queue_consumer_count,queue_metrics&vhost=shop")
+        assert 'rabbitmq_detailed_queue_consumers{vhost="shop",queue="b#"} 0\n' in page
+        assert 'queue="a"' not in page
+        assert _page(server, "/metrics/detailed") == ""
+        page = _page(server, "/metrics/per-object")
+        assert 'rabbitmq_queue_messages_ready{vhost="/",queue="a"} 2\n' in page
+        assert 'rabbitmq_queue_messages_published_total{vhost="/",queue="a"} 2\n' in page
+
+
+def _page(server: RunningHttp, path: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
 
 
 def test_clients_are_shown_as_connections(api: Api) -> None:
