@@ -490,9 +490,9 @@ class Declaring:
         """The settings of a queue and of all its logs, in one frame; those that count."""
         follows = self.effective(settings, record)
         if queue.is_volatile:
-            check_volatile(settings)
-        else:
-            await self._configuration.write((queue_key(queue.incarnation), record), logs=queue.changed_logs(follows))
+            check_volatile(follows)
+            return follows
+        await self._configuration.write((queue_key(queue.incarnation), record), logs=queue.changed_logs(follows))
         return follows
 
     async def _grow(self, queue: Queue, settings: QueueSettings) -> None:

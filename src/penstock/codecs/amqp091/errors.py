@@ -187,6 +187,21 @@ class Fault(enum.Enum):
     SERVER_NAMED = Situation(Reply.PRECONDITION_FAILED, "Cannot declare a server-named queue for type {type}")
     STREAM_PURGE = Situation(Reply.NOT_IMPLEMENTED, "queue.purge not supported by stream queues {what}")
     STREAM_GET = Situation(Reply.NOT_IMPLEMENTED, "basic.get not supported by stream queues {what}")
+    STREAM_NO_ACK = Situation(
+        Reply.NOT_IMPLEMENTED, "automatic acknowledgement not supported by stream queues {what}"
+    )
+    STREAM_PREFETCH = Situation(Reply.PRECONDITION_FAILED, "consumer prefetch count is not set for '{what}'")
+    X_MATCH = Situation(
+        Reply.PRECONDITION_FAILED,
+        'Invalid x-match field value <<"{value}">>; expected all, any, all-with-x, or any-with-x',
+    )
+    X_MATCH_TYPE = Situation(
+        Reply.PRECONDITION_FAILED, "Invalid x-match field type {type} (value {value}); expected longstr"
+    )
+    HASH_KEY = Situation(Reply.PRECONDITION_FAILED, 'The binding key must be an integer: <<"{key}">>')
+    HASH_WEIGHT = Situation(Reply.PRECONDITION_FAILED, "The binding key must be greater than 0")
+    HASH_BOTH = Situation(Reply.PRECONDITION_FAILED, "hash-header and hash-property are mutually exclusive")
+    HASH_PROPERTY = Situation(Reply.PRECONDITION_FAILED, "Unsupported property: {property}")
 
     # Messages
     TOO_LARGE = Situation(Reply.PRECONDITION_FAILED, "message size {size} is larger than configured max size {limit}")
@@ -315,11 +330,6 @@ def _term(field: Field, is_inner: bool = True) -> str:
 
 def _pair(field: Field) -> str:
     return f"{_TYPES[field.kind]},{_term(field)}"
-
-
-def type_word(field: Field) -> str:
-    """RabbitMQ's word for the type of a field."""
-    return _TYPES[field.kind]
 
 
 def cut(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.rules import Action
 from penstock.broker.broker import Broker
-from penstock.codecs.amqp091.errors import AmqpError, Fault, named, type_word
+from penstock.codecs.amqp091.errors import AmqpError, Fault, named, type_name
 from penstock.codecs.amqp091.kinds import Field
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
@@ -172,7 +172,7 @@ def _user_id(text: str) -> _Made:
 
 
 def _no_array(name: str, letter: str) -> _Made:
-    reason = f'{{unacceptable_type_in_header,"{name}",{type_word(Field(letter, None))}}}'
+    reason = f'{{unacceptable_type_in_header,"{name}",{type_name(Field(letter, None))}}}'
     return _Made(Fault.INVALID_MESSAGE, reason=reason)
 
 

@@ -10,7 +10,7 @@ from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.queues.group import Group
 from penstock.codecs.amqp091 import methods as m
-from penstock.codecs.amqp091.errors import AmqpError, Fault, named, type_word
+from penstock.codecs.amqp091.errors import AmqpError, Fault, named, type_name
 from penstock.codecs.amqp091.kinds import Table
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
@@ -179,6 +179,6 @@ def _integer(arguments: Table, name: str, what: str, channel: Channel) -> int:
     if field is None:
         return 0
     if field.kind not in _INTEGERS or not isinstance(field.value, int):
-        reason = f'"expected integer, got {type_word(field)}"'
+        reason = f'"expected integer, got {type_name(field)}"'
         raise AmqpError(Fault.INVALID_ARG, channel.number, CONSUME, arg=name, what=what, reason=reason)
     return field.value

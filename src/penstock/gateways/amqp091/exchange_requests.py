@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from penstock.broker.broker import Broker
 from penstock.codecs.amqp091 import methods as m
-from penstock.codecs.amqp091.errors import AmqpError, Fault, inequivalent, named, type_word
+from penstock.codecs.amqp091.errors import AmqpError, Fault, inequivalent, named, type_name
 from penstock.codecs.amqp091.kinds import Field, Table
 from penstock.core.errors import ExchangeDiffers, ExchangeInUse, NoSuchBinding, NoSuchExchange
 from penstock.gateways.amqp091.channel import Channel
@@ -76,7 +76,7 @@ class ExchangeRequests:
         if field is None:
             return None
         if not isinstance(field.value, str):
-            reason = f"invalid type '{type_word(field)}' for arg '{_ALTERNATE}' in {what}"
+            reason = f"invalid type '{type_name(field)}' for arg '{_ALTERNATE}' in {what}"
             raise AmqpError(Fault.PRECONDITION, channel.number, DECLARE, detail=reason)
         require_exchange(connection, channel, READ, method.exchange, DECLARE)
         require_exchange(connection, channel, WRITE, field.value, DECLARE)

@@ -10,19 +10,20 @@ from penstock.broker.queues.queue import Queue
 from penstock.codecs.amqp091 import methods as m
 from penstock.codecs.amqp091.errors import AmqpError, Fault, named
 from penstock.core.errors import NoSuchBinding, NoSuchExchange, NoSuchQueue, QueueExists
-from penstock.gateways.amqp091.arguments import settings_of
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
-from penstock.gateways.amqp091.declared import DECLARE, Declared, declared_of, refuse_difference
 from penstock.gateways.amqp091.exchange_requests import values_of
-from penstock.gateways.amqp091.queues import DEFAULT_GROUP, Queues
+from penstock.gateways.amqp091.queues import DEFAULT_GROUP, Queues, declaration
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, Replies
 from penstock.gateways.amqp091.rights import CONFIGURE, READ, WRITE, require_exchange, require_queue
 from penstock.queues.exchange_topics import DEFAULT_EXCHANGE
 from penstock.queues.exchange_types import Destination
 from penstock.queues.names import RESERVED_PREFIX
+from penstock.queues.rabbit_arguments import STREAM, At, Declared, check, refuse_difference
+from penstock.queues.rabbit_records import record_of
+from penstock.queues.rabbit_settings import queue_settings
 
-BIND, PURGE, DELETE, UNBIND = (50, 20), (50, 30), (50, 40), (50, 50)
+DECLARE, BIND, PURGE, DELETE, UNBIND = (50, 10), (50, 20), (50, 30), (50, 40), (50, 50)
 _DEAD_LETTERS = "x-dead-letter-exchange"
 
 
@@ -72,18 +73,21 @@ class QueueRequests:
     async def _declared(self, connection: Connection, channel: Channel, method: m.QueueDeclare, name: str) -> Queue:
         require_queue(connection, channel, CONFIGURE, name, DECLARE)
         wanted = Declared(method.durable, method.exclusive, method.auto_delete, dict(method.arguments))
-        is_server_named = not method.queue
+        at, is_server_named = At(named("queue", name, connection.vhost), channel.number), not method.queue
         if (queue := self._queues.known(connection, name)) is None:
             if name.startswith(RESERVED_PREFIX) and not is_server_named:
                 raise AmqpError(Fault.RESERVED_NAME, channel.number, DECLARE, kind="queue", name=name)
+            check(wanted, at, is_server_named=is_server_named)
             self._require_dead_letters(connection, channel, wanted, name)
-            settings = settings_of(connection, channel, name, wanted, is_server_named)
             try:
-                return await self._make(connection, wanted, name, settings, is_server_named)
+                return await self._make(connection, wanted, name, is_server_named)
             except QueueExists:
                 queue = self._queues.found(connection, channel, name, DECLARE)
         self._queues.refuse_locked(connection, channel, queue, DECLARE)
-        refuse_difference(connection, channel, queue, declared_of(queue), wanted)
+        mine = declaration(queue)
+        if mine.is_exclusive != wanted.is_exclusive:
+            raise at.error(Fault.LOCKED)
+        refuse_difference(mine, wanted, at, is_ours=queue.record.declared is None)
         return queue
 
     def _require_dead_letters(self, connection: Connection, channel: Channel, wanted: Declared, name: str) -> None:
@@ -92,20 +96,14 @@ class QueueRequests:
             require_queue(connection, channel, READ, name, DECLARE)
             require_exchange(connection, channel, WRITE, field.value, DECLARE)
 
-    async def _make(
-        self,
-        connection: Connection,
-        wanted: Declared,
-        name: str,
-        explicit: dict[str, object],
-        is_server_named: bool,
-    ) -> Queue:
+    async def _make(self, connection: Connection, wanted: Declared, name: str, is_server_named: bool) -> Queue:
         declaring = self._broker.declaring
+        explicit = {"name": name, "namespace": connection.namespace, **queue_settings(wanted)}
         settings = declaring.settings_for(name, explicit, is_server_named=is_server_named)
         if wanted.is_durable and not wanted.is_exclusive:
-            return await declaring.declare(settings, (DEFAULT_GROUP,), declared=wanted.record())
+            return await declaring.declare(settings, (DEFAULT_GROUP,), declared=record_of(wanted))
         owner = connection if wanted.is_exclusive else None
-        queue = declaring.declare_volatile(settings, (DEFAULT_GROUP,), owner=owner, declared=wanted.record())
+        queue = declaring.declare_volatile(settings, (DEFAULT_GROUP,), owner=owner, declared=record_of(wanted))
         if wanted.is_exclusive:
             connection.exclusive[name] = None
         return queue
@@ -146,7 +144,7 @@ class QueueRequests:
 
     async def _purge(self, connection: Connection, channel: Channel, method: m.QueuePurge) -> None:
         queue = self._queues.to_read(connection, channel, method.queue, PURGE)
-        if declared_of(queue).is_stream:
+        if declaration(queue).type == STREAM:
             what = named("queue", queue.name, connection.vhost)
             raise AmqpError(Fault.STREAM_PURGE, channel.number, PURGE, what=what)
         purged = await self._broker.settling.purge_ready(await self._queues.group(queue))

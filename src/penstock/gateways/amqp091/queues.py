@@ -12,12 +12,20 @@ from penstock.codecs.amqp091.errors import AmqpError, Fault, named
 from penstock.core.errors import NoSuchQueue
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
-from penstock.gateways.amqp091.declared import declared_of
 from penstock.gateways.amqp091.rights import READ, At, require_queue
 from penstock.gateways.background import Background
 from penstock.queues.names import GroupName
+from penstock.queues.rabbit_arguments import Declared, is_on
+from penstock.queues.rabbit_records import declared_of
+from penstock.queues.rabbit_settings import arguments_of
 
 DEFAULT_GROUP = GroupName("default", None)
+
+
+def declaration(queue: Queue) -> Declared:
+    """What it was declared with; of one that another protocol has declared, what it would have been."""
+    found = declared_of(queue.record.declared)
+    return Declared(arguments=arguments_of(queue.settings)) if found is None else found
 
 
 class Queues:
@@ -58,8 +66,9 @@ class Queues:
 
     async def group(self, queue: Queue) -> Group:
         """Of those who take its messages for good."""
-        found = queue.groups.get(DEFAULT_GROUP)
-        return await self._broker.group(queue, DEFAULT_GROUP) if found is None else found
+        found = queue.groups.get(DEFAULT_GROUP) or await self._broker.group(queue, DEFAULT_GROUP)
+        found.turns.is_single_active = is_on(declaration(queue).arguments, "x-single-active-consumer")
+        return found
 
     # Counts
 
@@ -75,7 +84,7 @@ class Queues:
     def left(self, group: Group) -> None:
         """A consumer does."""
         queue = self._broker.declaring.by_incarnation.get(group.queue.incarnation)
-        if queue is not None and not queue.is_deleted and declared_of(queue).auto_delete and not self.consumers(queue):
+        if queue is not None and not queue.is_deleted and declaration(queue).auto_delete and not self.consumers(queue):
             self.delete_soon(queue)
 
     def gone(self, connection: Connection) -> None:

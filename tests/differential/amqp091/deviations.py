@@ -1,0 +1,58 @@
+"""Where Penstock is meant to differ from RabbitMQ 3.10.8, each with its reason: what is made equal before transcripts
+are compared, and what it says instead to single mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tests.differential.amqp091.told import Told
+
+
+class Ours(NamedTuple):
+    """Of a mistake: what Penstock says to it. `level` None: nothing is closed."""
+
+    reason: str
+    level: str | None
+    code: int = 0
+    text: str | None = ""
+    """None: in words of our own"""
+
+
+def normalised(came: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
+    return {where: [_equal(what) for what in each] for where, each in sorted(came.items())}
+
+
+def _equal(what: Told) -> Told:
+    if what.get("method") in ("basic.nack", "basic.ack"):
+        # From a broker: one message is published at a time, so `multiple` says nothing; RabbitMQ sets it, and requeue,
+        # on a single nack too.
+        return {name: value for name, value in what.items() if name not in ("multiple", "requeue")}
+    return what
+
+
+_CRASHES = "RabbitMQ's reader crashes on it and says 541, or nothing; it is the client's mistake"
+_UNSEEN = "RabbitMQ does not notice it, and the channel can do nothing more"
+_UNUSED = "RabbitMQ fails with it; where a queue's leader is has no meaning here"
+_TYPES = "RabbitMQ 4 closes the channel only, which clients of today expect; 3.10 the connection with 503"
+MISTAKES: Mapping[str, Ours] = {
+    "method-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
+    "class-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
+    "method-unknown-on-0": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
+    "table-unknown-type": Ours(_CRASHES, "connection", 502, None),
+    "properties-cut": Ours(_CRASHES, "connection", 502, None),
+    "properties-with-continuation": Ours(_CRASHES, "connection", 502, None),
+    "properties-unknown-flag": Ours(_UNSEEN, "connection", 502, None),
+    "properties-too-long": Ours(_CRASHES, "connection", 502, None),
+    "properties-table-unknown-type": Ours(_CRASHES, "connection", 502, None),
+    "properties-table-cut": Ours(_CRASHES, "connection", 502, None),
+    "body-too-long": Ours(_UNSEEN, "connection", 501, None),
+    "exchange-type": Ours(_TYPES, "channel", 406, "PRECONDITION_FAILED - invalid exchange type 'strange'"),
+    "exchange-type-empty": Ours(_TYPES, "channel", 406, "PRECONDITION_FAILED - invalid exchange type ''"),
+    "queue-argument-x-queue-master-locator='strange'": Ours(_UNUSED, None),
+    "queue-argument-x-queue-master-locator=1": Ours(_UNUSED, None),
+    "queue-stream-offset": Ours(_CRASHES, "channel", 406, None),
+}
+"""By their names in `mistakes`."""
+SCENES: Mapping[str, str] = {}
+"""By their names in `scenes`: the reason why a scene is not compared."""

@@ -1,0 +1,29 @@
+"""The broker that clients are tried against: RabbitMQ, which proves the test, and Penstock, which must pass it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tests.e2e.amqp091.broker import AmqpBroker, start_penstock, start_rabbitmq
+from tests.support.servers import NotInstalled
+
+_STARTS = {"rabbitmq": start_rabbitmq, "penstock": start_penstock}
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session", params=_STARTS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AmqpBroker]:
+    try:
+        with _STARTS[request.param](tmp_path_factory.mktemp(request.param)) as running:
+            yield running
+    except NotInstalled as absence:
+        pytest.skip(str(absence))
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Of a queue or an exchange that no other test uses."""
+    return f"{Path(request.node.path).stem}.{next(_numbers)}"
