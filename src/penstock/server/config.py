@@ -25,10 +25,10 @@ from penstock.server.config_amqp import Amqp
 from penstock.server.config_auth import Auth, RateLimit
 from penstock.server.config_exchanges import check_queue, parse_exchange
 from penstock.server.config_http import Http
-from penstock.server.config_policies import check_policy
 from penstock.server.config_listeners import LISTENER_NAMES, Listeners, check_path, contradiction
 from penstock.server.config_mqtt import Mqtt
 from penstock.server.config_otlp import Otlp
+from penstock.server.config_policies import check_policy
 from penstock.server.config_storage import Storage
 from penstock.server.config_webhooks import Webhook
 from penstock.server.descriptors import Descriptors, open_files_limit, shared_out

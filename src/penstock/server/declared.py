@@ -14,8 +14,8 @@ from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.queues.settings import change
 from penstock.queues.templates import Template
 from penstock.server.config import Config
-from penstock.server.config_policies import parse_policy
 from penstock.server.config_exchanges import parse_bindings, parse_exchange, without_bindings
+from penstock.server.config_policies import parse_policy
 
 logger = logging.getLogger("penstock.server.declared")
 

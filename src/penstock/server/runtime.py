@@ -171,6 +171,7 @@ def _ports(
         topics=topics,
         taps=broker.taps,
         clients=Directories([mqtt.directory, amqp.directory]),
+        channels=amqp.directory.channels,
         operations=operations,
         webhooks=broker.webhooks,
         protocols={"mqtt": mqtt.counters, "amqp": amqp.counters},

@@ -231,6 +231,6 @@ def _sort_key(value: object) -> tuple[int, float, str]:
 
 def _count(said: Mapping[str, str], key: str, default: int) -> int:
     text = said.get(key, str(default))
-    if not text.isdecimal() or not 0 < int(text[:9]) or len(text) > 9:
+    if not text.isdecimal() or not int(text[:9]) > 0 or len(text) > 9:
         raise bad_request(f"{key} is no number of a page: {text[:40]!r}")
     return int(text)

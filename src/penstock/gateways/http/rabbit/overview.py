@@ -241,7 +241,7 @@ async def close_connection(exchange: Exchange) -> Reply:
         require_admin(at)
     said = exchange.header(b"x-reason")
     reason = "Closed via management plugin" if said is None else said.decode("latin-1")
-    if not await exchange.ports.clients.disconnect(at.namespace, client.client_id, f"CONNECTION_FORCED - {reason}"):
+    if not await exchange.ports.clients.disconnect(at.namespace, client.client_id, reason):
         raise not_found()
     return NO_CONTENT
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.codecs.amqp091.errors import AmqpError, Reply as AmqpReply
+from penstock.codecs.amqp091.errors import AmqpError
+from penstock.codecs.amqp091.errors import Reply as AmqpReply
 from penstock.core.errors import BadCredentials, PenstockError
 from penstock.gateways.http.server.problems import Refusal, status_of
 from penstock.gateways.http.server.reply import Headers, Reply, json_reply

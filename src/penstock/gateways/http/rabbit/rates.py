@@ -30,5 +30,8 @@ class Rates:
         span_s = now_s - first_s
         if span_s < _APART_S:
             return 0.0, 0.0, 0.0
-        rates = [round(max(now - then, 0) / span_s, 3) for now, then in zip((published, delivered, acked), first)]
+        rates = [
+            round(max(now - then, 0) / span_s, 3)
+            for now, then in zip((published, delivered, acked), first, strict=True)
+        ]
         return rates[0], rates[1], rates[2]
