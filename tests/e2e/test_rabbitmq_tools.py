@@ -87,10 +87,11 @@ def test_rabbitmqadmin_exports_what_it_imports_again(server: LiveServer, tmp_pat
 
 
 def test_flower_and_keda_find_what_they_ask_for(server: LiveServer) -> None:
-    """Flower lists a virtual host and picks by name; KEDA asks for one queue, or for those of a pattern."""
+    """Flower lists a virtual host, of which it writes `/` as it is, and picks by name; KEDA asks for one queue, or for those of a pattern."""
     for name in ("celery", "celery.pidbox"):
         _put(server, f"/api/queues/%2F/{name}", {"durable": True})
-    of_flower = {each["name"]: each for each in asked(server, "/api/queues/%2F")}
+    of_flower = {each["name"]: each for each in asked(server, "/api/queues//")}
+    assert of_flower.keys() == {each["name"] for each in asked(server, "/api/queues/%2F")}
     for key in ("messages", "messages_ready", "messages_unacknowledged", "consumers", "idle_since"):
         assert key in of_flower["celery"]
     of_keda = asked(server, "/api/queues/%2F/celery")

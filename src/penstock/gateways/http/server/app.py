@@ -78,7 +78,10 @@ class App:
         scope, method, header = exchange.scope, exchange.method, exchange.header
         if method == "OPTIONS" and await self._is_told(exchange):
             return
-        route, exchange.parameters = self._table.find(method, scope["raw_path"])
+        path = scope["raw_path"]
+        if _listener_of(exchange) == RABBIT:
+            path = path.rstrip(b"/")  # Flower asks for queues// where it means those of the virtual host /
+        route, exchange.parameters = self._table.find(method, path)
         if route.listener != _listener_of(exchange):
             raise Refusal(404, "not-found", f"there is nothing at {scope['path']!r} on this listener")
         said = header(b"authorization"), header(b"x-api-key"), scope["state"][CONNECTION]
