@@ -87,7 +87,7 @@ def test_rabbitmqadmin_exports_what_it_imports_again(server: LiveServer, tmp_pat
 
 
 def test_flower_and_keda_find_what_they_ask_for(server: LiveServer) -> None:
-    """Flower lists a virtual host, of which it writes `/` as it is, and picks by name; KEDA asks for one queue, or for those of a pattern."""
+    """Flower lists a virtual host, whose `/` it writes as it is; KEDA asks for one queue, or for those of a pattern."""
     for name in ("celery", "celery.pidbox"):
         _put(server, f"/api/queues/%2F/{name}", {"durable": True})
     of_flower = {each["name"]: each for each in asked(server, "/api/queues//")}
