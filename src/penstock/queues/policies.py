@@ -16,6 +16,7 @@ from penstock.codecs.amqp091.errors import AmqpError
 from penstock.codecs.amqp091.kinds import Field
 from penstock.codecs.amqp091.wire import table_of
 from penstock.core.errors import InvalidArgument, InvalidSetting
+from penstock.core.regexes import regex_of
 from penstock.queues.names import check_exchange_name
 from penstock.queues.rabbit_arguments import (
     CLASSIC,
@@ -29,7 +30,7 @@ from penstock.queues.rabbit_arguments import (
 from penstock.queues.rabbit_settings import argument_settings
 from penstock.queues.settings import QueueSettings, change
 
-MAX_POLICIES, MAX_PATTERN_BYTES, MAX_DEFINITION_BYTES = 1000, 512, 16 << 10
+MAX_POLICIES, MAX_DEFINITION_BYTES = 1000, 16 << 10
 APPLY_TO: Final = ("all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges")
 NO_EFFECT: Final = frozenset(
     (
@@ -100,16 +101,11 @@ def policy(record: PolicyRecord) -> Policy:
     check_exchange_name(record.name)
     if record.apply_to not in APPLY_TO:
         raise InvalidArgument(f"apply-to is {record.apply_to[:80]!r}: give one of {', '.join(APPLY_TO)}")
-    if len(record.pattern.encode("utf-8", "replace")) > MAX_PATTERN_BYTES:
-        raise InvalidArgument(f"the pattern of policy {record.name!r} is over {MAX_PATTERN_BYTES} bytes")
     if not record.definition:
         raise InvalidArgument(f"policy {record.name!r} says nothing: its definition is empty")
     if len(repr(record.definition)) > MAX_DEFINITION_BYTES:
         raise InvalidArgument(f"the definition of policy {record.name!r} is over {MAX_DEFINITION_BYTES} bytes")
-    try:
-        matching = re.compile(record.pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidArgument(f"the pattern {record.pattern[:80]!r} is not a regular expression: {error}") from None
+    matching = regex_of(record.pattern)
     unknown = [key for key in record.definition if key not in NO_EFFECT and key not in _EFFECTIVE]
     if unknown:
         raise InvalidArgument(f"policy {record.name!r} says {', '.join(unknown)}, which no policy can")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,6 +13,7 @@ from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.auth.rules import Action
 from penstock.core.errors import InvalidArgument, NamespaceRefused, NoSuchNamespace, NotAuthorised
+from penstock.core.regexes import regex_of
 from penstock.gateways.http.server.exchange import Exchange
 from penstock.gateways.http.server.problems import Refusal
 from penstock.gateways.http.server.reply import Reply, json_reply
@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 
 DEFAULT_EXCHANGE_NAME = "amq.default"
 """how the default exchange is written in paths"""
-_MAX_PAGE, _MAX_REGEX_BYTES = 500, 512
+_MAX_PAGE = 500
 
 
 class AnyQuery(msgspec.Struct, frozen=True):
@@ -188,12 +188,10 @@ def _named(said: Mapping[str, str], items: Iterable[Json]) -> list[Json]:
         return list(items)
     holds: Callable[[str], bool] = lambda text: name.lower() in text.lower()  # noqa: E731
     if said.get("use_regex") == "true":
-        if len(name) > _MAX_REGEX_BYTES:
-            raise bad_request(f"the regular expression is over {_MAX_REGEX_BYTES} characters")
         try:
-            pattern = re.compile(name)
-        except re.error as error:
-            raise bad_request(f"name is no regular expression: {error}") from None
+            pattern = regex_of(name)
+        except InvalidArgument as error:
+            raise bad_request(str(error)) from None
         holds = lambda text: pattern.search(text) is not None  # noqa: E731
     return [item for item in items if holds(str(item.get("name", "")))]
 
