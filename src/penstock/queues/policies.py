@@ -50,7 +50,7 @@ _EFFECTIVE: Final = frozenset(
 _LESSER: Final = {
     ("limits", "message_ttl"): ("limits", "message_ttl_ms"),
     ("limits", "max_ready"): ("limits", "max_ready"),
-    ("limits", "max_ready_bytes"): ("limits", "max_ready_bytes"),
+    ("limits", "max_ready_bytes"): ("limits", "max_ready_bytes_"),
     ("expires_after",): ("expires_after_ms",),
     ("max_deliveries",): ("max_deliveries",),
     ("retention", "time"): ("retention", "time_ms"),
@@ -138,6 +138,7 @@ def effective(own: QueueSettings, declared: Declared | None, counting: Policy | 
     wanted = argument_settings(arguments, kind)
     if "x-delivery-limit" not in arguments:
         wanted.pop(("max_deliveries",), None)
+        wanted.pop(("count_requeues",), None)
     written: dict[str, object] = {}
     for path, value in wanted.items():
         if _goes_before(path, value, own, declared):
@@ -158,6 +159,8 @@ def _goes_before(path: tuple[str, ...], value: object, own: QueueSettings, decla
     if path in _LESSER:
         current, asked = _number(own, _LESSER[path]), _number(_with(own, path, value), _LESSER[path])
         return current is None or (asked is not None and asked < current)
+    if path == ("count_requeues",):
+        return True
     arguments: Mapping[str, object] = {} if declared is None else declared.arguments
     if path[0] == "dlq_config":
         if declared is None:

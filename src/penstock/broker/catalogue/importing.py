@@ -197,6 +197,7 @@ class _Topics:
         for queue, settings in self._existing.items():
             record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
             queue.configure(self._declaring.effective(settings, record), record, settings)
+            self._declaring.heads.configured(queue)
             self._declaring.bindings_of(queue.namespace).declare(queue.name, settings.topics)
 
 
