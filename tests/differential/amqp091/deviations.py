@@ -19,8 +19,13 @@ class Ours(NamedTuple):
     """None: in words of our own"""
 
 
-def normalised(came: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
-    return {where: [_equal(what) for what in each] for where, each in sorted(came.items())}
+def normalised(came: Mapping[str, Sequence[Told]], is_publish: bool = False) -> dict[str, list[Told]]:
+    """Of a publish, nothing says whether it is confirmed before it is delivered."""
+    found = {where: [_equal(what) for what in each] for where, each in sorted(came.items())}
+    if is_publish:
+        for each in found.values():
+            each.sort(key=lambda what: what.get("method") != "basic.deliver")
+    return found
 
 
 def _equal(what: Told) -> Told:
