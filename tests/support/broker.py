@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from tests.support.clock import FakeClock
 
 from penstock.broker.broker import Broker, BrokerOptions
@@ -29,6 +30,7 @@ from penstock.log.columns import Columns
 from penstock.log.journal.journal import JournalOptions
 from penstock.log.options import ShardOptions
 from penstock.log.segments.keeper import KeeperOptions
+from penstock.queues.declared import group_key, queue_key
 
 SMALL = ShardOptions(
     journal=JournalOptions(file_bytes=256 << 10, limit_bytes=2 << 20, max_frame_bytes=128 << 10),
@@ -184,6 +186,13 @@ async def stage(
         yield made
     finally:
         await made.broker.close()
+
+
+async def begin_to_delete(on: Stage, queue: Queue) -> None:
+    """What versions that deleted a queue in several commits wrote in the first of them."""
+    record = msgspec.structs.replace(queue.record, is_deleted=True)
+    gone = [(group_key(queue.incarnation, group.number), None) for group in queue.groups.values()]
+    await on.broker.declaring._configuration.write((queue_key(queue.incarnation), record), *gone)
 
 
 def retries(count: int, backoff: str = "10s", **more: object) -> Mapping[str, object]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.broker.broker import Broker, BrokerOptions
 from penstock.core.ports import Buffer
 from penstock.gateways.http.ports import Operations
+from penstock.gateways.mqtt.gateway import OVER_WEBSOCKET
 from penstock.gateways.port import InThisProcess
 from penstock.gateways.wire.listener import ListenerFacts
 from penstock.log.journal.journal import JournalOptions
@@ -75,6 +76,8 @@ class EchoGateway(InThisProcess):
     @property
     def connection_count(self) -> int:
         return len(self.connections)
+
+    handshake_timeout_s, max_message_bytes, spoken = 10.0, 1 << 20, OVER_WEBSOCKET
 
     async def start(self) -> None: ...
 

@@ -14,6 +14,8 @@ from penstock.broker.catalogue import recovery as opening
 from penstock.broker.catalogue.configuration import Configuration
 from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.catalogue.exchanging import Exchanging
+from penstock.broker.catalogue.policies import Policies
+from penstock.broker.catalogue.volatile import VolatileOptions
 from penstock.broker.feed.begun import begun
 from penstock.broker.feed.claims import Claiming
 from penstock.broker.feed.competing import Competitor, take_one
@@ -28,6 +30,7 @@ from penstock.broker.letters.dead_letters import DeadLetters
 from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
+from penstock.broker.publish.request import PublishRequest
 from penstock.broker.publish.routes import Routes
 from penstock.broker.queues import snapshots
 from penstock.broker.queues.group import Group
@@ -35,7 +38,7 @@ from penstock.broker.queues.ledger import Ledger
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import EARLIEST, Start
 from penstock.broker.queues.superseded import settle_superseded
-from penstock.broker.queues.transaction import Transaction
+from penstock.broker.queues.transaction import Acks, Transaction
 from penstock.broker.queues.unit import Unit
 from penstock.broker.staging.staging import Staging
 from penstock.broker.topics.taps import Taps
@@ -45,6 +48,8 @@ from penstock.core.clock import SystemClock
 from penstock.core.closing import AsyncClosing
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.core.ports import Clock
+from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue
+from penstock.core.types import Purpose
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
 from penstock.queues.names import GroupName, MessageId, parse_group_name
@@ -66,6 +71,7 @@ class BrokerOptions:
     auto_create: bool = True
     """publishing to or subscribing to a queue that is not there makes it"""
     max_auto_queues: int = 10_000
+    volatile: VolatileOptions = field(default_factory=VolatileOptions)
 
 
 class Broker(AsyncClosing):
@@ -81,9 +87,16 @@ class Broker(AsyncClosing):
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
         self.declaring = Declaring(
-            shard, configuration, self.alarms, self.ledger, options.max_auto_queues, options.auto_create
+            shard,
+            configuration,
+            self.alarms,
+            self.ledger,
+            options.max_auto_queues,
+            options.auto_create,
+            options.volatile,
         )
         self.exchanges = Exchanging(configuration, self.declaring)
+        self.policies = Policies(configuration, self.declaring)
         self._numbers, self._sessions = count(1), count()
 
         def dropped(group: Group, unit: Unit) -> None:
@@ -145,6 +158,7 @@ class Broker(AsyncClosing):
         except PenstockError as error:
             logger.warning("closing without the last state records error=%s", error)
         await self.ledger.drain()
+        await self.declaring.volatile.finish()
         await self.shard.close()
 
     def now(self) -> int:
@@ -175,12 +189,14 @@ class Broker(AsyncClosing):
 
     async def declare(self, settings: QueueSettings | Mapping[str, object], *, if_absent: bool = False) -> Queue:
         """A mapping is read as settings people write, over those of matching templates. QueueExists, unless
-        `if_absent`."""
+        `if_absent`. The name is meant as it is written; one that begins with `$queue/` is a path."""
         if not isinstance(settings, QueueSettings):
             name = settings.get("name")
             if not isinstance(name, str):
                 raise InvalidArgument("a queue needs a name: {'name': 'orders'}")
-            settings = self.declaring.settings_for(name, settings)
+            if name.startswith(QUEUE_PREFIX):
+                name = canonical_queue(name)
+            settings = self.declaring.settings_for(name, {**settings, "name": name})
         return await (self.declaring.declared(settings) if if_absent else self.declaring.declare(settings))
 
     # Publishing
@@ -191,6 +207,16 @@ class Broker(AsyncClosing):
 
     def transaction(self, publisher: Publisher) -> Transaction:
         return Transaction(self.publishing, self.settling, publisher)
+
+    def acks(self) -> Acks:
+        """For the frame of a publication by topic."""
+        return Acks(self.settling)
+
+    async def settle(self, acks: Acks) -> None:
+        """All of them in a frame of their own, or none: StaleSettlement."""
+        await acks.prepare()
+        await self.publishing.intake.stage(PublishRequest((), late=acks.late, purpose=Purpose.SETTLE))
+        acks.done()
 
     # Consuming
 

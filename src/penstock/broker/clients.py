@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -15,7 +16,7 @@ class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     user: str
     protocol: str | None
-    """`mqtt-5` or `mqtt-3.1.1`"""
+    """`mqtt-5`, `mqtt-3.1.1` or `amqp-0.9.1`"""
     listener: str | None
     peer: str | None
     is_connected: bool
@@ -71,3 +72,29 @@ class ClientDirectory(Protocol):
         ...
 
     def subscriptions(self) -> Iterator[SubscriptionDescription]: ...
+
+
+class Directories:
+    """Several as one."""
+
+    def __init__(self, those: Sequence[ClientDirectory]) -> None:
+        self._those = those
+
+    def tallies(self) -> Iterator[ClientTally]:
+        return chain.from_iterable(each.tallies() for each in self._those)
+
+    def clients(self) -> Iterator[ClientDescription]:
+        return chain.from_iterable(each.clients() for each in self._those)
+
+    def client(self, namespace: str, client_id: str) -> ClientDescription | None:
+        found = (each.client(namespace, client_id) for each in self._those)
+        return next((client for client in found if client is not None), None)
+
+    async def disconnect(self, namespace: str, client_id: str, reason: str) -> bool:
+        for each in self._those:
+            if await each.disconnect(namespace, client_id, reason):
+                return True
+        return False
+
+    def subscriptions(self) -> Iterator[SubscriptionDescription]:
+        return chain.from_iterable(each.subscriptions() for each in self._those)

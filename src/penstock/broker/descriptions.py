@@ -22,7 +22,7 @@ from penstock.queues.settings import queue_json
 
 def shown_settings(queue: Queue) -> dict[str, object]:
     """As people write them, without what is secret in them: nobody is shown that, whatever their role."""
-    shown = without_secrets(queue_json(queue.settings))
+    shown = without_secrets(queue_json(queue.own))
     assert isinstance(shown, dict)
     return shown
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from penstock.cli.pipeline.replay_sinks import sink_of
 from penstock.cli.table_source import Source
+from penstock.core.queue_paths import canonical_queue
 from penstock.jobs import replay_plan
 from penstock.jobs.job import Progress, Runner, run
 from penstock.jobs.local import InThisProcess
@@ -20,7 +21,6 @@ from penstock.jobs.replay_plan import ReplayFile, ReplayPiece
 from penstock.jobs.replay_sink import Patience
 from penstock.jobs.replay_spool import remove_spool
 from penstock.jobs.replay_transform import Transform, unchanged
-from penstock.queues.names import canonical_queue
 
 GoesOn = Callable[[ReplayFile], None]
 """told of a replay that an earlier run has begun"""

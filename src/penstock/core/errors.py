@@ -28,6 +28,7 @@ class ErrorCode(enum.Enum):
     INVALID_SETTING = "invalid-setting"
     NO_SUCH_QUEUE = "no-such-queue"
     QUEUE_EXISTS = "queue-exists"
+    QUEUE_RESERVED = "queue-reserved"  # a name that begins with amq.
     QUEUE_REPLACED = "queue-replaced"  # deleted, and declared anew under its name
     NO_SUCH_GROUP = "no-such-group"
     GROUP_EXISTS = "group-exists"
@@ -57,7 +58,11 @@ class ErrorCode(enum.Enum):
     EXCHANGE_RESERVED = "exchange-reserved"  # a name that begins with amq., or one that is always there
     DEFAULT_EXCHANGE = "default-exchange"  # every queue is bound to it by its name, and nothing else can be
     EXCHANGE_LIMIT = "exchange-limit"
+    QUEUE_LIMIT = "queue-limit"
     NO_SUCH_BINDING = "no-such-binding"
+    NO_SUCH_POLICY = "no-such-policy"
+    NO_SUCH_NAMESPACE = "no-such-namespace"
+    NAMESPACE_REFUSED = "namespace-refused"  # no rule about the user names it
     UNROUTABLE = "unroutable"  # no queue takes it, and its publisher asked to be told
 
 
@@ -253,6 +258,14 @@ class NoSuchQueue(PenstockError):
         self.queue = queue
 
 
+class QueueReserved(PenstockError):
+    code = ErrorCode.QUEUE_RESERVED
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue name {queue!r} begins with amq., which is reserved: choose another name")
+        self.queue = queue
+
+
 class QueueExists(PenstockError):
     code = ErrorCode.QUEUE_EXISTS
 
@@ -312,6 +325,26 @@ class QueueFull(PenstockError):
             f"Publish again when some are settled, raise the limit, or set overflow to drop-oldest"
         )
         self.queue, self.depth, self.limit = queue, depth, limit
+
+
+class VolatileFull(QueueFull):
+    """Of a queue that is in memory alone: by bytes."""
+
+    def __init__(self, queue: str, size: int, limit: int, setting: str) -> None:
+        PenstockError.__init__(
+            self,
+            f"queue {queue!r} is in memory alone, and {setting} is {limit} bytes, of which {size} are used. "
+            f"Publish again when messages are settled, raise the limit, or declare the queue durable",
+        )
+        self.queue, self.depth, self.limit = queue, size, limit
+
+
+class QueueLimit(PenstockError):
+    code = ErrorCode.QUEUE_LIMIT
+
+    def __init__(self, what: str, limit: int, setting: str) -> None:
+        super().__init__(f"there are {limit} {what}, and {setting} is {limit}: delete some first, or raise the limit")
+        self.what, self.limit = what, limit
 
 
 class StaleSettlement(PenstockError):
@@ -410,6 +443,30 @@ class NotAuthorised(PenstockError):
     def __init__(self, what: str) -> None:
         super().__init__(f"not allowed: {what}; an admin can allow it (`penstock user`, `penstock acl`)")
         self.what = what
+
+
+class NoSuchPolicy(PenstockError):
+    code = ErrorCode.NO_SUCH_POLICY
+
+    def __init__(self, policy: str) -> None:
+        super().__init__(f"no policy {policy!r}: `penstock policy list` shows those there are")
+        self.policy = policy
+
+
+class NoSuchNamespace(PenstockError):
+    code = ErrorCode.NO_SUCH_NAMESPACE
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(f"no namespace {namespace!r}: declare a queue in it, or write a rule that names it")
+        self.namespace = namespace
+
+
+class NamespaceRefused(PenstockError):
+    code = ErrorCode.NAMESPACE_REFUSED
+
+    def __init__(self, user: str, namespace: str) -> None:
+        super().__init__(f"{user} does not work in namespace {namespace!r}: a rule about the user there lets it in")
+        self.user, self.namespace = user, namespace
 
 
 class TooManyAttempts(PenstockError):

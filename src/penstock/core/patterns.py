@@ -8,9 +8,12 @@ _PART = r"[1-9][0-9]{0,4}(\.[0-9]{1,3})?(ms|s|m|h)|[1-9][0-9]{0,3}(\.[0-9]{1,3})
 DURATION = rf"({_PART}){{1,3}}"
 WHOLE_SECONDS = DURATION.replace("ms|s", "s")
 
-# Characters that names may have; a level of a queue's name does not begin with $.
-SEEN, LEVEL = r"[^\x00-\x1f\x7f|]", r"[^\x00-\x1f\x7f/+#$][^\x00-\x1f\x7f/+#]*"
-LEVELS = f"{LEVEL}(/{LEVEL})*"
+# Characters that names may have; a level of a queue's path does not begin with $, and has no % here.
+SEEN, LEVEL = r"[^\x00-\x1f\x7f|]", r"[^\x00-\x1f\x7f/+#$%][^\x00-\x1f\x7f/+#%]*"
+LEVELS = rf"(?!amq\.){LEVEL}(/{LEVEL})*"
+NAME = r"[^\x00-\x1f\x7f]+"
+"""of a queue that is there"""
+NEW_NAME = rf"(?!amq\.|\$queue/){NAME}"
 LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*"
 """text that is shown on one line"""
 PLAIN = r"[^\x00-\x1f\x7f/+#|$][^\x00-\x1f\x7f/+#|]*"

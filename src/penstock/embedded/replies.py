@@ -12,6 +12,7 @@ from penstock.broker.feed.held import Held
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.queues.queue import Queue
 from penstock.core.errors import Closed
+from penstock.core.queue_paths import queue_topic
 from penstock.embedded.message import StoredMessage
 from penstock.embedded.outgoing import Headers, Value, one_message
 from penstock.embedded.runtime import Runtime
@@ -59,7 +60,7 @@ class Replies:
             key,
             headers,
             expires_in=timeout_s,
-            reply_to=f"$queue/{replies.name}",
+            reply_to=queue_topic(replies.name),
             correlation_id=correlation,
         )
         future: asyncio.Future[StoredMessage] = asyncio.get_running_loop().create_future()

@@ -19,7 +19,7 @@ from penstock.embedded.bridge import Bridge, Caller, Handed, T, Work
 from penstock.embedded.shared_loop import CAN_HOLD_SIGNALS
 from penstock.log.threads import SWITCH_INTERVAL_S
 from penstock.log.upkeep.allocation import keep_freed_memory
-from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
+from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.queues.settings import change, parse_queue
 
 
@@ -150,7 +150,8 @@ class Runtime:
 
     def known(self, name: str) -> Queue | None:
         """The queue of that name, if it is there."""
-        return self.broker.declaring.queues.get((self.namespace, canonical_queue(name)))
+        declaring = self.broker.declaring
+        return declaring.queues.get((self.namespace, declaring.named(name, self.namespace)))
 
     async def ensure(self, name: str) -> Queue:
         """The queue of that name, made if need be and allowed."""
@@ -163,11 +164,12 @@ class Runtime:
     async def declare(self, name: str, settings: Mapping[str, object]) -> Queue:
         """A queue that is there already is as good if it has these settings, else QueueExists."""
         declaring = self.broker.declaring
-        found = declaring.queues.get((self.namespace, canonical_queue(name)))
+        name = declaring.named(name, self.namespace)
+        found = declaring.queues.get((self.namespace, name))
         if found is None:
             return await declaring.declared(declaring.settings_for(name, self._explicit(settings)))
         try:
-            is_same = change(found.settings, {**settings, "name": found.name}) == found.settings
+            is_same = change(found.own, {**settings, "name": found.name}) == found.own
         except InvalidSetting as error:
             raise QueueExists(found.name) from error
         if not is_same:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.gateways.wire.listener import Inner, ListenerFacts
+from penstock.gateways.wire.websocket import Spoken
 
 
 class Door(Protocol):
@@ -40,6 +41,21 @@ class Door(Protocol):
 
 class StreamDoor(Door, Protocol):
     """Its connections are accepted by the server."""
+
+    @property
+    def handshake_timeout_s(self) -> float:
+        """From accepting a connection to its login, layers in front of the protocol included."""
+        ...
+
+    @property
+    def max_message_bytes(self) -> int:
+        """Of a WebSocket that carries it."""
+        ...
+
+    @property
+    def spoken(self) -> Spoken | None:
+        """Over WebSocket; None where there is none."""
+        ...
 
     def protocol(self, listener: ListenerFacts) -> Inner:
         """For one connection. It can also be fed by a layer in front of the socket."""

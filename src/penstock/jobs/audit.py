@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.core.errors import ErrorCode, LogDamaged, PenstockError
+from penstock.core.queue_paths import is_dead_letter_queue
 from penstock.jobs.audit_journal import JournalPiece, JournalResult, check_journal
 from penstock.jobs.audit_letters import LetterPiece, LetterResult, Origin, check_letters
 from penstock.jobs.audit_log import LogPiece, LogResult, check_log
@@ -20,7 +21,7 @@ from penstock.jobs.findings import MAX_FINDINGS, AuditReport, Checked, Finding, 
 from penstock.jobs.job import Job
 from penstock.jobs.unit_state import UnitLogs
 from penstock.log.reading.cuts import DirectoryState
-from penstock.queues.names import CONFIGURATION_LOG, is_dead_letter_queue, partition_of_log
+from penstock.queues.names import CONFIGURATION_LOG, partition_of_log
 
 Piece = LogPiece | UnitPiece | LetterPiece | JournalPiece | StagingPiece
 Result = LogResult | UnitResult | LetterResult | JournalResult | StagingResult

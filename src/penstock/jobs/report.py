@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.core.errors import InvalidArgument, NoSuchQueue
+from penstock.core.queue_paths import dead_letter_queue, is_dead_letter_queue
 from penstock.jobs.declared import Declared, read_declared
 from penstock.jobs.directory import DirectoryFacts, Place
 from penstock.jobs.job import Job
@@ -21,7 +22,7 @@ from penstock.jobs.report_groups import GroupCounts, count_groups
 from penstock.jobs.unit_state import UnitLogs
 from penstock.queues import deadletter
 from penstock.queues.declared import GroupRecord
-from penstock.queues.names import CONFIGURATION_LOG, dead_letter_queue, is_dead_letter_queue
+from penstock.queues.names import CONFIGURATION_LOG
 from penstock.tables.table import TableDirectory
 from penstock.tables.text import text
 

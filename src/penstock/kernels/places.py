@@ -49,7 +49,7 @@ class Place:
 class Partition:
     """A partition at work."""
 
-    def __init__(self, partition: int, data: StagedLog, state: StagedLog) -> None:
+    def __init__(self, partition: int, data: StagedLog, state: StagedLog | None) -> None:
         self.partition, self.data, self.state = partition, data, state
         self.cursors: dict[int, Any] = {}
         self.records_since_snapshot = self.bytes_since_snapshot = 0
@@ -85,7 +85,7 @@ def say(units: list[Any], first: int, said: Said) -> int:
 
 
 def say_one(unit: Partition, said: Said) -> bool:
-    if len(unit.cursors) != 1 or unit.state.fault is not None:
+    if len(unit.cursors) != 1 or unit.state is None or unit.state.fault is not None:
         return False
     place = only_place(unit.cursors)
     if not place.is_plain():

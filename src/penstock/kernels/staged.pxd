@@ -12,7 +12,7 @@ cdef class StagedLog:
     cdef public int64_t number, high_watermark, last_timestamp, adopted_base, hidden_end, cut_sequence, waiting_sequence
     cdef public int64_t written_sequence
     cdef public int waiting_level, durability
-    cdef public bint is_compressed
+    cdef public bint is_apart
     cdef public Span bounds
     cdef public list tail, cuts
     cdef public dict listening
@@ -51,7 +51,7 @@ cpdef int strongest(list logs, int level) except -1
 
 
 @cython.locals(i=Py_ssize_t, log=StagedLog)
-cpdef bint any_compressed(list logs) except -1
+cpdef bint any_apart(list logs) except -1
 
 
 @cython.locals(i=Py_ssize_t, log=StagedLog)

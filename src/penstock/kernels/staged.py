@@ -35,7 +35,7 @@ class StagedLog:
         self.fault: BaseException | None = None
         self.on_commit: Callable[[list[Any]], None] | None = None
         self.listening: dict[Any, None] | None = None
-        self.durability, self.is_compressed = 0, False
+        self.durability, self.is_apart = 0, False
 
     def append(self, entry: frame.FrameEntry) -> int:
         """Fold a batch that was staged; its bytes."""
@@ -129,10 +129,11 @@ def strongest(logs: Sequence[StagedLog], level: int) -> int:
     return level
 
 
-def any_compressed(logs: Sequence[StagedLog]) -> bool:
+def any_apart(logs: Sequence[StagedLog]) -> bool:
+    """Whether a batch of one of them takes more than others: to be compressed, or to be left out of a frame."""
     for i in range(len(logs)):
         log = logs[i]
-        if log.is_compressed:
+        if log.is_apart:
             return True
     return False
 

@@ -3,7 +3,7 @@ records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock.core.errors import LogExists, NoSuchLog
@@ -51,7 +51,7 @@ class Catalogue:
             raise NoSuchLog(name)
         return number
 
-    def decide_create(self, logs: list[tuple[LogName, LogSettings]]) -> list[Declared]:
+    def decide_create(self, logs: Sequence[tuple[LogName, LogSettings]]) -> list[Declared]:
         taken = set[str]()
         for name, _ in logs:
             if name in self.numbers or name in taken:
@@ -75,5 +75,5 @@ def declared_columns(records: list[Declared]) -> Columns:
     )
 
 
-def deleted_columns(number: LogNumber) -> Columns:
-    return Columns.of([b""], keys=[b"%d" % number])
+def deleted_columns(numbers: Sequence[LogNumber]) -> Columns:
+    return Columns.of([b""] * len(numbers), keys=[b"%d" % number for number in numbers])

@@ -289,12 +289,14 @@ class Engine:
 
     # The catalogue
 
-    def stage_create(self, logs: list[tuple[LogName, LogSettings]], done: Done) -> list[Log]:
-        """Usable at once: a commit to a new log comes behind its creation in the one order, and is not acknowledged
-        before it."""
+    def stage_create(
+        self, logs: Sequence[tuple[LogName, LogSettings]], done: Done, parts: Sequence[tuple[Log, Rows]] = ()
+    ) -> list[Log]:
+        """In one frame with `parts` of other logs. Usable at once: a commit to a new log comes behind its creation in
+        the one order, and is not acknowledged before it."""
         declared = self.catalogue.decide_create(logs)
         created: list[Log] = []
-        sequence = self._declare(declared, created, done)
+        sequence = self._declare(declared, created, done, parts)
         for record in declared:
             self._adopt(LogNumber(record.number), LogName(record.name), record.settings, Bounds())
             created.append(self.logs[LogNumber(record.number)])
@@ -329,13 +331,20 @@ class Engine:
         return sequence
 
     def stage_delete(self, log: Log, done: Done) -> None:
-        if log.number == CATALOGUE_NUMBER:
+        self.stage_delete_many([log], done)
+
+    def stage_delete_many(self, logs: Sequence[Log], done: Done, parts: Sequence[tuple[Log, Rows]] = ()) -> None:
+        """In one frame, with `parts` of others."""
+        numbers = [log.number for log in logs]
+        if CATALOGUE_NUMBER in numbers:
             raise InvalidArgument("the catalogue cannot be deleted")
-        self.stage([(self.logs[CATALOGUE_NUMBER], deleted_columns(log.number))], done, Purpose.SETTLE)
-        self.catalogue.apply(CatalogueChange(log.number, None))
-        del self.logs[log.number]
-        self.usage.tail -= staged.data_bytes(log.tail)
-        log.fault = NoSuchLog(log.name)
+        gone = [(self.logs[CATALOGUE_NUMBER], deleted_columns(numbers))] if numbers else []
+        self.stage([*gone, *parts], done, Purpose.SETTLE)
+        for log in logs:
+            self.catalogue.apply(CatalogueChange(log.number, None))
+            del self.logs[log.number]
+            self.usage.tail -= staged.data_bytes(log.tail)
+            log.fault = NoSuchLog(log.name)
 
     @property
     def faulty_logs(self) -> list[Log]:

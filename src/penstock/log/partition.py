@@ -45,8 +45,8 @@ class Log(StagedLog):
     listening: dict[Any, None] | None
     """those whom `on_commit` tells, where it need not be called if there are none"""
     durability: int
-    is_compressed: bool
-    """as the settings say"""
+    is_apart: bool
+    """its batches are compressed, or in no frame: see volatile"""
     cuts: list[tuple[Sequence, int]]
     """those that the files may not have yet"""
     written_sequence: Sequence
@@ -74,7 +74,7 @@ class Log(StagedLog):
     @settings.setter
     def settings(self, settings: LogSettings) -> None:
         self._settings = settings
-        self.durability, self.is_compressed = settings.durability, settings.compression is not Compression.NONE
+        self.durability, self.is_apart = settings.durability, settings.compression is not Compression.NONE
 
     @property
     def start(self) -> int:

@@ -15,6 +15,7 @@ from penstock.core.metrics import ShardMetrics
 from penstock.core.ports import Buffer, Clock
 from penstock.core.timeline import Timeline
 from penstock.core.types import Epoch, LogName, LogNumber, Offset, Purpose, TimestampMs
+from penstock.kernels.staged import any_apart
 from penstock.log import batch as batches
 from penstock.log.columns import Columns
 from penstock.log.disk import DirectoryLock, RealDisk
@@ -22,7 +23,7 @@ from penstock.log.encoded import Rows, encode
 from penstock.log.engine import Done, Effect, Engine, Post
 from penstock.log.journal.admission import Admission
 from penstock.log.journal.large_commit import Adopting, Fill
-from penstock.log.journal.late import Late, LateParts, Part
+from penstock.log.journal.late import Late, LateParts, Part, nothing
 from penstock.log.journal.spread import Spread
 from penstock.log.journal.turns import Turns
 from penstock.log.offline.damage import Damage
@@ -36,6 +37,7 @@ from penstock.log.records import Declared, Edit, LogSettings, encode_declared
 from penstock.log.segments.segments import SealedSegment
 from penstock.log.upkeep.faults import Telling, can_pass
 from penstock.log.upkeep.housekeeping import Housekeeper
+from penstock.log.volatile import Beside, VolatileParts, has_volatile, in_order, without_volatile
 from penstock.log.workers import Workers
 
 logger = logging.getLogger("penstock.log.shard")
@@ -222,12 +224,15 @@ class Shard:
         """Append to any number of logs, all or nothing; the first offset of each part. `late` gives further parts at
         the moment at which offsets are given away. `staged` is called in the turn in which the frame is staged, when
         it can no longer be refused."""
+        is_apart = any_apart([log for log, _ in parts])
+        if is_apart and has_volatile(parts):
+            return await self._commit_volatile(parts, purpose, late, staged)
         size = sum([columns.bytes for _, columns in parts])
         if size > self._largest_commit:
             self._note_largest(size)
         if not self._admission.is_let_in(purpose, size):
             await self._admission.admitted(purpose, size)
-        if _is_heavy(parts) or (self._turns and self._turns.hold([log for log, _ in parts])):
+        if (is_apart and _is_heavy(parts)) or (self._turns and self._turns.hold([log for log, _ in parts])):
             return await self._commit_in_turn(parts, purpose, late, staged)
         self._refuse(purpose)
         future: asyncio.Future[None] = self._loop.create_future()
@@ -238,12 +243,15 @@ class Shard:
 
     async def commit_spread(self, spread: Spread, staged: Effect | None = None) -> Sequence[int]:
         """commit() of one set of columns over many logs."""
+        is_apart = spread.is_apart
+        if is_apart and has_volatile(parts := spread.parts()):
+            return await self._commit_volatile(parts, Purpose.PUBLISH, None, staged)
         size = spread.columns.bytes
         if size > self._largest_commit:
             self._note_largest(size)
         if not self._admission.is_let_in(Purpose.PUBLISH, size):
             await self._admission.admitted(Purpose.PUBLISH, size)
-        if spread.is_compressed or self._turns.hold(spread.logs):
+        if is_apart or self._turns.hold(spread.logs):
             return await self._commit_in_turn(spread.parts(), Purpose.PUBLISH, None, staged)
         self._refuse(Purpose.PUBLISH)
         future: asyncio.Future[None] = self._loop.create_future()
@@ -267,8 +275,10 @@ class Shard:
     ) -> Sequence[int] | None:
         """As commit() of a publish, in this turn of the loop: what the parts refer to may change afterwards. `done` is
         called when it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
-        if isinstance(wanted, Spread) and wanted.is_compressed:
-            wanted = wanted.parts()
+        if is_apart := wanted.is_apart if isinstance(wanted, Spread) else any_apart([log for log, _ in wanted]):
+            wanted = wanted.parts() if isinstance(wanted, Spread) else wanted
+            if has_volatile(wanted):
+                return self._stage_volatile(wanted, done, staged)
         size = wanted.columns.bytes if isinstance(wanted, Spread) else sum([columns.bytes for _, columns in wanted])
         if size > self._largest_commit:
             self._note_largest(size)
@@ -276,10 +286,49 @@ class Shard:
             return None
         if self._turns and self._turns.hold(wanted.logs if isinstance(wanted, Spread) else [log for log, _ in wanted]):
             return None
-        if not isinstance(wanted, Spread) and _is_heavy(wanted):
+        if is_apart and not isinstance(wanted, Spread) and _is_heavy(wanted):
             return None
         self._refuse(Purpose.PUBLISH)
         return self._stage_either(wanted, done, Purpose.PUBLISH, staged)
+
+    # With logs that are in memory alone
+
+    def _stage_volatile(
+        self, wanted: Sequence[RowsPart], done: Done, staged: Effect | None = None
+    ) -> Sequence[int] | None:
+        """stage_now(): what is volatile is there as soon as nothing of the whole can be refused."""
+        durable, volatile = without_volatile(wanted)
+        self._refuse(Purpose.SETTLE)
+        beside = VolatileParts()
+        firsts = beside.decide(volatile, self.timeline.wall())
+        if not durable:
+            if staged is not None:
+                staged()
+            beside.apply()
+            beside.tell()
+            done(None)
+            return firsts
+        offsets = self.stage_now(
+            durable, done, beside.apply if staged is None else partial(_both, staged, beside.apply)
+        )
+        if offsets is None:
+            return None
+        beside.tell()
+        return in_order(wanted, offsets, firsts)
+
+    async def _commit_volatile(
+        self, wanted: Sequence[RowsPart], purpose: Purpose, late: LateParts | None, staged: Effect | None
+    ) -> list[Offset]:
+        """The same for commit(). Without anything for a frame nothing is waited for."""
+        durable, volatile = without_volatile(wanted)
+        beside = Beside(volatile, late, self.timeline.wall, self._loop.call_soon)
+        if durable or late is not None:
+            offsets = await self.commit(durable, purpose, beside.late, staged)
+        else:
+            self._refuse(Purpose.SETTLE)
+            offsets = []
+            beside.without_a_frame(staged)
+        return in_order(wanted, offsets, beside.firsts)
 
     def _stage_either(
         self,
@@ -364,6 +413,10 @@ class Shard:
         encoded = _encode(parts) if encoded is None else encoded
         decided = late(self._engine.room_beside(encoded))
         apply = decided.apply if staged is None else partial(_both, decided.apply, staged)
+        if not parts and not decided.parts:
+            apply()  # all of it is volatile
+            done(None)
+            return []
         return self._engine.stage([*parts, *decided.parts], done, purpose, encoded, apply)
 
     async def adopt(self, logs: Sequence[Log], fill: Fill, late: LateParts, staged: Effect) -> None:
@@ -392,10 +445,10 @@ class Shard:
     async def create(self, name: LogName, settings: LogSettings | None = None) -> Log:
         return (await self.create_many([(name, settings or LogSettings())]))[0]
 
-    async def create_many(self, logs: list[tuple[LogName, LogSettings]]) -> list[Log]:
-        """All in one commit."""
+    async def create_many(self, logs: Sequence[tuple[LogName, LogSettings]], parts: Sequence[Part] = ()) -> list[Log]:
+        """All in one commit, with `parts` of other logs."""
         created: list[Log] = []
-        await self._done(lambda done: created.extend(self._engine.stage_create(logs, done)))
+        await self._done(lambda done: created.extend(self._engine.stage_create(logs, done, parts)))
         return created
 
     async def change(self, log: Log, settings: LogSettings) -> None:
@@ -416,7 +469,17 @@ class Shard:
             await self.change_many(changes)
 
     async def delete(self, log: Log) -> None:
-        await self._done(lambda done: self._engine.stage_delete(log, done))
+        await self.delete_many([log])
+
+    async def delete_many(self, logs: Sequence[Log], parts: Sequence[Part] = (), staged: Effect = nothing) -> None:
+        """All in one commit, with `parts` of other logs. `staged` is called when it can no longer be refused, in the
+        turn of the call."""
+
+        def stage(done: Done) -> None:
+            self._engine.stage_delete_many(logs, done, parts)
+            staged()
+
+        await self._done(stage)
 
     async def trim(self, log: Log, start: int) -> None:
         """Records below `start` are gone; their files go as whole segments."""

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from penstock.core.queue_paths import DEAD_LETTER_PREFIX, QUEUE_PREFIX, other_topics, own_topics, queue_topic
 from penstock.kernels.topics import SubscriptionTree, check_filter
 from penstock.queues import names
 
-_QUEUE_ROOT = names.QUEUE_PREFIX.encode()
-_DEAD_LETTER_ROOT = names.DEAD_LETTER_PREFIX.encode()
+_QUEUE_ROOT = QUEUE_PREFIX.encode()
+_DEAD_LETTER_ROOT = DEAD_LETTER_PREFIX.encode()
 # 10,000 topics of at most 512 bytes: a client that invents topics fills about 7 MB and then empties the cache.
 _CACHED_ROUTES = 10_000
 _CACHED_TOPIC_BYTES = 512
 _CACHED_FILTERS = 256
-# No address is longer (names.check_queue_name), so a topic of 65,535 slashes is not taken off level by level.
-_MAX_PREFIX_BYTES = 512
+_CACHED_PREFIXES = 4096
+# No queue's topic is longer, three bytes for each of its name, so 65,535 slashes are not taken off level by level.
+_MAX_PREFIX_BYTES = 1024
 # A level before filter and key: there a key that begins with `$` is like any other, and the empty key is the parent.
 _KEY_ROOT = b"k"
 
@@ -49,6 +51,8 @@ class Bindings:
         self._names: dict[int, str] = {}
         self._next_number = 0
         self._prefixes: dict[bytes, str] = {}
+        self._others: dict[bytes, str] = {}
+        """further ways to write a queue, where no other has it as its own"""
         self._routes: dict[bytes, Route] = {}
 
     def __contains__(self, queue: str) -> bool:
@@ -64,8 +68,10 @@ class Bindings:
         number = self._next_number
         self._next_number += 1
         self._filters[queue], self._numbers[queue], self._names[number] = filters, number, queue
-        for prefix in _own_prefixes(queue):
-            self._prefixes[prefix] = queue
+        for prefix in own_topics(queue):
+            self._prefixes[prefix.encode()] = queue
+        for prefix in other_topics(queue):
+            self._others[prefix.encode()] = queue
         for topic_filter in filters:
             self._tree.add(topic_filter, number)
         self.changed()
@@ -84,7 +90,12 @@ class Bindings:
 
     def queues_below(self, name: str) -> list[str]:
         """Declared queues whose path begins with all levels of `name`, sorted: they take topics that it would get."""
-        return sorted(queue for queue in self._filters if queue.startswith(name + "/"))
+        below = queue_topic(name) + "/"
+        return sorted(queue for queue in self._filters if queue_topic(queue).startswith(below))
+
+    def addressed(self, topic: bytes) -> str | None:
+        """The declared queue whose topic this is, without anything behind it."""
+        return self._prefixes.get(topic) or self._others.get(topic)
 
     def route(self, topic: bytes) -> Route:
         """Remembered until a binding changes. The topic is not checked."""
@@ -104,8 +115,8 @@ class Bindings:
         prefix = self._longest_prefix(topic)
         if prefix is None:
             return Route(tuple(bound), None, topic)
-        addressed = self._prefixes[prefix]
-        return Route(tuple(dict.fromkeys([addressed, *bound])), addressed, topic[len(prefix) + 1 :])
+        queue = self._prefixes.get(prefix) or self._others[prefix]
+        return Route(tuple(dict.fromkeys([queue, *bound])), queue, topic[len(prefix) + 1 :])
 
     def bound(self, topic: bytes) -> list[str]:
         """Queues with a filter that matches the topic."""
@@ -121,7 +132,7 @@ class Bindings:
         if not topic.startswith((_QUEUE_ROOT, _DEAD_LETTER_ROOT)):
             return None
         prefix = topic if len(topic) <= _MAX_PREFIX_BYTES else topic[: _MAX_PREFIX_BYTES + 1].rpartition(b"/")[0]
-        while prefix and prefix not in self._prefixes:
+        while prefix and prefix not in self._prefixes and prefix not in self._others:
             prefix = prefix.rpartition(b"/")[0]
         return prefix or None
 
@@ -130,8 +141,10 @@ class Bindings:
         del self._names[number]
         for topic_filter in self._filters.pop(queue):
             self._tree.remove(topic_filter, number)
-        for prefix in _own_prefixes(queue):
-            del self._prefixes[prefix]
+        for prefix in own_topics(queue):
+            del self._prefixes[prefix.encode()]
+        for prefix in other_topics(queue):
+            del self._others[prefix.encode()]
 
     def changed(self) -> None:
         """Routes may be others now."""
@@ -141,7 +154,7 @@ class Bindings:
 
 def routing_key(queue: str, topic: bytes) -> bytes:
     """What follows the queue's name in a topic that addresses it; the whole topic where a filter bound it."""
-    for prefix in _own_prefixes(queue):
+    for prefix in _all_prefixes(queue):
         if topic == prefix or topic.startswith(prefix + b"/"):
             return topic[len(prefix) + 1 :]
     return topic
@@ -189,10 +202,7 @@ def _checked_filter(text: str) -> bytes:
     return topic_filter
 
 
-def _own_prefixes(queue: str) -> list[bytes]:
-    """The topics that address a queue by name; more may follow behind a `/`. A dead-letter queue has the ways to write
-    it that `names.canonical_queue` knows."""
-    if not names.is_dead_letter_queue(queue):
-        return [_QUEUE_ROOT + queue.encode()]
-    source = queue.removeprefix(names.DEAD_LETTER_PREFIX)
-    return [path.encode() for path in (queue, f"$queue/{queue}", f"$queue/dlq/{source}", f"$queue/{source}.dlq")]
+@lru_cache(_CACHED_PREFIXES)
+def _all_prefixes(queue: str) -> tuple[bytes, ...]:
+    """The topics that address a queue by name; more may follow behind a `/`."""
+    return tuple(topic.encode() for topic in (*own_topics(queue), *other_topics(queue)))

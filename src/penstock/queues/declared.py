@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.queues.exchange_records import BindingRecord, ExchangeRecord
 from penstock.queues.names import DEFAULT_NAMESPACE, GroupName
+from penstock.queues.policies import PolicyRecord
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -34,6 +35,8 @@ class QueueRecord(msgspec.Struct, frozen=True):
     """those that a group may still have before it, oldest first"""
     is_deleted: bool = False
     """its logs are going; the record goes behind them"""
+    declared: dict[str, Any] | None = None
+    """what a door wants to know of it again: how it was declared there"""
 
     @property
     def name(self) -> str:
@@ -83,7 +86,24 @@ class NumbersRecord(msgspec.Struct, frozen=True):
     group: int
 
 
-Record = QueueRecord | GroupRecord | TemplateRecord | NumbersRecord | ExchangeRecord | BindingRecord
+class NamespaceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One that somebody has declared, though there may be nothing in it."""
+
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+Record = (
+    QueueRecord
+    | GroupRecord
+    | TemplateRecord
+    | NumbersRecord
+    | ExchangeRecord
+    | BindingRecord
+    | PolicyRecord
+    | NamespaceRecord
+)
 _KINDS: dict[str, type[Record]] = {
     "numbers": NumbersRecord,
     "queue": QueueRecord,
@@ -91,6 +111,8 @@ _KINDS: dict[str, type[Record]] = {
     "template": TemplateRecord,
     "exchange": ExchangeRecord,
     "binding": BindingRecord,
+    "policy": PolicyRecord,
+    "namespace": NamespaceRecord,
 }
 
 
@@ -105,6 +127,10 @@ def queue_key(incarnation: int) -> str:
 
 def group_key(incarnation: int, number: int) -> str:
     return f"group:{incarnation}:{number}"
+
+
+def namespace_key(name: str) -> str:
+    return f"namespace:{name}"
 
 
 def template_key(match: str) -> str:

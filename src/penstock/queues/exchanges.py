@@ -5,7 +5,7 @@ Here are only those of its bindings that no filter of topics can say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -22,12 +22,11 @@ from penstock.queues.bindings import Bindings
 from penstock.queues.exchange_headers import DELAY, NO_HEADERS, Headers, Value
 from penstock.queues.exchange_topics import DEFAULT_EXCHANGE, TOPIC_EXCHANGE, swapped, topic_of_key
 from penstock.queues.exchange_types import DELAYED_TYPE, Binding, Destination, Matcher, matcher_of
-from penstock.queues.names import check_exchange_name
+from penstock.queues.names import RESERVED_PREFIX, check_exchange_name
 
 MAX_EXCHANGES, MAX_BINDINGS = 10_000, 1_000_000
 MAX_KEY_BYTES = 255
 MAX_ARGUMENTS, MAX_ARGUMENT_BYTES = 100, 16 << 10
-RESERVED_PREFIX: Final = "amq."
 PREDECLARED: Final = {
     DEFAULT_EXCHANGE: "direct",
     "amq.direct": "direct",
@@ -297,6 +296,16 @@ class Exchanges:
             if len(key) <= _CACHED_KEY_BYTES and len(headers.data) <= _CACHED_HEADER_BYTES:
                 _keep(self._by_headers, _CACHED_BY_HEADERS, asked, known)
         return known
+
+    def route_several(self, exchange: str, keys: Sequence[bytes], headers: Headers = NO_HEADERS) -> Routed:
+        """Of a message with several keys: each queue once, and alternate exchanges only if none of the keys is bound.
+        Raises as route()."""
+        found = [self.route(exchange, key, headers) for key in keys]
+        if any(each.queues and not each.is_alternate for each in found):
+            found = [each for each in found if not each.is_alternate]
+        queues = dict.fromkeys([queue for each in found for queue in each.queues])
+        topic = next((each.topic for each in found if each.topic is not None), None)
+        return Routed(tuple(queues), any(each.is_alternate for each in found), topic)
 
     def _forget_old(self) -> None:
         if self._version != self._topics.version:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, QueueReserved
+from penstock.core.queue_paths import (
+    DEAD_LETTER_PREFIX,
+    QUEUE_PREFIX,
+    is_dead_letter_queue,
+    other_topics,
+    own_topics,
+    queue_of_path,
+)
 from penstock.core.types import LogName
 from penstock.log.names import log_name
 
 DEFAULT_NAMESPACE = "default"
-QUEUE_PREFIX = "$queue/"
-DEAD_LETTER_PREFIX = "$dlq/"
 
 CONFIGURATION_LOG: LogName = log_name("@configuration")
 """What was declared: queues, groups, templates, as records by key; that of a queue is `queue:` and its incarnation."""
 
+RESERVED_PREFIX: Final = "amq."
+"""what names begin with that only the broker gives"""
 
-_DEAD_LETTER_PATH = "dlq/"
-_DEAD_LETTER_SUFFIX = ".dlq"
 _MAX_NAME_BYTES = 255
 _SETTLEMENTS = (b"$ack", b"$nack", b"$reject")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -31,22 +37,16 @@ _RECEIPT = re.compile(f"(.+)~{_NUMBER_32}~([A-Za-z0-9_-]+)", re.DOTALL)
 
 
 def check_queue_name(name: str) -> None:
-    """InvalidArgument unless a queue can have this name: levels joined by `/`, and none that has a meaning of its own
-    in a topic. A dead-letter queue is `$dlq/` and the name of a queue, which may be 255 bytes without the prefix."""
-    base = name.removeprefix(DEAD_LETTER_PREFIX)
-    _check_text("a queue's name", base)
-    if "+" in base or "#" in base:
-        raise InvalidArgument(f"queue name {name!r} contains + or #, which are wildcards in filters: leave them out")
-    levels = base.split("/")
-    if not all(levels):
-        raise InvalidArgument(f"queue name {name!r} has an empty level: write it like orders or shop/orders")
-    if any(level.startswith("$") for level in levels):
-        raise InvalidArgument(f"queue name {name!r} has a level that begins with $, which is reserved: leave the $ out")
-    if canonical_queue(base) != base:
-        raise InvalidArgument(
-            f"queue name {name!r} is another way to write the dead-letter queue {canonical_queue(base)!r}: "
-            f"use that, or another name"
-        )
+    """InvalidArgument unless a queue can have this name: any text. A dead-letter queue is `$dlq/` and the name of a
+    queue, which may be 255 bytes without the prefix."""
+    _check_text("a queue's name", name.removeprefix(DEAD_LETTER_PREFIX) if is_dead_letter_queue(name) else name)
+
+
+def check_own_queue_name(name: str) -> None:
+    """And somebody may declare one of that name."""
+    check_queue_name(name)
+    if name.startswith(RESERVED_PREFIX):
+        raise QueueReserved(name)
 
 
 def check_group_name(name: str) -> None:
@@ -96,38 +96,27 @@ def _utf8(what: str, text: str) -> bytes:
         raise InvalidArgument(f"{what} has a half of a surrogate pair in it: {text[:40]!r}") from None
 
 
-def canonical_queue(name: str) -> str:
-    """The name as the broker keeps it: `dlq/orders` and `orders.dlq` are ways to write `$dlq/orders`."""
-    if name.startswith(_DEAD_LETTER_PATH) and len(name) > len(_DEAD_LETTER_PATH):
-        return DEAD_LETTER_PREFIX + name.removeprefix(_DEAD_LETTER_PATH)
-    if name.endswith(_DEAD_LETTER_SUFFIX) and len(name) > len(_DEAD_LETTER_SUFFIX) and not is_dead_letter_queue(name):
-        return DEAD_LETTER_PREFIX + name.removesuffix(_DEAD_LETTER_SUFFIX)
-    return name
-
-
-def is_dead_letter_queue(name: str) -> bool:
-    return name.startswith(DEAD_LETTER_PREFIX)
-
-
-def dead_letter_queue(queue: str) -> str:
-    """Where a queue's dead letters go unless its settings say otherwise."""
-    return DEAD_LETTER_PREFIX + queue
-
-
 def queue_address(topic: str) -> str | None:
     """The path that a topic addresses below `$queue/`, or `$dlq/…` itself; None for ordinary topics.
 
-    A declared queue whose name is a prefix of the path, by whole levels, is the one meant; the longest wins."""
+    A declared queue whose topic is a prefix of it, by whole levels, is the one meant; the longest wins."""
     if topic.startswith(QUEUE_PREFIX):
-        return canonical_queue(topic.removeprefix(QUEUE_PREFIX))
+        return topic.removeprefix(QUEUE_PREFIX)
     return topic if is_dead_letter_queue(topic) else None
+
+
+def topic_of_address(path: str) -> str:
+    """The other way round."""
+    return path if is_dead_letter_queue(path) else QUEUE_PREFIX + path
 
 
 def queue_of_publish_topic(topic: str) -> str | None:
     """The queue that publishing to a topic creates where none is declared: the whole path. None for ordinary topics,
-    InvalidArgument where no queue can have that name."""
-    if (queue := queue_address(topic)) is not None:
-        check_queue_name(queue)
+    InvalidArgument where no queue is created with that name."""
+    if (path := queue_address(topic)) is None:
+        return None
+    queue = queue_of_path(path)
+    check_own_queue_name(queue)
     return queue
 
 
@@ -150,15 +139,17 @@ class SubscriptionAddress(NamedTuple):
 
     @property
     def queue_to_create(self) -> str | None:
-        """The queue that subscribing creates where none is declared: never from a path with wildcards but a last #."""
-        return self.path if self.filter in ("", "#") else None
+        """The queue that subscribing creates where none is declared: never from a path with wildcards but a last #.
+        InvalidArgument as queue_of_publish_topic()."""
+        return queue_of_publish_topic(topic_of_address(self.path)) if self.filter in ("", "#") else None
 
     def filter_for(self, queue: str) -> str | None:
         """The filter on the routing key when `queue` is the declared one that the path is in; None: every message."""
-        if self.path != queue and not self.path.startswith(queue + "/"):
-            raise InvalidArgument(f"{self.path!r} is not in queue {queue!r}: name a queue that the path begins with")
-        below = self.path[len(queue) + 1 :]
-        return plain_filter("/".join(part for part in (below, self.filter) if part))
+        topic = topic_of_address(self.path)
+        for own in (*own_topics(queue), *other_topics(queue)):
+            if topic == own or topic.startswith(own + "/"):
+                return plain_filter("/".join(part for part in (topic[len(own) + 1 :], self.filter) if part))
+        raise InvalidArgument(f"{self.path!r} is not in queue {queue!r}: name a queue that the path begins with")
 
 
 def subscription_address(topic_filter: str) -> SubscriptionAddress | None:

@@ -13,7 +13,14 @@ from typing import Annotated
 import msgspec
 
 from penstock.core.errors import InvalidArgument, InvalidSetting
-from penstock.core.patterns import FILTER, LEVELS, PLAIN
+from penstock.core.patterns import FILTER, LEVELS, NAME, PLAIN
+from penstock.core.queue_paths import (
+    DEAD_LETTER_PREFIX,
+    QUEUE_PREFIX,
+    dead_letter_queue,
+    is_dead_letter_queue,
+    queue_topic,
+)
 from penstock.core.settings.numbers import Count, Duration, Factor, Size
 from penstock.core.settings.overlay import overlay
 from penstock.core.settings.texts import ListOf, Text
@@ -24,12 +31,9 @@ from penstock.log import records
 from penstock.log.journal.frames import MAX_FRAME_BYTES
 from penstock.queues.names import (
     DEFAULT_NAMESPACE,
-    QUEUE_PREFIX,
     check_filter,
     check_namespace,
     check_queue_name,
-    dead_letter_queue,
-    is_dead_letter_queue,
     queue_address,
     queue_of_publish_topic,
 )
@@ -183,7 +187,7 @@ class Compaction(_Settings, frozen=True, kw_only=True):
 class QueueSettings(_Settings, frozen=True, kw_only=True):
     """Made by parse_queue(), change() or templates.resolve(), which check what concerns several settings."""
 
-    name: Annotated[str, Text(check_queue_name, pattern=LEVELS)]
+    name: Annotated[str, Text(check_queue_name, pattern=NAME)]
     namespace: Annotated[str, Text(check_namespace, pattern=PLAIN)] = DEFAULT_NAMESPACE
     topics: Annotated[tuple[str, ...], _FILTERS] = ()
     """filters that bind beside the queue's own address"""
@@ -215,8 +219,13 @@ class QueueSettings(_Settings, frozen=True, kw_only=True):
 
     @property
     def dead_letter_queue(self) -> str | None:
-        """Where given-up messages go: a path that a declared queue's name may be a prefix of. None: nowhere."""
-        return queue_address(self.dlq_config.topic or "") if self.dlq_config.enabled else None
+        """The queue that is made where given-up messages go and nobody has declared one. None: nowhere."""
+        return queue_of_publish_topic(self.dead_letter_topic or "")
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """Where given-up messages go: a declared queue's topic may be a prefix of it. None: nowhere."""
+        return self.dlq_config.topic if self.dlq_config.enabled else None
 
 
 def parse_queue(data: Mapping[str, object] | bytes) -> QueueSettings:
@@ -225,6 +234,27 @@ def parse_queue(data: Mapping[str, object] | bytes) -> QueueSettings:
     if not isinstance(name := written.get("name"), str):
         raise InvalidSetting("name", "a queue needs one: write it in quotes")
     return _complete(overlay(_defaults(name, written.get("ordering") == "strict"), written, _LATER))
+
+
+def parse_stored(data: Mapping[str, object]) -> QueueSettings:
+    """As parse_queue(), of what queue_json() gave. What was stored before paths were percent-encoded has topics with a
+    `%` that no path has now."""
+    letters = data.get("dlq_config")
+    topic = letters.get("topic") if isinstance(letters, Mapping) else None
+    if isinstance(letters, Mapping) and isinstance(topic, str) and "%" in topic and _is_plain_text(topic, data["name"]):
+        path = queue_address(topic) or ""
+        data = {**data, "dlq_config": {**letters, "topic": queue_topic(path)}}
+    return parse_queue(data)
+
+
+def _is_plain_text(topic: str, queue: object) -> bool:
+    if topic == f"{DEAD_LETTER_PREFIX}{queue}":
+        return True
+    try:
+        queue_of_publish_topic(topic)
+    except InvalidArgument:
+        return True
+    return False
 
 
 def check_settings(written: Mapping[str, object]) -> None:
@@ -292,7 +322,7 @@ def _defaults(name: str, strict: bool) -> QueueSettings:
 def _complete(settings: QueueSettings) -> QueueSettings:
     """With the defaults that follow from other settings; InvalidSetting where settings do not go together."""
     if settings.dlq_config.topic is None and not is_dead_letter_queue(settings.name):
-        topic = dead_letter_queue(settings.name)
+        topic = queue_topic(dead_letter_queue(settings.name))
         letters = msgspec.structs.replace(settings.dlq_config, topic=topic)
         settings = msgspec.structs.replace(settings, dlq_config=letters)
     _check_together(settings)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.core.errors import InvalidArgument, InvalidSetting
-from penstock.queues.names import queue_address
+from penstock.core.queue_paths import other_topics, own_topics
 from penstock.queues.settings import QueueSettings, check_settings, parse_queue
 
 # Whose they are is said by the queue, not by a pattern that many match.
@@ -43,7 +43,7 @@ class Template:
     def settings_for(self, name: str) -> Mapping[str, object]:
         """The queue that a template names for the dead letters of all gets none itself, though it may match."""
         letters = self.settings.get("dlq_config")
-        if isinstance(letters, Mapping) and queue_address(str(letters.get("topic"))) == name:
+        if isinstance(letters, Mapping) and str(letters.get("topic")) in (*own_topics(name), *other_topics(name)):
             return {**self.settings, "dlq_config": {"enabled": False}}
         return self.settings
 

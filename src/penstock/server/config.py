@@ -21,6 +21,7 @@ from penstock.core.settings.texts import Text
 from penstock.core.settings.words import Choice, Flag
 from penstock.core.types import Durability
 from penstock.queues.templates import Template
+from penstock.server.config_amqp import Amqp
 from penstock.server.config_auth import Auth, RateLimit
 from penstock.server.config_exchanges import check_queue, parse_exchange
 from penstock.server.config_http import Http
@@ -119,6 +120,8 @@ class Config(_Section, frozen=True, kw_only=True):
     what storage needs, which is `auto`. A tenth, 64 at most, is for HTTP alone: for probes and operators"""
     mqtt: Mqtt = Mqtt()
     """the protocol, on every listener whose name begins with mqtt"""
+    amqp: Amqp = Amqp()
+    """AMQP 0.9.1, on every listener whose name begins with amqp"""
     http: Http = Http()
     """requests and answers, on the listener http"""
     auth: Auth = Auth()

@@ -13,7 +13,7 @@ from penstock.queues.bindings import Bindings
 from penstock.queues.exchange_headers import MATCH, Value, predicate
 from penstock.queues.exchange_topics import TOPIC_EXCHANGE, filter_of_key
 from penstock.queues.exchanges import Exchange, Exchanges, check_key
-from penstock.queues.names import DEFAULT_NAMESPACE, check_exchange_name, check_namespace
+from penstock.queues.names import DEFAULT_NAMESPACE, check_exchange_name, check_namespace, check_own_queue_name
 from penstock.queues.settings import parse_queue
 
 BINDINGS = "bindings"
@@ -82,7 +82,7 @@ def parse_bindings(written: Mapping[str, object]) -> list[WrittenBinding]:
 def check_queue(written: dict[str, object]) -> None:
     """With its bindings."""
     parse_bindings(written)
-    parse_queue(without_bindings(written))
+    check_own_queue_name(parse_queue(without_bindings(written)).name)
 
 
 def without_bindings(written: Mapping[str, object]) -> dict[str, object]:

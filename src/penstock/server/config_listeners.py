@@ -14,8 +14,8 @@ from penstock.core.settings.texts import ListOf, Text
 from penstock.core.settings.words import Flag
 from penstock.gateways.wire.origins import Origins
 
-LISTENER_NAMES = ("mqtt", "mqtts", "mqtt_ws", "mqtt_wss", "http")
-_NEED_TLS = ("mqtts", "mqtt_wss")
+LISTENER_NAMES = ("mqtt", "mqtts", "mqtt_ws", "mqtt_wss", "amqp", "amqps", "amqp_ws", "http")
+_NEED_TLS = ("mqtts", "mqtt_wss", "amqps")
 _OPEN_TO_ALL = (
     "{} can be reached from other machines, and development mode lets everybody in: listen on 127.0.0.1 without a "
     "proxy, or switch auth.development_mode (--dev) off"
@@ -114,6 +114,20 @@ class SecureWebSocketListener(WebSocketListener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8084
 
 
+class AmqpListener(Listener, frozen=True, kw_only=True):
+    port: Annotated[int, Count(0, 65_535)] = 5672
+
+
+class AmqpsListener(Listener, frozen=True, kw_only=True):
+    port: Annotated[int, Count(0, 65_535)] = 5671
+
+
+class AmqpWebSocketListener(WebSocketListener, frozen=True, kw_only=True):
+    port: Annotated[int, Count(0, 65_535)] = 15678
+    path: Annotated[str, Text(_check_url_path)] = "/amqp"
+    """path of the WebSocket URL"""
+
+
 class HttpListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8080
 
@@ -135,8 +149,12 @@ class Listeners(_Section, frozen=True, kw_only=True):
     """MQTT over WebSocket"""
     mqtt_wss: SecureWebSocketListener | None = None
     """the same over TLS; needs `tls`"""
-    amqp: Annotated[None, NotInThisVersion()] = None
-    """not in this version"""
+    amqp: AmqpListener | None = None
+    """AMQP 0.9.1 over TCP; `amqp: {}` switches it on"""
+    amqps: AmqpsListener | None = None
+    """the same over TLS; needs `tls`"""
+    amqp_ws: AmqpWebSocketListener | None = None
+    """AMQP over WebSocket; over TLS with `tls`"""
     http: HttpListener | None = HttpListener()
     """REST, event streams, metrics, probes; over TLS with `tls`"""
     grpc: Annotated[None, NotInThisVersion()] = None

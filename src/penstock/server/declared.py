@@ -10,7 +10,7 @@ from penstock.broker.queues.queue import Queue
 from penstock.core.errors import ExchangeDiffers, ExchangeLimit, InvalidArgument, InvalidSetting, NoSuchExchange
 from penstock.core.types import Durability
 from penstock.queues.exchange_types import Destination
-from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
+from penstock.queues.names import DEFAULT_NAMESPACE
 from penstock.queues.settings import change
 from penstock.queues.templates import Template
 from penstock.server.config import Config
@@ -62,7 +62,7 @@ class Declared:
     async def _bind(self, written: Mapping[str, object]) -> None:
         """One that will not do is said, and stays out: an exchange may be gone, or of another type than it was."""
         namespace = str(written.get("namespace", DEFAULT_NAMESPACE))
-        queue = Destination("queue", canonical_queue(str(written["name"])))
+        queue = Destination("queue", self._broker.declaring.named(str(written["name"]), namespace))
         for source, key, arguments in parse_bindings(written):
             try:
                 if await self._broker.exchanges.bind(namespace, source, queue, key, arguments):
@@ -72,7 +72,8 @@ class Declared:
 
     async def _declare(self, written: Mapping[str, object]) -> None:
         declaring = self._broker.declaring
-        namespace, name = str(written.get("namespace", DEFAULT_NAMESPACE)), canonical_queue(str(written["name"]))
+        namespace = str(written.get("namespace", DEFAULT_NAMESPACE))
+        name = declaring.named(str(written["name"]), namespace)
         found = declaring.queues.get((namespace, name))
         if found is None:
             made = await self._broker.declare(written)
@@ -104,7 +105,7 @@ class Declared:
 
 def _is_changed(queue: Queue, written: Mapping[str, object]) -> bool:
     try:
-        return change(queue.settings, written) != queue.settings
+        return change(queue.own, written) != queue.own
     except InvalidSetting:
         return True
 

@@ -14,7 +14,7 @@ from penstock.gateways.wire.listener import Inner, ListenerFacts
 from penstock.gateways.wire.origins import Origins
 from penstock.gateways.wire.proxy import ProxyProtocol
 from penstock.gateways.wire.secure import SecureConnections, ShakeHands
-from penstock.gateways.wire.websocket import MqttConnection, WebSocketProtocol
+from penstock.gateways.wire.websocket import Connection, WebSocketProtocol
 from penstock.server.config import Config
 from penstock.server.config_listeners import Listener, Listeners, WebSocketListener, is_loopback
 from penstock.server.listeners import Listening, bind
@@ -88,7 +88,7 @@ class Doors:
         for name, listening in self._listening.items():
             listener, gateway = switched_on[name], gateways[name]
             make = _layers(name, listener, config, gateway)
-            timeout_s = config.mqtt.connect_timeout_ms / 1000
+            timeout_s = gateway.handshake_timeout_s
             secure = self._shake_hands(contexts[name], timeout_s) if name in contexts else None
             if listener.proxy_protocol:
                 listening.serve(_announced(make, secure, timeout_s, gateway, self._may_connect), None)
@@ -126,12 +126,15 @@ def _layers(name: str, listener: Listener, config: Config, gateway: StreamDoor) 
     if not isinstance(listener, WebSocketListener):
         return lambda: gateway.protocol(facts)
     origins = Origins(listener.allowed_origins)
+    spoken = gateway.spoken
+    assert spoken is not None
     return lambda: WebSocketProtocol(
-        lambda: cast(MqttConnection, gateway.protocol(facts)),
+        lambda: cast(Connection, gateway.protocol(facts)),
+        spoken,
         listener.path,
         origins,
-        config.mqtt.max_packet_size_bytes,
-        config.mqtt.connect_timeout_ms / 1000,
+        gateway.max_message_bytes,
+        gateway.handshake_timeout_s,
         gateway.refused,
         config.auth.development_mode,
     )

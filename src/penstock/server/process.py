@@ -148,7 +148,7 @@ def context_of(config: Config, addresses: Mapping[str, tuple[str, int]], passwor
     """How commands on this machine reach the server: over MQTT by its first listener."""
     listeners = config.listeners.switched_on()
     mqtt = None
-    if (name := next((name for name in listeners if name != HTTP), None)) is not None:
+    if (name := next((name for name in listeners if name.startswith("mqtt")), None)) is not None:
         listener, (host, port) = listeners[name], _from_here(addresses[name])
         path = listener.path if isinstance(listener, WebSocketListener) else None
         mqtt = mqtt_address(host, port, is_tls=listener.tls is not None, path=path)

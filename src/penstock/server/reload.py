@@ -30,6 +30,8 @@ def reloadable(running: Config, wanted: Config) -> Config:
             max_session_expiry_ms=wanted.mqtt.max_session_expiry_ms,
             max_keep_alive_ms=wanted.mqtt.max_keep_alive_ms,
         ),
+        # Frames and heartbeats are agreed on with each client when it connects.
+        amqp=msgspec.structs.replace(running.amqp, delivery_timeout_ms=wanted.amqp.delivery_timeout_ms),
         http=wanted.http,
         broker=msgspec.structs.replace(running.broker, templates=wanted.broker.templates),
         exchanges=wanted.exchanges,

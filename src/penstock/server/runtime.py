@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
 from penstock.broker.broker import Broker, BrokerOptions
+from penstock.broker.clients import Directories
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
 from penstock.broker.sessions.sessions import Sessions
 from penstock.broker.topics.topics import Topics
+from penstock.gateways.amqp091.gateway import AmqpGateway
 from penstock.gateways.http.gateway import HttpGateway
 from penstock.gateways.http.ports import Operations, Ports
 from penstock.gateways.mqtt.gateway import MqttGateway
-from penstock.gateways.port import Door
+from penstock.gateways.port import Door, StreamDoor
 from penstock.server.config import Config, descriptors_of
 from penstock.server.config_listeners import LISTENER_NAMES
 from penstock.server.descriptors import Descriptors
@@ -34,11 +36,17 @@ class Runtime:
     """`server.Works`: the broker with logins, limits and topics, and its doors, by their names."""
 
     def __init__(
-        self, ports: Ports, topics: Topics, mqtt: MqttGateway, http: HttpGateway, descriptors: Descriptors
+        self,
+        ports: Ports,
+        topics: Topics,
+        mqtt: MqttGateway,
+        amqp: AmqpGateway,
+        http: HttpGateway,
+        descriptors: Descriptors,
     ) -> None:
         self.broker, self.ports = ports.broker, ports
-        self.mqtt, self.http = mqtt, http
-        self.doors: dict[str, Door] = {"mqtt": mqtt, "http": http}
+        self.mqtt, self.amqp, self.http = mqtt, amqp, http
+        self.doors: dict[str, Door] = {"mqtt": mqtt, "amqp": amqp, "http": http}
         """opened in this order, closed in the other one"""
         self._topics, self._descriptors = topics, descriptors
         self._exporter: OtlpExporter | None = None
@@ -60,7 +68,8 @@ class Runtime:
 
     @property
     def gateways(self) -> Gateways:
-        return {name: self.http if name == "http" else self.mqtt for name in LISTENER_NAMES}
+        of: dict[str, StreamDoor] = {"mqtt": self.mqtt, "amqp": self.amqp, "http": self.http}
+        return {name: next(of[door] for door in of if name.startswith(door)) for name in LISTENER_NAMES}
 
     @property
     def connection_count(self) -> int:
@@ -87,6 +96,7 @@ class Runtime:
         self._descriptors = descriptors_of(config)
         self._topics.options = config.mqtt.topic_options()
         self.mqtt.options = config.mqtt.options()
+        self.amqp.options = config.amqp.options()
         self.http.apply(config.http.options(config.auth.development_mode))
         self.broker.webhooks.apply([hook.options() for hook in config.webhooks])
 
@@ -120,9 +130,10 @@ async def open_runtime(config: Config, operations: Operations) -> Runtime:
         topics = Topics(broker, sessions, retained, config.mqtt.topic_options())
         broker.webhooks.apply([hook.options() for hook in config.webhooks])
         mqtt = MqttGateway(broker, access, topics, limits, config.mqtt.options())
-        ports = _ports(broker, access, limits, topics, mqtt, operations)
+        amqp = AmqpGateway(broker, access, topics, limits, config.amqp.options())
+        ports = _ports(broker, access, limits, topics, mqtt, amqp, operations)
         http = HttpGateway(ports, config.http.options(config.auth.development_mode))
-        runtime = Runtime(ports, topics, mqtt, http, descriptors_of(config))
+        runtime = Runtime(ports, topics, mqtt, amqp, http, descriptors_of(config))
         opened.pop_all()
     try:
         await runtime.start(config)
@@ -142,7 +153,13 @@ def _exporter(config: Config, http: HttpGateway) -> OtlpExporter | None:
 
 
 def _ports(
-    broker: Broker, access: Access, limits: RateLimits, topics: Topics, mqtt: MqttGateway, operations: Operations
+    broker: Broker,
+    access: Access,
+    limits: RateLimits,
+    topics: Topics,
+    mqtt: MqttGateway,
+    amqp: AmqpGateway,
+    operations: Operations,
 ) -> Ports:
     return Ports(
         broker=broker,
@@ -152,11 +169,11 @@ def _ports(
         sessions=topics.sessions,
         topics=topics,
         taps=broker.taps,
-        clients=mqtt.directory,
+        clients=Directories([mqtt.directory, amqp.directory]),
         operations=operations,
         webhooks=broker.webhooks,
-        protocols={"mqtt": mqtt.counters},
-        connections=mqtt.counters.connections,
+        protocols={"mqtt": mqtt.counters, "amqp": amqp.counters},
+        connections=lambda: mqtt.counters.connections() | amqp.counters.connections(),
     )
 
 
@@ -177,5 +194,8 @@ def session_options(config: Config) -> SessionOptions:
 
 async def _open_access(config: Config, broker: Broker) -> Access:
     if config.auth.development_mode:
-        return Access.open_to_all()
-    return await Access.open(broker.shard, config.auth.options(), broker.clock)
+        access = Access.open_to_all()
+    else:
+        access = await Access.open(broker.shard, config.auth.options(), broker.clock)
+    access.working.is_declared = broker.declaring.has_namespace
+    return access

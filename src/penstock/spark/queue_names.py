@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from penstock.queues.names import canonical_queue, dead_letter_queue
+from penstock.core.queue_paths import canonical_queue, dead_letter_queue
 
 
 class Chosen(NamedTuple):
@@ -29,6 +29,11 @@ def chosen(
     return Chosen(sorted(found), [name for name in by_name if not by_name[name] and not _is_pattern(name)])
 
 
+def named(written: str, is_there: Callable[[str], bool]) -> str | None:
+    """The queue of this very name, or that it is another way to write; None if neither is there."""
+    return next(filter(is_there, (written, canonical_queue(written))), None)
+
+
 def by_regex(regex: str, known: Iterable[str]) -> list[str]:
     """Whole names, as Kafka's subscribePattern has it; one that begins with `$` only by a pattern that does."""
     pattern, is_internal = re.compile(regex), regex.startswith(("$", "\\$", "[$]"))
@@ -36,7 +41,7 @@ def by_regex(regex: str, known: Iterable[str]) -> list[str]:
 
 
 def _matching(written: str, is_there: Callable[[str], bool], matching: Callable[[str], Iterable[str]]) -> set[str]:
-    if is_there(name := canonical_queue(written)):
+    if (name := named(written, is_there)) is not None:
         return {name}
     return set(matching(written)) if _is_pattern(written) else set()
 

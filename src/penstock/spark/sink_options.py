@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.core.errors import InvalidArgument
-from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue, check_namespace, check_queue_name
+from penstock.core.queue_paths import canonical_queue
+from penstock.queues.names import DEFAULT_NAMESPACE, check_namespace, check_queue_name
 from penstock.spark import address
 from penstock.spark.address import ServerAddress, parse_address
 from penstock.spark.option_values import check_names, checked, count, required, said, yes
@@ -97,9 +98,9 @@ def _targets(given: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _queue(option: str, written: str) -> str:
-    name = canonical_queue(written)
-    said(option, lambda: check_queue_name(name))
-    return name
+    """As it is written: which queue that means, the server says."""
+    said(option, lambda: check_queue_name(canonical_queue(written)))
+    return written
 
 
 def _key(

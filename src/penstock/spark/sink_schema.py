@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.core.errors import InvalidArgument
-from penstock.queues.names import canonical_queue
+from penstock.core.queue_paths import canonical_queue
 from penstock.tables.schema import HEADERS
 
 _TEXT_OR_BYTES = (BinaryType, StringType)
@@ -99,19 +99,19 @@ def as_messages(batches: Iterable[pa.RecordBatch], with_queue: bool) -> Iterator
         yield batch if len(names) == batch.num_columns else batch.select(names)
 
 
-def by_queue(batch: pa.RecordBatch, allowed: Container[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def by_queue(batch: pa.RecordBatch, allowed: Iterable[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each queue that rows name, in their order. InvalidArgument for one that is not allowed."""
     import pyarrow.compute as pc  # as long to import as all the rest of a commit
 
     column = batch.column("queue").cast(pa.string())
     rows = batch.drop_columns(["queue"])
-    names = pc.unique(column).to_pylist()
+    names, meant = pc.unique(column).to_pylist(), set(map(canonical_queue, allowed))
     for name in names:
-        if name is None or canonical_queue(name) not in allowed:
+        if name is None or canonical_queue(name) not in meant:
             said = "a row names no queue" if name is None else f"a row names queue {name!r}"
             raise InvalidArgument(f"{said}, which is not one of the option queues: add it there, or filter such rows")
     for name in names:
-        yield canonical_queue(name), rows.filter(pc.equal(column, name))
+        yield name, rows.filter(pc.equal(column, name))
 
 
 def stageable(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

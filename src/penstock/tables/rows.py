@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.queue_paths import queue_topic
 from penstock.kernels import headers as kernel
-from penstock.queues.names import QUEUE_PREFIX, is_dead_letter_queue
 from penstock.tables.letters import dead_letters
 from penstock.tables.nulls import has_empty, with_nulls, without_marks
 from penstock.tables.schema import HEADERS, SCHEMA, projected
@@ -39,7 +39,7 @@ class RowMaker:
         self.schema = projected(columns)
         names = self.schema.names
         self.stored = list(dict.fromkeys(STORED[name] for name in names if name in STORED)) or ["offset"]
-        address = queue if is_dead_letter_queue(queue) else QUEUE_PREFIX + queue
+        address = queue_topic(queue)
         self._address = pa.scalar(address.encode(), pa.binary())
         self._own_topic = pa.repeat(pa.scalar(address, pa.string()), batch_rows)
         constants = {"queue": queue, "partition": partition, "timestampType": 0}

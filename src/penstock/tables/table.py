@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.core.errors import InvalidArgument, NoSuchLog, NoSuchQueue
+from penstock.core.queue_paths import canonical_queue
 from penstock.log.outside import DirectoryReader, OutsideLog
 from penstock.log.reading.extents import Extent, RowMap, clipped
-from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue, partition_of_log
+from penstock.queues.names import DEFAULT_NAMESPACE, partition_of_log
 from penstock.tables.declared import DeclaredQueues
 from penstock.tables.errors import QueueReplaced
 from penstock.tables.partition_rows import BATCH_ROWS, PartitionSource, Reading
@@ -147,9 +148,13 @@ class TableDirectory:
 
     def table(self, queue: str, namespace: str = DEFAULT_NAMESPACE) -> QueueTable:
         """NoSuchQueue. Names of dead-letter queues may be written in any of their ways."""
-        name = canonical_queue(queue)
+        name = self.named(queue, namespace)
         self.logs_of(name, namespace)
         return QueueTable(self, name, namespace)
+
+    def named(self, written: str, namespace: str = DEFAULT_NAMESPACE) -> str:
+        """The name that is meant: that of a queue of this very name, or see canonical_queue()."""
+        return written if (namespace, written) in self._partitions() else canonical_queue(written)
 
     def logs_of(self, queue: str, namespace: str) -> dict[int, OutsideLog | None]:
         """By partition; None for one that nothing was put into yet. NoSuchQueue."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from penstock.broker.queues.queue import Queue
+from penstock.core.queue_paths import queue_topic
 from penstock.queues.deadletter import Reason
 from penstock.telemetry import families as names
 from penstock.telemetry.breather import Breather
@@ -171,5 +172,5 @@ def labels_of(queue: Queue) -> Labels:
 
 def mqtt_labels_of(queue: Queue) -> Labels:
     """By the topic that names the queue."""
-    named = ("queue", queue.name if queue.name.startswith("$") else f"$queue/{queue.name}")
+    named = ("queue", queue_topic(queue.name))
     return Labels(named) if queue.namespace == "default" else Labels(named, ("namespace", queue.namespace))

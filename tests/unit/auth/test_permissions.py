@@ -116,12 +116,14 @@ def test_to_settle_is_to_consume() -> None:
 def test_dead_letters_are_guarded_however_they_are_written() -> None:
     spellings = ["$dlq/orders", "orders.dlq", "dlq/orders"]
     worker = client("allow consume #")
-    assert not any(map(worker.may_consume, spellings))
+    assert not worker.may_consume("$dlq/orders")
+    assert not any(worker.may_subscribe(f"$queue/{each}") for each in spellings)
     assert not worker.may_subscribe("$queue/orders.dlq/#")
     assert not worker.may_subscribe("$queue/orders.dlq/eu/#")
     assert not worker.may_publish(b"$queue/orders.dlq/eu/$ack")
     mender = client("allow consume $dlq/#")
-    assert all(map(mender.may_consume, spellings))
+    assert mender.may_consume("$dlq/orders")
+    assert not mender.may_consume("orders.dlq"), "a queue that is called so"
     assert mender.may_subscribe("$dlq/orders")
     assert mender.may_subscribe("$queue/dlq/orders")
     assert mender.may_publish(b"$dlq/orders/$ack")
@@ -135,6 +137,20 @@ def test_dead_letters_are_guarded_however_they_are_written() -> None:
     ):
         assert not writer.may_publish(topic)
     assert writer.may_publish(b"$queue/orders")
+
+
+def test_a_queue_that_is_called_like_dead_letters_has_a_topic_of_its_own() -> None:
+    owner = client("allow all $queue/orders%%2Edlq", "allow all $queue/x%%23y")
+    assert owner.may_consume("orders.dlq")
+    assert owner.may_publish(b"$queue/orders%2Edlq")
+    assert not owner.may_consume("$dlq/orders")
+    assert not owner.may_publish(b"$queue/orders.dlq"), "which of them is meant, only the broker knows"
+    assert owner.may_configure("$queue/x%23y")
+    assert owner.may_consume("x#y")
+    assert client("allow publish $queue/#", "allow publish $dlq/#").may_publish(b"$queue/orders.dlq")
+    assert not client("allow publish $queue/#", "deny publish $queue/orders%%2Edlq").may_publish(b"$queue/orders.dlq/k")
+    everything = ("allow publish $queue/#", "allow publish $dlq/#", "deny publish $queue/dlq%%2Fa")
+    assert not client(*everything).may_publish(b"$queue/dlq/a")
 
 
 def test_a_topic_that_could_be_read_in_a_thousand_ways_is_refused() -> None:
@@ -242,3 +258,21 @@ def test_a_login_that_is_over_allows_nothing() -> None:
     assert not some.may_receive(b"a")
     assert not some.may_subscribe("a/#")
     assert not some.may_consume("q")
+
+
+def test_rights_on_queues_and_exchanges_are_asked_by_name() -> None:
+    someone = client(
+        "allow configure $queue/mine/#",
+        "allow publish $exchange/logs/eu/#",
+        "allow consume $exchange/logs",
+        "deny configure $queue/mine/not",
+    )
+    assert someone.may_with_queue(Action.CONFIGURE, "mine/1")
+    assert not someone.may_with_queue(Action.CONFIGURE, "mine/not")
+    assert not someone.may_with_queue(Action.PUBLISH, "mine/1")
+    assert someone.may_with_exchange(Action.PUBLISH, "logs", b"eu.de")
+    assert not someone.may_with_exchange(Action.PUBLISH, "logs", b"us.ny")
+    assert someone.may_with_exchange(Action.CONSUME, "logs")
+    assert not someone.may_with_exchange(Action.CONSUME, "logs", b"eu.de")
+    assert not client("allow all $exchange/#").may_with_exchange(Action.PUBLISH, "", b"orders")
+    assert client("allow all $exchange/#", "allow publish $queue/#").may_with_exchange(Action.PUBLISH, "", b"a//\xff")

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from tests.support.broker import Stage, retries, stage
+from tests.support.broker import Stage, begin_to_delete, retries, stage
 from tests.support.loop import run
 from tests.support.sessions import session_stage
 
@@ -19,7 +19,7 @@ from penstock.broker.auth.store import Store, User, key_of
 from penstock.broker.queues import snapshots
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import SessionOptions
-from penstock.core.errors import Closed, LogDamaged
+from penstock.core.errors import LogDamaged
 from penstock.log.batch import read_header
 from penstock.log.columns import Columns
 from penstock.log.partition import Log
@@ -402,18 +402,13 @@ def test_damaged_retained_messages_or_a_damaged_book_do_not_keep_the_broker_from
 
 
 def test_a_queue_that_was_being_deleted_does_not_keep_a_broker_from_starting_that_can_note_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    async def broken_off(*_: object) -> None:
-        raise Closed("killed")
-
     async def first() -> None:
         async with stage(tmp_path) as s:
             queue = await s.queue()
             await s.put(queue, b"1")
-            with monkeypatch.context() as patch, pytest.raises(Closed):
-                patch.setattr(s.broker.shard, "delete", broken_off)
-                await s.broker.declaring.delete(queue)
+            await begin_to_delete(s, queue)
             await s.queue("other")
 
     async def again() -> None:

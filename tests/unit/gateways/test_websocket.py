@@ -18,6 +18,7 @@ from websockets.typing import Origin, Subprotocol
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
+from penstock.gateways.mqtt.gateway import OVER_WEBSOCKET
 from penstock.gateways.wire import websocket
 from penstock.gateways.wire.origins import Origins, is_this_machine
 from penstock.gateways.wire.websocket import WebSocketProtocol
@@ -85,6 +86,7 @@ async def serving(
     server = Server(
         lambda make_mqtt: WebSocketProtocol(
             make_mqtt,
+            OVER_WEBSOCKET,
             "/mqtt",
             Origins(allowed_origins),
             max_message_bytes,

@@ -13,7 +13,7 @@ from penstock.kernels.folded import INDEX_STEP_BYTES, FoldedLog, OpenSegment, fo
 from penstock.kernels.staged import (
     Span,
     StagedLog,
-    any_compressed,
+    any_apart,
     append_all,
     data_bytes,
     entries_bytes,
@@ -167,6 +167,6 @@ def test_the_strongest_is_of_what_is_asked_the_logs_and_what_they_wait_for() -> 
 
 def test_one_compressed_log_among_many_is_seen() -> None:
     logs = [log_at(1, 0), log_at(2, 0)]
-    assert not any_compressed(logs)
-    logs[1].is_compressed = True
-    assert any_compressed(logs)
+    assert not any_apart(logs)
+    logs[1].is_apart = True
+    assert any_apart(logs)

@@ -106,7 +106,7 @@ def test_queues_below_a_name_are_those_on_its_path() -> None:
 
 @pytest.mark.parametrize(
     ("queue", "topics"),
-    [("", []), ("a/#", []), ("a//b", []), ("$x", []), ("ok", ["a", "b#"]), ("ok", ["\ud800"]), ("ok", ["/" * 256])],
+    [("", []), ("a\n", []), ("ok", ["a", "b#"]), ("ok", ["\ud800"]), ("ok", ["/" * 256])],
 )
 def test_a_refused_declaration_changes_nothing(queue: str, topics: list[str]) -> None:
     bindings = declared(ok=["kept"])

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, QueueReserved
+from penstock.core.queue_paths import dead_letter_queue, other_topics, own_topics, queue_of_path, queue_topic
+from penstock.kernels.topics import check_topic
 from penstock.queues import names
 from penstock.queues.names import (
     GroupName,
@@ -31,7 +33,12 @@ QUEUE_NAMES = st.text(
 
 
 @pytest.mark.parametrize(
-    "name", ["orders", "a/b/c", "a:b@c", "Bestellungen für Ä", "..", "$dlq/orders", "$dlq/a/b", "dlq", "x" * 255]
+    "name",
+    [
+        *("orders", "a/b/c", "a:b@c", "Bestellungen für Ä", "..", "$dlq/orders", "$dlq/a/b", "dlq", "x" * 255),
+        *("/a", "a/", "a//b", "a/+", "a#", "$SYS/a", "a/$ack", "$dlq/", "$dlq/$dlq/a"),
+        *("dlq/orders", "orders.dlq", "$dlq/orders.dlq", "amq.gen-JzTY20BRgKO-HjmUJj0wLg", "ä" * 127),
+    ],
 )
 def test_names_a_queue_may_have(name: str) -> None:
     check_queue_name(name)
@@ -41,22 +48,10 @@ def test_names_a_queue_may_have(name: str) -> None:
     ("name", "why"),
     [
         ("", "empty"),
-        ("/a", "empty level"),
-        ("a/", "empty level"),
-        ("a//b", "empty level"),
-        ("a/+", "wildcards"),
-        ("a#", "wildcards"),
         ("a\0b", "control"),
         ("a\nb", "control"),
-        ("$SYS/a", "reserved"),
-        ("a/$ack", "reserved"),
-        ("$dlq/", "empty"),
-        ("$dlq/$dlq/a", "reserved"),
         ("ä" * 128, "256 bytes"),
         ("\ud800", "surrogate"),
-        ("dlq/orders", "'\\$dlq/orders'"),
-        ("orders.dlq", "'\\$dlq/orders'"),
-        ("$dlq/orders.dlq", "dead-letter queue"),
     ],
 )
 def test_names_a_queue_may_not_have(name: str, why: str) -> None:
@@ -65,7 +60,7 @@ def test_names_a_queue_may_not_have(name: str, why: str) -> None:
 
 
 def test_a_queue_with_the_longest_name_has_dead_letters_too() -> None:
-    check_queue_name(names.dead_letter_queue("x" * 255))
+    check_queue_name(dead_letter_queue("x" * 255))
 
 
 @pytest.mark.parametrize("name", ["", "a|b", "a\0", "x" * 256])
@@ -96,9 +91,8 @@ def test_filters_that_are_refused(text: str) -> None:
     [
         ("$queue/orders", "orders"),
         ("$queue/a/b", "a/b"),
-        ("$queue/dlq/orders", "$dlq/orders"),
-        ("$queue/dlq/a/b", "$dlq/a/b"),
-        ("$queue/orders.dlq", "$dlq/orders"),
+        ("$queue/dlq/orders", "dlq/orders"),
+        ("$queue/orders.dlq", "orders.dlq"),
         ("$dlq/orders", "$dlq/orders"),
         ("$queue/$dlq/orders", "$dlq/orders"),
         ("$queue/dlq", "dlq"),
@@ -115,8 +109,85 @@ def test_the_address_of_a_topic(topic: str, address: str | None) -> None:
 def test_publishing_creates_no_queue_with_a_name_that_none_may_have() -> None:
     assert queue_of_publish_topic("$queue/a/b") == "a/b"
     assert queue_of_publish_topic("a/b") is None
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidArgument, match="%24ack"):
         queue_of_publish_topic("$queue/orders/$ack")
+    with pytest.raises(QueueReserved):
+        queue_of_publish_topic("$queue/amq.gen-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "topic"),
+    [
+        ("orders", "$queue/orders"),
+        ("shop/orders", "$queue/shop/orders"),
+        ("50%", "$queue/50%"),
+        ("50%2", "$queue/50%2"),
+        ("50%2F", "$queue/50%252F"),
+        ("a//b", "$queue/a%2F%2Fb"),
+        ("reply/", "$queue/reply%2F"),
+        ("/", "$queue/%2F"),
+        ("x#y+z", "$queue/x%23y%2Bz"),
+        ("$weird", "$queue/%24weird"),
+        ("a/$b$", "$queue/a/%24b$"),
+        ("a/$ack", "$queue/a/%24ack"),
+        ("orders.dlq", "$queue/orders%2Edlq"),
+        ("dlq/orders", "$queue/dlq%2Forders"),
+        ("dlq/a/b.dlq", "$queue/dlq%2Fa/b%2Edlq"),
+        ("$queue/orders", "$queue/%24queue/orders"),
+        ("$dlq/orders", "$dlq/orders"),
+        ("$dlq/orders.dlq", "$dlq/orders.dlq"),
+        ("$dlq/x#", "$dlq/x%23"),
+        ("$dlq/", "$queue/%24dlq%2F"),
+        (".dlq", "$queue/.dlq"),
+    ],
+)
+def test_every_queue_has_one_topic(name: str, topic: str) -> None:
+    assert queue_topic(name) == topic
+    assert queue_of_publish_topic(topic) == name
+
+
+@pytest.mark.parametrize(
+    ("topic", "name"),
+    [
+        ("$queue/orders.dlq", "$dlq/orders"),
+        ("$queue/dlq/orders", "$dlq/orders"),
+        ("$queue/dlq/a/b", "$dlq/a/b"),
+        ("$queue/$dlq/orders", "$dlq/orders"),
+        ("$queue/x%23.dlq", "$dlq/x#"),
+    ],
+)
+def test_dead_letters_have_other_ways_to_write_them(topic: str, name: str) -> None:
+    assert queue_of_publish_topic(topic) == name
+    assert topic in other_topics(name)
+
+
+@pytest.mark.parametrize(
+    "topic", ["$queue/a%2Fb", "$queue/a%2Eb", "$queue/%24dlq/a", "$queue/$x", "$queue/a//b", "$queue/a%23/", "$queue/"]
+)
+def test_a_queue_has_no_second_topic(topic: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"in another way|empty"):
+        queue_of_publish_topic(topic)
+
+
+@settings(max_examples=500)
+@given(st.text(st.sampled_from("ab%2BF345E.dlq/$+#"), min_size=1, max_size=12))
+def test_topics_of_queues_are_topics_and_lead_back(name: str) -> None:
+    topic = queue_topic(name)
+    check_topic(topic.encode())
+    assert all(topic.split("/"))
+    assert not any(level.startswith("$") for level in topic.split("/")[1:])
+    assert queue_of_path(topic.removeprefix("$queue/")) == name
+    assert topic in own_topics(name)
+
+
+@settings(max_examples=500)
+@given(st.text(st.sampled_from("a%2BF345E.dlq/$"), min_size=1, max_size=12))
+def test_a_path_that_is_taken_is_the_only_one_of_its_queue(path: str) -> None:
+    try:
+        name = queue_of_path(path)
+    except InvalidArgument:
+        return
+    assert f"$queue/{path}" in (*own_topics(name), *other_topics(name)) or path == queue_topic(name)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +198,9 @@ def test_publishing_creates_no_queue_with_a_name_that_none_may_have() -> None:
         ("$queue/a/b/#", "a/b", "#", "a/b"),
         ("$queue/a/+/c", "a", "+/c", None),
         ("$queue/a/+/#", "a", "+/#", None),
-        ("$queue/dlq/orders/#", "$dlq/orders", "#", "$dlq/orders"),
-        ("$queue/orders.dlq/#", "$dlq/orders", "#", "$dlq/orders"),
+        ("$queue/dlq/orders/#", "dlq/orders", "#", "$dlq/orders"),
+        ("$queue/orders.dlq/#", "orders.dlq", "#", "$dlq/orders"),
+        ("$queue/x%23y/#", "x%23y", "#", "x#y"),
         ("$dlq/orders", "$dlq/orders", "", "$dlq/orders"),
     ],
 )

@@ -283,7 +283,7 @@ def test_settings_of_later_capabilities_are_refused_by_name(key: str) -> None:
         ({"limits": {"max_queue_depth": -1}}, "limits.max_queue_depth", '"none"'),
         ({"dlq_config": {"enabled": "yes"}}, "dlq_config.enabled", "true, false"),
         ({"dlq_config": {"topic": "failures"}}, "dlq_config.topic", "$queue/<name>"),
-        ({"dlq_config": {"topic": "$dlq/a/#"}}, "dlq_config.topic", "wildcards"),
+        ({"dlq_config": {"topic": "$dlq/a/#"}}, "dlq_config.topic", "in another way"),
         ({"dlq_config": {"topic": "$queue/orders"}}, "dlq_config.topic", "itself"),
         ({"dlq_config": {"alert_webhook": "example.com"}}, "dlq_config.alert_webhook", "https://"),
         ({"dlq_config": {"alert_webhook": "https://"}}, "dlq_config.alert_webhook", "https://"),
@@ -291,7 +291,7 @@ def test_settings_of_later_capabilities_are_refused_by_name(key: str) -> None:
         ({"compaction": {"key": "a\nb"}}, "compaction.key", "property"),
         ({"max_deliveries": 0.5}, "max_deliveries", "whole number"),
         ({"namespace": "a/b"}, "namespace", "leave them out"),
-        ({"name": "a/#"}, "name", "wildcards"),
+        ({"name": "a\n"}, "name", "control"),
         ({"name": 7}, "name", "quotes"),
     ],
 )

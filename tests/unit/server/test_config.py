@@ -131,7 +131,7 @@ def test_a_section_whose_lines_are_commented_out_is_all_defaults(tmp_path: Path)
         ("zzz: 1", "penstock.yaml:1: zzz: no such setting: the known ones are data_dir"),
         ("log:\n  level: loud", "penstock.yaml:2: log.level: 'loud' is not one of debug, info"),
         ("log: {level: info}\nlog: {level: info}", "penstock.yaml:2: log: is there twice, first at penstock.yaml:1"),
-        ("listeners: {amqp: {}}", "listeners.amqp: this listener is not in this version"),
+        ("listeners: {grpc: {}}", "listeners.grpc: this listener is not in this version"),
         ("mqtt: 5", "mqtt: 5 is not an object with settings in it"),
         ("- 1", "is not a mapping"),
         ("a: [", "not YAML"),

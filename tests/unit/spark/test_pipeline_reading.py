@@ -50,7 +50,7 @@ def test_a_declaration_is_what_was_written(tmp_path: Path) -> None:
         ("./table", "./table, queue: t", "24:38: sinks.table.parquet", "beside queue"),
         ("parquet:", "delta:", "24:36: sinks.table.delta", "delta is not installed"),
         ("parquet:", "iceberg:", "24:38: sinks.table.iceberg", "iceberg is not installed"),
-        ("queue: alerts", "queue: a/+", "23:30: sinks.alerts.queue", "queue name 'a/+' contains + or #"),
+        ("queue: alerts", 'queue: "a\\tb"', "23:30: sinks.alerts.queue", "a control character"),
         ('"grpc:', '"http:', "2:28: broker.url", "does not begin with grpc:// or grpc+tls://"),
         (', url: "grpc://localhost:7070"', "", "23:30: sinks.alerts.queue", "needs url"),
         ("    schema: device", "    #", "6:13: sources.readings.format", "json needs schema"),

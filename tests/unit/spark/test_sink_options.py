@@ -37,7 +37,7 @@ def test_everything_can_be_said() -> None:
     [
         ({"url": " "}, True, "option url is missing"),
         ({"queue": ""}, True, "option queue is missing"),
-        ({"queue": "a/$b"}, True, "option queue: "),
+        ({"queue": "$queue/$b"}, True, "option queue: "),
         ({"path": "/data"}, True, "no option 'path' of a write to format penstock: did you mean url"),
         ({"topic": "alerts"}, True, "did you mean queue"),
         ({"pipelines": "a"}, True, "did you mean pipeline"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,23 +17,23 @@ from penstock.broker.auth.options import AuthOptions
 from penstock.broker.auth.passwords import Passwords, Verified
 from penstock.broker.auth.permissions import (
     ADMIN_VERDICTS,
-    NO_VERDICTS,
     AllPermissions,
     Caches,
     PassingPermissions,
     Permissions,
     Verdicts,
-    verdicts_of,
 )
 from penstock.broker.auth.roles import ADMIN_ROLE
 from penstock.broker.auth.scram import ScramServer
 from penstock.broker.auth.store import User
 from penstock.broker.auth.users import NoUsers, Users
 from penstock.broker.auth.verdicts import AskedAction, Question, Verdict, find_subject
+from penstock.broker.auth.working import Working
 from penstock.core.clock import SystemClock
-from penstock.core.errors import BadCredentials, InvalidSetting, NotAuthorised, PenstockError
+from penstock.core.errors import BadCredentials, InvalidSetting, NoSuchNamespace, NotAuthorised, PenstockError
 from penstock.core.ports import Clock
 from penstock.log.shard import Shard
+from penstock.queues.names import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from penstock.broker.auth.tokens import Tokens
@@ -50,6 +50,7 @@ class Access:
         self._attempts = Attempts(options, clock)
         self._verified = Verified(clock, options.verified_password_s)
         self._options, self._tokens = options, tokens_of(options)
+        self.working = Working(users)
         users.configure(options.users, options.acl)
         users.changed = self._caches.rules_changed
 
@@ -89,6 +90,11 @@ class Access:
         return self._attempts.metrics
 
     @property
+    def has_users(self) -> bool:
+        """Whether somebody can log in with a name."""
+        return True
+
+    @property
     def version(self) -> int:
         """Changes when an answer of any permissions may have changed, for caches elsewhere."""
         return self._caches.version
@@ -108,17 +114,28 @@ class Access:
     def close(self) -> None:
         self._passwords.close()
 
-    async def login(self, credentials: Credentials) -> Identity:
-        """BadCredentials, NotAuthorised, TooManyAttempts. Takes some 20 ms beside the loop where a password is
-        hashed."""
+    async def login(self, credentials: Credentials, namespace: str | None = None) -> Identity:
+        """BadCredentials, NotAuthorised, TooManyAttempts; as enter(), where a namespace is named. Takes some 20 ms
+        beside the loop where a password is hashed."""
         attempt = Attempt(credentials.peer, credentials.username or "", credentials.is_loopback)
         try:
             identity = await self._login(credentials, attempt)
+            if namespace is not None:
+                identity = self.enter(identity, namespace)
         except PenstockError as error:
             self._attempts.failed(attempt, error)
             raise
         self._attempts.succeeded()
         return identity
+
+    def enter(self, identity: Identity, namespace: str) -> Identity:
+        """Who is logged in, to work in a namespace: the own one, or where a rule lets the user in. NoSuchNamespace,
+        NamespaceRefused, InvalidArgument."""
+        return self.working.enter(identity, self._roles_of(identity) or (), namespace)
+
+    def namespaces(self, identity: Identity, among: Sequence[str]) -> list[str]:
+        """Those of them that enter() lets in."""
+        return self.working.namespaces(identity, self._roles_of(identity) or (), among)
 
     def without_login(self) -> Identity | None:
         """Who says nothing, where that is allowed. No attempt: a probe is not somebody who fails to log in."""
@@ -241,11 +258,7 @@ class Access:
         return is_right
 
     def _verdicts(self, identity: Identity, client_id: str) -> Verdicts:
-        roles = self._roles_of(identity)
-        if roles is None:
-            return NO_VERDICTS
-        rules = self.users.rules_about(identity.name, roles, identity.namespace)
-        return verdicts_of(roles, [*rules, *identity.rules], client_id, identity.name, identity.namespace)
+        return self.working.verdicts(identity, self._roles_of(identity), client_id)
 
     def _roles_of(self, identity: Identity) -> tuple[str, ...] | None:
         """Those of now; None if the user or the key of the login is gone."""
@@ -303,8 +316,14 @@ class _OperatorAccess(Access):
     def without_login(self) -> Identity | None:
         return _EVERYBODY
 
-    async def login(self, credentials: Credentials) -> Identity:
-        return Identity(credentials.username or ANONYMOUS, is_admin=True, how="anonymous")
+    async def login(self, credentials: Credentials, namespace: str | None = None) -> Identity:
+        return _everybody(credentials, namespace)
+
+    def enter(self, identity: Identity, namespace: str) -> Identity:
+        return replace(identity, namespace=namespace)
+
+    def namespaces(self, identity: Identity, among: Sequence[str]) -> list[str]:
+        return list(among)
 
     def permissions(self, identity: Identity, client_id: str) -> Permissions:
         return AllPermissions(self._caches, _all_verdicts)
@@ -316,14 +335,28 @@ class _OpenAccess(Access):
     def __init__(self) -> None:
         clock = SystemClock()
         self.users = NoUsers()
+        self.working = Working(self.users)
         self._clock, self._caches, self._attempts = clock, Caches(), Attempts(AuthOptions(), clock)
+
+    @property
+    def has_users(self) -> bool:
+        return False
 
     def without_login(self) -> Identity | None:
         return _EVERYBODY
 
-    async def login(self, credentials: Credentials) -> Identity:
+    async def login(self, credentials: Credentials, namespace: str | None = None) -> Identity:
         self._attempts.succeeded()
-        return Identity(credentials.username or ANONYMOUS, is_admin=True, how="anonymous")
+        identity = _everybody(credentials, None)
+        return identity if namespace is None else self.enter(identity, namespace)
+
+    def enter(self, identity: Identity, namespace: str) -> Identity:
+        if not self.working.knows(namespace):
+            raise NoSuchNamespace(namespace)
+        return replace(identity, namespace=namespace)
+
+    def namespaces(self, identity: Identity, among: Sequence[str]) -> list[str]:
+        return list(among)
 
     def login_key(self, text: str, peer: str, is_loopback: bool = False) -> Identity:
         self._attempts.succeeded()
@@ -356,6 +389,10 @@ def _all_verdicts() -> Verdicts:
 
 
 _EVERYBODY = Identity(ANONYMOUS, is_admin=True, how="anonymous")
+
+
+def _everybody(credentials: Credentials, namespace: str | None) -> Identity:
+    return Identity(credentials.username or ANONYMOUS, namespace or DEFAULT_NAMESPACE, is_admin=True, how="anonymous")
 
 
 def _identity_of(user: User) -> Identity:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.broker.auth.patterns import TopicSet, consume_address, topic_set
+from penstock.broker.auth.patterns import TopicSet, queue_pattern, topic_set
 from penstock.broker.auth.rules import Action
 from penstock.core.errors import InvalidArgument
+from penstock.core.queue_paths import DEAD_LETTER_PREFIX, QUEUE_PREFIX, queue_topic
 from penstock.queues.exchange_topics import (
     DEFAULT_EXCHANGE,
     TOPIC_EXCHANGE,
     exchange_address,
+    exchange_topic,
     topic_of_key,
 )
-from penstock.queues.names import DEAD_LETTER_PREFIX, QUEUE_PREFIX, check_filter, subscription_address
+from penstock.queues.names import check_filter, subscription_address
 
 ADMIN_PREFIX = "$admin/"
 SHARE_PREFIX = "$share/"
@@ -23,7 +25,7 @@ SETTLEMENTS = frozenset({"$ack", "$nack", "$reject"})
 _QUEUE_PREFIXES = (QUEUE_PREFIX, DEAD_LETTER_PREFIX)
 _DEAD_LETTER_SUFFIX = ".dlq"
 # A topic of 65,535 bytes could be read in thousands of ways; no name of a queue is meant by such a one.
-_MAX_READINGS = 4
+_MAX_READINGS = 8
 
 
 class Wanted(NamedTuple):
@@ -57,8 +59,8 @@ def _through_exchange(topic: str) -> Wanted:
     except InvalidArgument:
         return _IMPOSSIBLE
     if address is not None and address.exchange == DEFAULT_EXCHANGE:
-        queue = _all_readings(Action.PUBLISH, consume_address(address.key.decode("utf-8", "replace")))
-        return Wanted(Action.PUBLISH, (mine, *queue.topics)) if queue.topics else _IMPOSSIBLE
+        queue = topic_set(queue_topic(address.key.decode("utf-8", "replace")))
+        return Wanted(Action.PUBLISH, (mine, queue))
     if address is not None and address.exchange == TOPIC_EXCHANGE and (meant := topic_of_key(address.key)) is not None:
         return Wanted(Action.PUBLISH, (mine, topic_set(meant.decode())))
     return Wanted(Action.PUBLISH, (mine,))
@@ -83,18 +85,31 @@ def wanted_to_subscribe(topic_filter: str) -> Wanted:
     except InvalidArgument:
         return _IMPOSSIBLE
     if address is not None:
-        return _all_readings(Action.CONSUME, consume_address(address.path))
+        return _all_readings(Action.CONSUME, queue_pattern(address.path))
     return Wanted(Action.ADMIN if _is_about_admin(topic_filter) else Action.SUBSCRIBE, (topic_set(topic_filter),))
 
 
 def wanted_to_consume(queue: str) -> Wanted:
-    return Wanted(Action.CONSUME, (topic_set(consume_address(queue)),))
+    """A queue by its name."""
+    return wanted_of_queue(Action.CONSUME, queue)
+
+
+def wanted_of_queue(action: Action, queue: str) -> Wanted:
+    """A queue by its name, and no other."""
+    return Wanted(action, (topic_set(queue_topic(queue)),))
+
+
+def wanted_of_exchange(action: Action, exchange: str, key: bytes = b"") -> Wanted:
+    """An exchange by its name, with the routing key of a message or binding where that counts."""
+    if action is Action.PUBLISH:
+        return _through_exchange(exchange_topic(exchange, key).decode())
+    return Wanted(action, (topic_set(exchange_topic(exchange, key).decode()),))
 
 
 def wanted_to_configure(topic: str) -> Wanted:
-    """`$exchange/<name>` or `$queue/<name>`."""
-    if topic.startswith(QUEUE_PREFIX):
-        topic = consume_address(topic.removeprefix(QUEUE_PREFIX))
+    """`$exchange/<name>` or `$queue/<path>`."""
+    if topic.startswith(_QUEUE_PREFIXES):
+        return _all_readings(Action.CONFIGURE, topic)
     return Wanted(Action.CONFIGURE, (topic_set(topic),))
 
 
@@ -108,12 +123,16 @@ def _all_readings(action: Action, topic: str) -> Wanted:
     found = [topic]
     if topic.startswith(QUEUE_PREFIX):
         levels = topic.removeprefix(QUEUE_PREFIX).split("/")
-        if levels[0] in ("dlq", "$dlq"):
+        if levels[0] in ("dlq", "$dlq") and len(levels) > 1:
             found.append(DEAD_LETTER_PREFIX + "/".join(levels[1:]))
+            if levels[0] == "dlq":
+                levels = [f"dlq%2F{levels[1]}", *levels[2:]]
+                found.append(QUEUE_PREFIX + "/".join(levels))
         for place, level in enumerate(levels):
             if level.endswith(_DEAD_LETTER_SUFFIX):
-                named = [*levels[:place], level.removesuffix(_DEAD_LETTER_SUFFIX), *levels[place + 1 :]]
-                found.append(DEAD_LETTER_PREFIX + "/".join(named))
+                source = level.removesuffix(_DEAD_LETTER_SUFFIX)
+                found.append(DEAD_LETTER_PREFIX + "/".join([*levels[:place], source, *levels[place + 1 :]]))
+                found.append(QUEUE_PREFIX + "/".join([*levels[:place], f"{source}%2Edlq", *levels[place + 1 :]]))
             if len(found) > _MAX_READINGS:
                 return _IMPOSSIBLE
     return Wanted(action, tuple(map(topic_set, found)))

@@ -46,6 +46,13 @@ class Identity:
     """that came with a token"""
     roles: tuple[str, ...] = ()
     """that came with a token, beside those that the user has"""
+    own_namespace: str | None = None
+    """where it is another one than that in which is worked"""
+
+    @property
+    def home(self) -> str:
+        """The namespace of the user, where the roles hold."""
+        return self.own_namespace or self.namespace
 
     @property
     def mark(self) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from penstock.core.errors import InvalidArgument
-from penstock.queues.names import QUEUE_PREFIX, canonical_queue, check_filter, is_dead_letter_queue
+from penstock.core.queue_paths import as_dead_letters
+from penstock.queues.names import check_filter, topic_of_address
 
 MAX_PATTERN_BYTES = 1024
 _PLACEHOLDER = re.compile(r"%(.?)", re.DOTALL)
@@ -98,10 +99,9 @@ def pattern_set(pattern: str) -> TopicSet:
     return topic_set(pattern)
 
 
-def consume_address(queue: str) -> str:
-    """The topic that stands for a queue in rules: `$queue/orders`, `$dlq/orders`."""
-    name = canonical_queue(queue)
-    return name if is_dead_letter_queue(name) else QUEUE_PREFIX + name
+def queue_pattern(path: str) -> str:
+    """What a path below `$queue/` stands for in rules, which may have wildcards: `$queue/orders`, `$dlq/orders`."""
+    return topic_of_address(as_dead_letters(path))
 
 
 def check_pattern(pattern: str) -> None:

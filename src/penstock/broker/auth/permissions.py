@@ -10,7 +10,7 @@ from weakref import WeakSet
 from penstock.broker.auth import addresses
 from penstock.broker.auth.addresses import Wanted
 from penstock.broker.auth.patterns import TopicSet, fill_allowing, fill_denying, has_placeholder, pattern_set
-from penstock.broker.auth.roles import ADMIN_ROLE, MONITOR_ROLE, READ_ONLY_ROLE
+from penstock.broker.auth.roles import ADMIN_ROLE, IMPERSONATOR_ROLE, MONITOR_ROLE, READ_ONLY_ROLE
 from penstock.broker.auth.rules import Action, Effect, Rule
 from penstock.core.ports import Clock
 from penstock.queues.names import DEFAULT_NAMESPACE
@@ -42,6 +42,8 @@ class Verdicts:
     """of the login"""
     may_monitor: bool = False
     """see the numbers of all namespaces"""
+    may_impersonate: bool = False
+    """name another user as who has sent a message"""
 
     @classmethod
     def of(cls, rules: Iterable[Rule], client_id: str, user: str, *, may_read: bool = False) -> Verdicts:
@@ -90,7 +92,8 @@ def verdicts_of(
         return replace(ADMIN_VERDICTS, namespace=namespace, may_monitor=namespace == DEFAULT_NAMESPACE)
     may_monitor = MONITOR_ROLE in roles and namespace == DEFAULT_NAMESPACE
     found = Verdicts.of(rules, client_id, user, may_read=READ_ONLY_ROLE in roles)
-    return replace(found, namespace=namespace, may_monitor=may_monitor)
+    may_impersonate = IMPERSONATOR_ROLE in roles
+    return replace(found, namespace=namespace, may_monitor=may_monitor, may_impersonate=may_impersonate)
 
 
 def filled_pattern(rule: Rule, client_id: str, user: str) -> TopicSet | None:
@@ -104,7 +107,7 @@ def filled_pattern(rule: Rule, client_id: str, user: str) -> TopicSet | None:
 class Permissions:
     """Of one session; used from the loop. Answers are remembered until rules change."""
 
-    __slots__ = ("__weakref__", "_caches", "_consume", "_find", "_publish", "_receive", "_verdicts")
+    __slots__ = ("__weakref__", "_caches", "_consume", "_find", "_named", "_publish", "_receive", "_verdicts")
 
     def __init__(self, caches: Caches, find: Callable[[], Verdicts]) -> None:
         """`find` works the rules out, as they are when it is called."""
@@ -181,15 +184,38 @@ class Permissions:
         """Declare, bind and delete `$exchange/<name>` or `$queue/<name>`."""
         return self._now().may(addresses.wanted_to_configure(topic))
 
+    def may_with_queue(self, action: Action, queue: str) -> bool:
+        """CONFIGURE, PUBLISH or CONSUME a queue by its very name, whether it is there or not."""
+        known = self._named.get(key := f"queue {action.value} {queue}")
+        if known is None:
+            known = self._now().may(addresses.wanted_of_queue(action, queue))
+            self._caches.keep(self._named, key, known)
+        return known
+
+    def may_with_exchange(self, action: Action, exchange: str, key: bytes = b"") -> bool:
+        """CONFIGURE an exchange by its name, PUBLISH to it, or CONSUME what it has: bind to it. With a key, this key's
+        messages only."""
+        asked = f"exchange {action.value} {exchange}\0{key.decode('utf-8', 'surrogateescape')}"
+        known = self._named.get(asked)
+        if known is None:
+            known = self._now().may(addresses.wanted_of_exchange(action, exchange, key))
+            self._caches.keep(self._named, asked, known)
+        return known
+
+    @property
+    def may_impersonate(self) -> bool:
+        """Name another user as who has sent a message: the role impersonator, as of now. Admins do not by that."""
+        return self._now().may_impersonate
+
     def forget(self) -> None:
         self._verdicts: Verdicts | None = None
         self._publish = self._receive = _NO_TOPICS
-        self._consume = _NO_QUEUES
+        self._consume = self._named = _NO_QUEUES
 
     def _now(self) -> Verdicts:
         if self._verdicts is None:
             # Most clients that are idle never ask.
-            self._publish, self._receive, self._consume = {}, {}, {}
+            self._publish, self._receive, self._consume, self._named = {}, {}, {}, {}
             self._verdicts = self._find()
             self._caches.live.add(self)
         return self._verdicts
@@ -251,6 +277,16 @@ class PassingPermissions(Permissions):
     def may_configure(self, topic: str) -> bool:
         return self._clock.now_ms() < self._expires_ms and super().may_configure(topic)
 
+    def may_with_queue(self, action: Action, queue: str) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_with_queue(action, queue)
+
+    def may_with_exchange(self, action: Action, exchange: str, key: bytes = b"") -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_with_exchange(action, exchange, key)
+
+    @property
+    def may_impersonate(self) -> bool:
+        return self._clock.now_ms() < self._expires_ms and super().may_impersonate
+
 
 class AllPermissions(Permissions):
     """Of development mode."""
@@ -288,6 +324,16 @@ class AllPermissions(Permissions):
         return True
 
     def may_configure(self, topic: str) -> bool:
+        return True
+
+    def may_with_queue(self, action: Action, queue: str) -> bool:
+        return True
+
+    def may_with_exchange(self, action: Action, exchange: str, key: bytes = b"") -> bool:
+        return True
+
+    @property
+    def may_impersonate(self) -> bool:
         return True
 
 

@@ -12,6 +12,8 @@ from penstock.broker.auth.rules import EVERYWHERE, Action, Effect, Rule, RuleBoo
 ADMIN_ROLE = "admin"
 """who has it may do everything, whatever rules say"""
 READ_ONLY_ROLE = "read-only"
+IMPERSONATOR_ROLE = "impersonator"
+"""who has it may put another user's name into a message that says whose it is"""
 MONITOR_ROLE = "monitor"
 """counts in the namespace `default`, which is the server's own"""
 
@@ -47,6 +49,7 @@ BUILT_IN_ROLES = (
     ),
     _role(READ_ONLY_ROLE, "look at everything that is shown of its namespace, browse queues without consuming"),
     _role(MONITOR_ROLE, "see the numbers of all namespaces, in `default` only: metrics and the overview"),
+    _role(IMPERSONATOR_ROLE, "publish over AMQP 0.9.1 with another user's name as `user-id`"),
 )
 _IMPLIED = tuple(implied for role in BUILT_IN_ROLES for implied in role.rules)
 

@@ -9,11 +9,12 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.broker.auth.patterns import check_pattern, consume_address
+from penstock.broker.auth.patterns import check_pattern, queue_pattern
 from penstock.core.errors import InvalidArgument, InvalidSetting
+from penstock.core.queue_paths import QUEUE_PREFIX
 from penstock.core.settings.kind import nearest_of, shown
 from penstock.core.settings.words import OneOf
-from penstock.queues.names import DEFAULT_NAMESPACE, QUEUE_PREFIX, check_namespace
+from penstock.queues.names import DEFAULT_NAMESPACE, check_namespace
 
 EVERYWHERE = "*"
 """as the namespace of a rule: all of them"""
@@ -82,7 +83,7 @@ def rule(
     if action is Action.CONSUME and not pattern.startswith("$"):
         pattern = QUEUE_PREFIX + pattern
     if pattern.startswith(QUEUE_PREFIX):
-        pattern = consume_address(pattern.removeprefix(QUEUE_PREFIX))
+        pattern = queue_pattern(pattern.removeprefix(QUEUE_PREFIX))
     return Rule(effect, action, pattern, user, role, namespace)
 
 

@@ -14,7 +14,7 @@ from penstock.broker.auth.keys import KEY_USER_PREFIX, NoSuchKey, key_user, new_
 from penstock.broker.auth.options import SCRAM_ITERATIONS, ConfiguredUser
 from penstock.broker.auth.passwords import Passwords, random_password
 from penstock.broker.auth.roles import ADMIN_ROLE, book_of
-from penstock.broker.auth.rules import Rule, check_name
+from penstock.broker.auth.rules import EVERYWHERE, Rule, check_name
 from penstock.broker.auth.scram import ScramKeys, prepared, pretended_keys, scram_keys
 from penstock.broker.auth.store import ApiKey, Record, Secret, Store, Stored, User, key_of
 from penstock.core.clock import SystemClock
@@ -84,6 +84,11 @@ class Users:
     @property
     def rules(self) -> list[Rule]:
         return [*self._stored.rules.values(), *self._configured_rules]
+
+    def namespaces(self) -> set[str]:
+        """Those that a user, a key or a rule is in."""
+        found = {user.namespace for user in self.all()} | {key.namespace for key in self.keys()}
+        return (found | {rule.namespace for rule in self.rules}) - {EVERYWHERE}
 
     def rules_about(self, user: str, roles: Iterable[str], namespace: str) -> list[Rule]:
         """With those that built-in roles stand for."""

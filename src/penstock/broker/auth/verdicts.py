@@ -18,7 +18,8 @@ from penstock.broker.auth.roles import ADMIN_ROLE, is_implied
 from penstock.broker.auth.rules import Effect, Rule
 from penstock.broker.auth.store import ApiKey, User
 from penstock.core.errors import NoSuchUser
-from penstock.queues.names import DEFAULT_NAMESPACE, QUEUE_PREFIX
+from penstock.core.queue_paths import canonical_queue
+from penstock.queues.names import DEFAULT_NAMESPACE
 
 AskedAction = Literal["publish", "subscribe", "receive", "consume", "browse", "configure"]
 """publish to a topic, subscribe to a filter, receive a message of a topic, consume or browse a queue, configure an
@@ -93,7 +94,7 @@ class Question:
             case "configure":
                 return addresses.wanted_to_configure(self.topic)
             case "consume" | "browse":
-                return addresses.wanted_to_consume(self.topic.removeprefix(QUEUE_PREFIX))
+                return addresses.wanted_to_consume(canonical_queue(self.topic))
 
     def _about(self, rules: Iterable[Rule], wanted: Wanted) -> list[tuple[Rule, TopicSet]]:
         """Those that have to do with something of what is wanted."""

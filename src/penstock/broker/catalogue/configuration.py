@@ -8,12 +8,14 @@ import msgspec
 
 from penstock.broker.catalogue.copied import CopiedLog
 from penstock.core.types import LogName
+from penstock.log.engine import Effect
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.declared import Record, apply
 from penstock.queues.names import CONFIGURATION_LOG
 
+Change = tuple[str, Record | None]
 NAME: LogName = CONFIGURATION_LOG
 _SETTINGS = LogSettings(segment_bytes=4 << 20, compaction=Compaction(lag_s=60.0, tombstone_s=3600.0))
 
@@ -21,13 +23,13 @@ _SETTINGS = LogSettings(segment_bytes=4 << 20, compaction=Compaction(lag_s=60.0,
 class Configuration:
     """The log of what was declared. Used from the loop."""
 
-    def __init__(self, copied: CopiedLog) -> None:
-        self._copied = copied
+    def __init__(self, shard: Shard, copied: CopiedLog) -> None:
+        self._shard, self._copied = shard, copied
 
     @classmethod
     async def open(cls, shard: Shard) -> Configuration:
         """A broker that lost some of it to damage of both copies starts with the rest, and says so."""
-        return cls(await CopiedLog.open(shard, NAME, _SETTINGS, may_lose=True))
+        return cls(shard, await CopiedLog.open(shard, NAME, _SETTINGS, may_lose=True))
 
     @property
     def log(self) -> Log:
@@ -43,7 +45,27 @@ class Configuration:
         apply(found, ((key.decode(), value) for key, value in self._copied.rows()))
         return found
 
-    async def write(self, *changes: tuple[str, Record | None], logs: Sequence[tuple[Log, LogSettings]] = ()) -> None:
+    async def write(self, *changes: Change, logs: Sequence[tuple[Log, LogSettings]] = ()) -> None:
         """All in one commit; None deletes. `logs` follow the records: their settings are in the same frame."""
-        records = [(key, b"" if record is None else msgspec.json.encode(record)) for key, record in changes]
-        await self._copied.write(records, logs)
+        records = [_encoded(change) for change in changes]
+        if logs:
+            await self._shard.change_many(logs, self._copied.parts(records))
+        else:
+            await self._copied.write(records)
+
+    async def write_creating(self, changes: Sequence[Change], logs: Sequence[tuple[LogName, LogSettings]]) -> list[Log]:
+        """write() in one commit with the making of logs."""
+        if not logs:
+            await self.write(*changes)
+            return []
+        return await self._shard.create_many(logs, self._copied.parts([_encoded(change) for change in changes]))
+
+    async def write_deleting(self, changes: Sequence[Change], logs: Sequence[Log], staged: Effect) -> None:
+        """write() in one commit with the end of logs. `staged` as in Shard.delete_many()."""
+        parts = self._copied.parts([_encoded(change) for change in changes])
+        await self._shard.delete_many(logs, parts, staged)
+
+
+def _encoded(change: Change) -> tuple[str, bytes]:
+    key, record = change
+    return key, b"" if record is None else msgspec.json.encode(record)

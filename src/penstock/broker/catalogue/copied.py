@@ -12,6 +12,7 @@ from penstock.core.ports import Buffer
 from penstock.core.types import LogName, Purpose
 from penstock.log.batch import Batch
 from penstock.log.columns import Columns
+from penstock.log.journal.late import Part
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
@@ -62,17 +63,15 @@ class CopiedLog:
         rows = self._rows(self._source) if self._left is None else iter(self._left.items())
         return ((key, value) for key, value in rows if key != _WRITES)
 
-    async def write(
-        self, records: Sequence[tuple[str, bytes]], changes: Sequence[tuple[Log, LogSettings]] = ()
-    ) -> None:
-        """One commit, with new settings of logs that follow the records."""
+    async def write(self, records: Sequence[tuple[str, bytes]]) -> None:
+        """One commit."""
+        await self._shard.commit(self.parts(records), Purpose.SETTLE)
+
+    def parts(self, records: Sequence[tuple[str, bytes]]) -> list[Part]:
+        """What of a commit they are, which is staged in this turn of the loop."""
         self._writes += 1
         pairs = [*((key.encode(), value) for key, value in records), self._numbered()]
-        parts = [(log, _columns(pairs)) for log in self._writable()]
-        if changes:
-            await self._shard.change_many(changes, parts)
-        else:
-            await self._shard.commit(parts, Purpose.SETTLE)
+        return [(log, _columns(pairs)) for log in self._writable()]
 
     def _numbered(self) -> tuple[bytes, bytes]:
         return _WRITES, b"%d" % self._writes

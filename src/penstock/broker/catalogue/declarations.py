@@ -11,25 +11,27 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from penstock.broker.alarms import Alarms
-from penstock.broker.catalogue.configuration import Configuration
+from penstock.broker.catalogue.configuration import Change, Configuration
 from penstock.broker.catalogue.exchanges import ExchangeBook
+from penstock.broker.catalogue.volatile import Volatile, VolatileOptions
 from penstock.broker.feed.stored import StoredCache
 from penstock.broker.queues.group import Failures, Group
 from penstock.broker.queues.ledger import Ledger
-from penstock.broker.queues.partitioned import PartitionedQueue
+from penstock.broker.queues.partitioned import PartitionedQueue, wanted_logs
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import Start
-from penstock.broker.queues.unit import Unit
+from penstock.broker.queues.volatile import VolatileQueue, check_volatile
 from penstock.broker.webhooks.events import with_secrets
-from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueExists
+from penstock.core.errors import InvalidArgument, InvalidSetting, NoSuchGroup, NoSuchQueue, QueueExists
+from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue, is_dead_letter_queue
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
 from penstock.queues.declared import (
     NUMBERS_KEY,
     GroupRecord,
+    NamespaceRecord,
     NumbersRecord,
     QueueRecord,
-    Record,
     Switch,
     TemplateRecord,
     group_key,
@@ -40,10 +42,14 @@ from penstock.queues.names import (
     DEFAULT_NAMESPACE,
     GroupName,
     SubscriptionAddress,
-    canonical_queue,
-    is_dead_letter_queue,
+    check_own_queue_name,
+    queue_of_publish_topic,
     subscription_address,
+    topic_of_address,
 )
+from penstock.queues.policies import Policy, chosen, effective
+from penstock.queues.rabbit_arguments import CLASSIC
+from penstock.queues.rabbit_records import declared_of
 from penstock.queues.settings import QueueSettings, change, queue_json
 from penstock.queues.templates import Template, resolve
 
@@ -69,6 +75,7 @@ class Declaring:
         ledger: Ledger,
         max_auto_queues: int,
         auto_create: bool,
+        volatile: VolatileOptions,
     ) -> None:
         self._shard, self._configuration, self._alarms, self._ledger = shard, configuration, alarms, ledger
         self._timeline, self._max_auto_queues = shard.timeline, max_auto_queues
@@ -79,8 +86,12 @@ class Declaring:
         self.changed: set[Queue] = set()
         """those in which something has come or gone since somebody emptied it, the deleted left out"""
         self.bindings: dict[str, Bindings] = {}
-        self.exchanges = ExchangeBook(self.bindings_of)
+        self.exchanges = ExchangeBook(self.bindings_of, self.is_volatile)
+        self.volatile = Volatile(volatile, shard.timeline.wall())
         self.templates: dict[str, Template] = {}
+        self.policies: dict[tuple[str, str], Policy] = {}
+        """by namespace and name; see Policies"""
+        self.namespaces: dict[str, NamespaceRecord] = {}
         self.failures: Failures
         self._next_incarnation = 1
         self._next_group = 1
@@ -93,10 +104,35 @@ class Declaring:
     # Finding
 
     def queue(self, name: str, namespace: str = "default") -> Queue:
-        found = self.queues.get((namespace, canonical_queue(name)))
+        """NoSuchQueue. By its very name, or in another way to write it."""
+        found = self.queues.get((namespace, name)) or self.queues.get((namespace, self.named(name, namespace)))
         if found is None:
             raise NoSuchQueue(name)
         return found
+
+    def called(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Queue:
+        """NoSuchQueue. By its very name only."""
+        if (found := self.queues.get((namespace, name))) is None:
+            raise NoSuchQueue(name)
+        return found
+
+    def named(self, written: str, namespace: str = DEFAULT_NAMESPACE) -> str:
+        """The name that is meant: that of a queue which is called so, or which is addressed so; where there is none,
+        see canonical_queue(). InvalidArgument where no queue is."""
+        if (namespace, written) in self.queues:
+            return written
+        if not written.startswith(QUEUE_PREFIX):
+            return canonical_queue(written)
+        return self.bindings_of(namespace).addressed(written.encode()) or canonical_queue(written)
+
+    def has_namespace(self, namespace: str) -> bool:
+        """Whether somebody has declared something there. `default` is always there."""
+        return (
+            namespace == DEFAULT_NAMESPACE
+            or namespace in self.namespaces
+            or any(space == namespace for space, _ in self.queues)
+            or self.exchanges.has_some(namespace)
+        )
 
     def bindings_of(self, namespace: str) -> Bindings:
         found = self.bindings.get(namespace)
@@ -104,14 +140,32 @@ class Declaring:
             found = self.bindings[namespace] = Bindings()
         return found
 
+    def is_volatile(self, namespace: str, name: str) -> bool:
+        """Whether there is a queue of that name, which is in memory alone."""
+        found = self.queues.get((namespace, name))
+        return found is not None and found.is_volatile
+
     # Queues
 
-    def settings_for(self, name: str, explicit: Mapping[str, object]) -> QueueSettings:
-        """Defaults, then matching templates, then what is said."""
-        return resolve(canonical_queue(name), self.templates.values(), explicit)
+    def settings_for(
+        self, name: str, explicit: Mapping[str, object], *, is_server_named: bool = False
+    ) -> QueueSettings:
+        """Defaults, then matching templates, then what is said, of a queue with this very name. QueueReserved for one
+        that only the broker gives."""
+        if not is_server_named:
+            check_own_queue_name(name)
+        return resolve(name, self.templates.values(), explicit)
 
-    async def declare(self, settings: QueueSettings, *, is_auto: bool = False) -> Queue:
-        """QueueExists if there is one of that name."""
+    async def declare(
+        self,
+        settings: QueueSettings,
+        groups: Sequence[GroupName] = (),
+        *,
+        is_auto: bool = False,
+        declared: dict[str, object] | None = None,
+    ) -> Queue:
+        """With groups that stay, and with its partition if it has only one: all in one commit. `declared` is kept for
+        the door. QueueExists if there is one of that name."""
         key = settings.namespace, settings.name
         async with self._lock(key):
             if key in self.queues:
@@ -119,16 +173,15 @@ class Declaring:
             if is_auto:
                 self._refuse_too_many()
             record = QueueRecord(
-                self._next_incarnation, queue_json(settings), self._timeline.wall(), settings.partitions, is_auto
+                self._next_incarnation,
+                queue_json(settings),
+                self._timeline.wall(),
+                settings.partitions,
+                is_auto,
+                declared=declared,
             )
             self._next_incarnation += 1
-            self._making += is_auto
-            try:
-                await self._configuration.write((queue_key(record.incarnation), record), self._numbers())
-            finally:
-                self._making -= is_auto
-            queue = self.adopt(settings, record)
-            queue.made_ms = self._now()
+            queue = await self._make(settings, record, groups)
             if below := [
                 name
                 for name in self.bindings_of(settings.namespace).queues_below(settings.name)
@@ -138,6 +191,66 @@ class Declaring:
                     "queue %s was declared above %s: they keep their own topics", settings.name, ", ".join(below)
                 )
             return queue
+
+    async def _make(self, settings: QueueSettings, record: QueueRecord, names: Sequence[GroupName]) -> Queue:
+        groups = [self._group_record(record, self._next_number(), name) for name in names]
+        partitions = range(settings.partitions) if settings.partitions == 1 else ()
+        changes: list[Change] = [(queue_key(record.incarnation), record)]
+        changes += [(group_key(record.incarnation, group.number), group) for group in groups]
+        self._making += record.is_auto
+        try:
+            logs = await self._configuration.write_creating(
+                [*changes, self._numbers()], wanted_logs(self.effective(settings, record), partitions)
+            )
+        finally:
+            self._making -= record.is_auto
+        queue = self.adopt(settings, record)
+        queue.adopt_logs(partitions, logs)
+        for group in groups:
+            self.adopt_group(queue, group)
+            queue.used_ms = self._now()
+        queue.made_ms = self._now()
+        return queue
+
+    def declare_volatile(
+        self,
+        settings: QueueSettings,
+        groups: Sequence[GroupName] = (),
+        *,
+        owner: object | None = None,
+        declared: dict[str, object] | None = None,
+    ) -> Queue:
+        """One that is in memory alone, with groups that stay: it is there when this returns. It and its bindings are
+        gone with the broker. QueueExists if there is one of that name, or one comes or goes just now; QueueLimit;
+        InvalidSetting for what only a stored one can have."""
+        check_volatile(settings)
+        key = settings.namespace, settings.name
+        lock = self._locks.get(key)
+        if key in self.queues or (lock is not None and lock.locked()):
+            raise QueueExists(settings.name)
+        incarnation = self.volatile.next_incarnation()
+        record = QueueRecord(incarnation, {}, self._timeline.wall(), 1, declared=declared)
+        self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
+        queue = VolatileQueue(self._shard, self._cache, settings, record, self.changed, self.volatile.memory, owner)
+        self.queues[key] = self.by_incarnation[incarnation] = queue
+        self.volatile.count += 1
+        for name in groups:
+            self.adopt_group(queue, self._new_group(queue, name))
+        return queue
+
+    def delete_volatile(self, queue: Queue) -> None:
+        """With its groups, bindings and messages: it is gone when this returns. NoSuchQueue if it was before."""
+        _refuse_deleted(queue)
+        assert isinstance(queue, VolatileQueue)
+        removal = self.exchanges.of_queue(queue.namespace, queue.name)
+        changes = self.exchanges.changes(queue.namespace, removal)
+        self._forget(queue)
+        self.exchanges.remove(queue.namespace, removal)
+        queue.end_it()
+        self.volatile.count -= 1
+        if changes:
+            # Exchanges that go with their last binding: nobody waits until that is stored.
+            self.volatile.write(self._configuration, changes)
 
     async def declared(
         self, settings: QueueSettings, *, is_auto: bool = False, made: list[Queue] | None = None
@@ -167,16 +280,17 @@ class Declaring:
     async def keep(self, queue: Queue) -> None:
         """Somebody has declared it: it does not go away by itself any more."""
         async with self._lock((queue.namespace, queue.name)):
-            if queue.record.is_auto and not queue.is_deleted:
+            if queue.record.is_auto and not queue.is_deleted:  # no volatile one is
                 record = msgspec.structs.replace(queue.record, is_auto=False)
                 await self._configuration.write((queue_key(queue.incarnation), record))
                 queue.record = record
 
     def wanted(self, name: str, settings: Mapping[str, object]) -> Queue:
-        """The queue of that name in the namespace of the settings; one that is not there as it would be made with them,
-        see Routes.made(). NoSuchQueue where none is made by itself."""
-        found = self.queues.get((str(settings.get("namespace", DEFAULT_NAMESPACE)), canonical_queue(name)))
-        if found is not None:
+        """The queue that named() means in the namespace of the settings; one that is not there as it would be made with
+        them, see Routes.made(). NoSuchQueue where none is made by itself."""
+        namespace = str(settings.get("namespace", DEFAULT_NAMESPACE))
+        name = self.named(name, namespace)
+        if (found := self.queues.get((namespace, name))) is not None:
             return found
         if not self._auto_create:
             raise NoSuchQueue(name)
@@ -184,7 +298,7 @@ class Declaring:
 
     def queue_of(self, address: SubscriptionAddress, namespace: str = "default") -> str | None:
         """The declared queue that a subscription names, if it is there."""
-        return self.bindings_of(namespace).route(_address(address.path)).prefix_queue
+        return self.bindings_of(namespace).route(topic_of_address(address.path).encode()).prefix_queue
 
     async def subscribed(
         self,
@@ -208,17 +322,42 @@ class Declaring:
             name = (await self.declared(wanted.settings, is_auto=True, made=made)).name
         return self.queue(name, namespace), address.filter_for(name)
 
-    async def dead_letters_of(self, source: PartitionedQueue, path: str) -> Queue:
-        """The declared queue that the path is in, or a new one of that name."""
-        route = self.bindings_of(source.namespace).route(_address(path))
+    async def dead_letters_of(self, source: PartitionedQueue, topic: str) -> Queue:
+        """The declared queue that the topic is in, or a new one that it names."""
+        route = self.bindings_of(source.namespace).route(topic.encode())
         if route.prefix_queue is not None:
             return self.queue(route.prefix_queue, source.namespace)
-        partitions = source.settings.partitions if is_dead_letter_queue(path) else None
+        name = queue_of_publish_topic(topic) or ""
+        partitions = source.settings.partitions if is_dead_letter_queue(name) else None
         explicit = {"namespace": source.namespace} | ({"partitions": partitions} if partitions else {})
-        return await self.declared(self.settings_for(path, explicit))
+        return await self.declared(self.settings_for(name, explicit))
+
+    def effective(self, settings: QueueSettings, record: QueueRecord) -> QueueSettings:
+        """What a queue with these settings does, by the policies there are. One that does not go together with them
+        is passed over, and said."""
+        if not self.policies:
+            return settings
+        declared = declared_of(record.declared)
+        mine = [policy for (namespace, _), policy in self.policies.items() if namespace == settings.namespace]
+        counting = chosen(mine, settings.name, CLASSIC if declared is None else declared.type)
+        try:
+            return effective(settings, declared, counting)
+        except InvalidSetting as error:
+            logger.warning("policy passed over queue=%s setting=%s reason=%s", settings.name, error.path, error.reason)
+            return settings
+
+    async def follow_policies(self, queue: Queue) -> None:
+        """What it does follows the policies there are now. NoSuchQueue if it is gone."""
+        if self.effective(queue.own, queue.record) == queue.settings:
+            return
+        async with self.holding(queue):
+            settings = self.effective(queue.own, queue.record)
+            await self._configuration.write(logs=queue.changed_logs(settings))
+            queue.configure(settings, queue.record, queue.own)
 
     def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
-        queue = Queue(self._shard, self._cache, settings, record, self.changed)
+        queue = Queue(self._shard, self._cache, self.effective(settings, record), record, self.changed)
+        queue.own = settings
         self.queues[settings.namespace, settings.name] = queue
         self.by_incarnation[record.incarnation] = queue
         self._next_incarnation = max(self._next_incarnation, record.incarnation + 1)
@@ -260,36 +399,40 @@ class Declaring:
 
     async def _change(self, queue: Queue, changes: Mapping[str, object]) -> None:
         changes = with_secrets(changes, queue.settings.dlq_config.alert_webhook)
-        settings = change(queue.settings, changes)
+        settings = change(queue.own, changes)
         # While no publish is under way: it might make the logs of another partition.
         await queue.gate.close()
         try:
-            if settings.partitions > queue.settings.partitions:
+            if settings.partitions > queue.settings.partitions and not queue.is_volatile:
                 await self._grow(queue, settings)
             else:
                 record = msgspec.structs.replace(queue.record, settings=queue_json(settings))
-                await self._write(queue, settings, record)
-                queue.configure(settings, record)
+                follows = await self._write(queue, settings, record)
+                queue.configure(follows, record, settings)
         finally:
             queue.gate.open()
         self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
         for group in queue.groups.values():
             group.look_at_switch(self._now())
 
-    async def _write(self, queue: Queue, settings: QueueSettings, record: QueueRecord) -> None:
-        """The settings of a queue and of all its logs, in one frame."""
-        logs = queue.changed_logs(settings)
-        await self._configuration.write((queue_key(queue.incarnation), record), logs=logs)
+    async def _write(self, queue: Queue, settings: QueueSettings, record: QueueRecord) -> QueueSettings:
+        """The settings of a queue and of all its logs, in one frame; those that count."""
+        follows = self.effective(settings, record)
+        if queue.is_volatile:
+            check_volatile(follows)
+            return follows
+        await self._configuration.write((queue_key(queue.incarnation), record), logs=queue.changed_logs(follows))
+        return follows
 
     async def _grow(self, queue: Queue, settings: QueueSettings) -> None:
         """No publish is under way between reading the ends of the old partitions and the commit of the switch."""
         switch = self._switch(queue, settings)
         switches = (*queue.record.switches[-_SWITCHES_KEPT + 1 :], switch)
         record = msgspec.structs.replace(queue.record, settings=queue_json(settings), switches=switches)
-        await self._write(queue, settings, record)
+        follows = await self._write(queue, settings, record)
         for group in queue.groups.values():
             group.begin_switch(switch)
-        queue.configure(settings, record)
+        queue.configure(follows, record, settings)
 
     def _switch(self, queue: Queue, settings: QueueSettings) -> Switch:
         ends = {
@@ -302,49 +445,65 @@ class Declaring:
         async with self._lock((queue.namespace, queue.name)):
             _refuse_deleted(queue)
             record = msgspec.structs.replace(queue.record, is_paused=is_paused)
-            await self._configuration.write((queue_key(queue.incarnation), record))
+            await self._write_of(queue, (queue_key(queue.incarnation), record))
             queue.record, queue.is_paused = record, is_paused
         for partition in queue.units:
             queue.notify(partition)
 
+    async def _write_of(self, queue: PartitionedQueue, *changes: Change) -> None:
+        if not queue.is_volatile:
+            await self._configuration.write(*changes)
+
     async def delete(self, queue: Queue) -> None:
         """With its groups, its bindings and all messages."""
+        if queue.is_volatile:
+            self.delete_volatile(queue)
+            return
         async with self._lock((queue.namespace, queue.name)):
             _refuse_deleted(queue)
-            queue.is_deleted = True
-            del self.queues[queue.namespace, queue.name]
-            del self.by_incarnation[queue.incarnation]
-            self.changed.discard(queue)
-            self.bindings_of(queue.namespace).drop(queue.name)
-            groups = list(queue.groups.values())
-            for group in groups:
-                _dismiss(group)
-            queue.groups.clear()
-            queue.notify_of_end()
-            gone: list[tuple[str, Record | None]] = [
-                (group_key(queue.incarnation, group.number), None) for group in groups
-            ]
-            gone += self.exchanges.delete_queue(queue.namespace, queue.name)
-            record = msgspec.structs.replace(queue.record, is_deleted=True)
-            await self._configuration.write((queue_key(queue.incarnation), record), *gone)
-            for unit in queue.units.values():
-                await self._delete_logs(unit)
-            queue.units.clear()
-            await self._configuration.write((queue_key(queue.incarnation), None))
+            async with queue.snapshotting:
+                await queue.all_opened()
+                await self._delete(queue)
 
-    async def _delete_logs(self, unit: Unit) -> None:
-        unit.data.on_commit = None
-        self._shard.floors.pop(unit.data.number, None)
-        for log in (unit.data, unit.state, unit.snapshots):
-            if log is not None:
-                await self._shard.delete(log)
+    async def _delete(self, queue: Queue) -> None:
+        """In one commit. Nobody is making logs of it."""
+        removal = self.exchanges.of_queue(queue.namespace, queue.name)
+        numbers = [group.number for group in queue.groups.values()]
+        gone: list[Change] = [(group_key(queue.incarnation, number), None) for number in numbers]
+        gone += self.exchanges.changes(queue.namespace, removal)
+        gone.append((queue_key(queue.incarnation), None))
+        logs = queue.logs
+
+        def staged() -> None:
+            self._forget(queue)
+            self.exchanges.remove(queue.namespace, removal)
+
+        await self._configuration.write_deleting(gone, logs, staged)
+
+    def _forget(self, queue: Queue) -> None:
+        queue.is_deleted = True
+        del self.queues[queue.namespace, queue.name]
+        del self.by_incarnation[queue.incarnation]
+        self.changed.discard(queue)
+        self.bindings_of(queue.namespace).drop(queue.name)
+        for group in queue.groups.values():
+            _dismiss(group)
+        queue.groups.clear()
+        for unit in queue.units.values():
+            unit.data.on_commit = None
+            self._shard.floors.pop(unit.data.number, None)
+        queue.notify_of_end()
+        queue.units.clear()
 
     async def purge(self, queue: Queue) -> int:
         """All messages are gone, for every group; how many there were."""
         gone = 0
         for unit in list(queue.units.values()):
             gone += unit.data.end - unit.start - unit.missing(unit.start)
-            await self._shard.purge(unit.data)
+            if isinstance(queue, VolatileQueue):
+                queue.purge()
+            else:
+                await self._shard.purge(unit.data)
             unit.forget_batches()
             for group in queue.groups.values():
                 group.cursor(unit).settle_below(unit.start)
@@ -366,29 +525,40 @@ class Declaring:
             if (found := queue.groups.get(key)) is not None:
                 return found
             _refuse_deleted(queue)
-            starts = await self._starts(queue, start)
-            record = GroupRecord(
-                queue.incarnation,
-                self._next_group,
-                key.name,
-                key.filter,
-                self._timeline.wall(),
-                starts,
-                is_derived=is_derived,
-                is_permanent=is_permanent,
-            )
-            self._next_group += 1
-            await self._configuration.write((group_key(queue.incarnation, record.number), record), self._numbers())
+            record = self._new_group(queue, key, await self._starts(queue, start))
+            record = msgspec.structs.replace(record, is_derived=is_derived, is_permanent=is_permanent)
+            await self._write_of(queue, (group_key(queue.incarnation, record.number), record), self._numbers())
             group = self.adopt_group(queue, record)
             group.look_at_switch(self._now())
             queue.used_ms = self._now()
             return group
 
+    def _next_number(self) -> int:
+        self._next_group += 1
+        return self._next_group - 1
+
+    def _new_group(
+        self, queue: Queue, key: GroupName, starts: Mapping[int, tuple[int, int]] | None = None
+    ) -> GroupRecord:
+        """One that stays. Numbers of those that nothing is stored of are their queue's."""
+        if not isinstance(queue, VolatileQueue):
+            return self._group_record(queue.record, self._next_number(), key, starts)
+        queue.next_group += 1
+        return self._group_record(queue.record, queue.next_group - 1, key, starts)
+
+    def _group_record(
+        self, queue: QueueRecord, number: int, key: GroupName, starts: Mapping[int, tuple[int, int]] | None = None
+    ) -> GroupRecord:
+        created_ms = self._timeline.wall()
+        return GroupRecord(
+            queue.incarnation, number, key.name, key.filter, created_ms, dict(starts or {}), is_permanent=True
+        )
+
     def adopt_group(self, queue: Queue, record: GroupRecord) -> Group:
         group = Group(queue, record, self._alarms, self.failures, self._timeline)
         queue.groups[group.key] = group
         queue.note_change()
-        self._next_group = max(self._next_group, record.number + 1)
+        self._next_group = max(self._next_group, record.number + 1)  # those of volatile queues are small
         for switch in queue.record.switches:
             # One that was over before the group was made is no reason for a log line.
             if switch.deadline_ms > record.created_ms or _is_older(record, switch):
@@ -402,12 +572,12 @@ class Declaring:
         _dismiss(group)
         for unit in queue.units.values():
             unit.cursors.pop(group.number, None)
-        await self._configuration.write((group_key(queue.incarnation, group.number), None))
+        await self._write_of(queue, (group_key(queue.incarnation, group.number), None))
 
     async def pause_group(self, group: Group, is_paused: bool) -> None:
         _refuse_deleted_group(group)
         record = msgspec.structs.replace(group.record, is_paused=is_paused)
-        await self._configuration.write((group_key(group.queue.incarnation, group.number), record))
+        await self._write_of(group.queue, (group_key(group.queue.incarnation, group.number), record))
         group.record = record
         for partition in group.queue.units:
             group.notify(partition)
@@ -488,7 +658,3 @@ def _dismiss(group: Group) -> None:
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
     group.wake_pullers()
-
-
-def _address(path: str) -> bytes:
-    return (path if path.startswith("$") else f"$queue/{path}").encode()

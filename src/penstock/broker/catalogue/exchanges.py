@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from penstock.broker.catalogue.configuration import Change
 from penstock.queues.bindings import Bindings
-from penstock.queues.declared import Record
 from penstock.queues.exchange_records import BindingRecord, ExchangeRecord, binding_key, exchange_key
 from penstock.queues.exchange_types import Binding, Destination
 from penstock.queues.exchanges import Exchange, Exchanges, Removal
-
-Change = tuple[str, Record | None]
 
 
 class ExchangeBook:
     """Used from the loop."""
 
-    def __init__(self, bindings_of: Callable[[str], Bindings]) -> None:
-        self._bindings_of = bindings_of
+    def __init__(self, bindings_of: Callable[[str], Bindings], is_volatile: Callable[[str, str], bool]) -> None:
+        """`is_volatile`: whether a queue, by namespace and name, is in memory alone."""
+        self._bindings_of, self._is_volatile = bindings_of, is_volatile
         self.spaces: dict[str, Exchanges] = {}
         self._binding: Counter[tuple[str, str]] = Counter()
         """by namespace and name, exchanges to which a binding is on its way: they do not go with the last one now"""
@@ -28,6 +27,11 @@ class ExchangeBook:
         if found is None:
             found = self.spaces[namespace] = Exchanges(namespace, self._bindings_of(namespace))
         return found
+
+    def has_some(self, namespace: str) -> bool:
+        """Whether somebody has declared or bound one there."""
+        space = self.spaces.get(namespace)
+        return space is not None and (bool(space.bindings) or any(not each.is_predeclared for each in space))
 
     # A binding that is being written
 
@@ -53,15 +57,13 @@ class ExchangeBook:
         staying = [name for space, name in self._binding if space == namespace]
         return self.of(namespace).without(exchange=exchange, queue=queue, bindings=bindings, staying=staying)
 
-    def delete_queue(self, namespace: str, name: str) -> list[Change]:
-        """A queue is going, with its bindings: the records that go with that of the queue."""
-        if namespace not in self.spaces:
-            return []
-        removal = self.removal(namespace, queue=name)
-        changes = self.changes(namespace, removal)
-        if removal.bindings:
+    def of_queue(self, namespace: str, name: str) -> Removal:
+        """What goes with a queue."""
+        return self.removal(namespace, queue=name) if namespace in self.spaces else Removal([], [])
+
+    def remove(self, namespace: str, removal: Removal) -> None:
+        if removal.exchanges or removal.bindings:
             self.of(namespace).remove(removal)
-        return changes
 
     def changes(self, namespace: str, removal: Removal) -> list[Change]:
         """Records that go. To be asked before they are gone."""
@@ -72,7 +74,9 @@ class ExchangeBook:
     def is_stored(self, namespace: str, binding: Binding) -> bool:
         """What a durable exchange has with something durable."""
         space, (kind, name) = self.of(namespace), binding.destination
-        return space.find(binding.source).is_durable and (kind == "queue" or space.find(name).is_durable)
+        if not space.find(binding.source).is_durable:
+            return False
+        return not self._is_volatile(namespace, name) if kind == "queue" else space.find(name).is_durable
 
     # Records
 

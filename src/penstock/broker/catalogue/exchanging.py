@@ -123,7 +123,7 @@ class Exchanging:
             if destination.kind == "exchange":
                 space.find(destination.name)
                 return await self._bind(namespace, source, destination, key, arguments, None)
-            queue = self._declaring.queue(destination.name, namespace)
+            queue = self._declaring.called(destination.name, namespace)
             await self._declaring.keep(queue)
             if (topic_filter := _as_filter(source, destination, key, arguments)) is not None:
                 return await self._declaring.change_topic(queue, topic_filter, is_wanted=True)
@@ -172,7 +172,7 @@ class Exchanging:
             if destination.kind == "exchange":
                 space.find(destination.name)
             else:
-                queue = self._declaring.queue(destination.name, namespace)
+                queue = self._declaring.called(destination.name, namespace)
                 destination = Destination("queue", queue.name)
                 topic_filter = _as_filter(source, destination, key, arguments)
                 if topic_filter is not None and await self._declaring.change_topic(

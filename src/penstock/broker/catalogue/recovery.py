@@ -20,10 +20,11 @@ from penstock.kernels.window import Window
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
-from penstock.queues.declared import GroupRecord, NumbersRecord, QueueRecord, TemplateRecord, queue_key
+from penstock.queues.declared import GroupRecord, NamespaceRecord, NumbersRecord, QueueRecord, TemplateRecord, queue_key
 from penstock.queues.exchange_records import BindingRecord, ExchangeRecord
 from penstock.queues.names import data_log, snapshots_log, state_log
-from penstock.queues.settings import Ordering, log_settings, parse_queue
+from penstock.queues.policies import PolicyRecord, policy
+from penstock.queues.settings import Ordering, log_settings, parse_stored
 from penstock.queues.templates import Template
 
 logger = logging.getLogger("penstock.broker.opening")
@@ -33,15 +34,23 @@ async def restore(shard: Shard, configuration: Configuration, declaring: Declari
     logs = {log.name: log for log in shard.logs}
     groups: list[GroupRecord] = []
     bindings: list[BindingRecord] = []
-    for record in configuration.read().values():
-        if isinstance(record, TemplateRecord):
+    records = configuration.read().values()
+    for record in records:  # queues follow them from the beginning
+        if isinstance(record, PolicyRecord):
+            declaring.policies[record.namespace, record.name] = policy(record)
+    for record in records:
+        if isinstance(record, PolicyRecord):
+            continue
+        if isinstance(record, NamespaceRecord):
+            declaring.namespaces[record.name] = record
+        elif isinstance(record, TemplateRecord):
             declaring.templates[record.match] = Template(record.match, record.settings)
         elif isinstance(record, NumbersRecord):
             declaring.adopt_numbers(record)
         elif isinstance(record, QueueRecord) and record.is_deleted:
             await _finish_deletion(shard, configuration, record, logs)
         elif isinstance(record, QueueRecord):
-            queue = declaring.adopt(parse_queue(record.settings), record)
+            queue = declaring.adopt(parse_stored(record.settings), record)
             await _find_units(shard, queue, logs)
         elif isinstance(record, ExchangeRecord):
             declaring.exchanges.adopt(record)
@@ -79,7 +88,7 @@ def _restore_bindings(declaring: Declaring, records: Sequence[BindingRecord]) ->
 async def _finish_deletion(
     shard: Shard, configuration: Configuration, record: QueueRecord, logs: dict[LogName, Log]
 ) -> None:
-    settings = parse_queue(record.settings)
+    settings = parse_stored(record.settings)
     for partition in range(settings.partitions):
         for name in (data_log, state_log, snapshots_log):
             log = logs.get(name(settings.namespace, settings.name, partition))
@@ -120,7 +129,7 @@ async def _mend_settings(shard: Shard, queues: Sequence[Queue]) -> None:
 
 
 async def _restore_unit(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
-    if unit.state.start == unit.state.end and unit.snapshots is None:
+    if unit.state is None or (unit.state.start == unit.state.end and unit.snapshots is None):
         return
     groups = {group.number: group for group in queue.groups.values()}
     for group in groups.values():

@@ -60,6 +60,11 @@ class Competitor(Contender):
         """What it holds is free at once."""
         self.group.leave(self, counted)
 
+    def retire(self) -> None:
+        """It is handed nothing more, and keeps what it holds until it settles it or leaves."""
+        self.is_retired = True
+        self.turns.leave(self)
+
     @property
     def oldest_ms(self) -> int | None:
         """When it was handed what it holds for longest; None if it holds nothing."""

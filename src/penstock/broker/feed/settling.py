@@ -233,6 +233,8 @@ class Settling:
         group, unit, consumer = _place(held)
         group.heard_from(consumer)
         self._after(group, unit, group.cursor(unit), consumer)
+        if unit.state is None:
+            self._ledger.flush_soon(unit)
 
     def after_dropping(self, group: Group, unit: Unit) -> asyncio.Future[None]:
         """Messages were settled, or went to another, over the heads of those who held them. Done when that is
@@ -273,7 +275,7 @@ class Settling:
             asyncio.get_running_loop().call_later(_MOVE_AGAIN_S, self.dead_letter, *again)
             raise
         self._after_all(group, unit, group.cursor(unit))
-        if reason is not Reason.REJECTED:
+        if reason is not Reason.REJECTED or unit.state is None:
             await self._ledger.flush_soon(unit)  # others failed with them, of which the frame of the move says nothing
 
     def _moved(self, move: asyncio.Task[None]) -> None:

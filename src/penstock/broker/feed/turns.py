@@ -32,6 +32,8 @@ class Contender(GroupMember):
         """it did not come for them: it gets none before it asks"""
         self.is_reading = False
         """it comes when a file was read"""
+        self.is_retired = False
+        """it competes no longer, and has not settled all it was handed"""
         self._limit = NO_LIMIT
         self.limit(prefetch)
 

@@ -56,8 +56,8 @@ class DeadLetters:
     async def move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
         """A move never fails for a limit: of the dead-letter queue, or of a frame, of which it takes as many as it
         needs. Where there is no such queue, the messages are dropped and counted."""
-        name = group.queue.settings.dead_letter_queue
-        target = None if name is None else await self._queue_for(group.queue, name)
+        topic = group.queue.settings.dead_letter_topic
+        target = None if topic is None else await self._queue_for(group.queue, topic)
         pending: list[Letter] = []
         size = 0
         for offset in offsets:

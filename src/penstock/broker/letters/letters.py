@@ -9,8 +9,9 @@ from penstock.broker.broker import Broker
 from penstock.broker.browsing import Browsed, browse
 from penstock.broker.queues.queue import Queue
 from penstock.core.errors import InvalidArgument
+from penstock.core.queue_paths import is_dead_letter_queue
 from penstock.queues.deadletter import DeadLetter, Reason, from_properties
-from penstock.queues.names import GroupName, is_dead_letter_queue
+from penstock.queues.names import GroupName
 
 REDRIVE = GroupName("redrive")
 """The group of a dead-letter queue that has settled what was redriven or dropped."""
@@ -129,9 +130,7 @@ def dead_letter_queue_of(broker: Broker, name: str, namespace: str = "default") 
 
 def _named_by(broker: Broker, queue: Queue) -> Queue | None:
     """The queue for another one's dead letters, once there is one."""
-    path = queue.settings.dead_letter_queue
-    if path is None:
+    if (topic := queue.settings.dead_letter_topic) is None:
         return None
-    topic = path if path.startswith("$") else f"$queue/{path}"
     route = broker.declaring.bindings_of(queue.namespace).route(topic.encode())
     return None if route.prefix_queue is None else broker.queue(route.prefix_queue, queue.namespace)

@@ -17,10 +17,10 @@ from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.start import EARLIEST
 from penstock.broker.queues.unit import Unit
 from penstock.core.errors import InvalidArgument, NoSuchQueue, QueueFull, TooLarge
+from penstock.core.queue_paths import DEAD_LETTER_PREFIX
 from penstock.log.batch import Row
 from penstock.queues.cursor import NO_DEADLINE
 from penstock.queues.deadletter import Edit, redrive_columns, row_bytes
-from penstock.queues.names import DEAD_LETTER_PREFIX
 
 _CHUNK_LETTERS = 500
 # Of what a frame holds: the rest is for what a redrive adds, and the settlements.

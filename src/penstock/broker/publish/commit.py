@@ -207,7 +207,7 @@ class Intake:
                 await self.commit(frame, late, request.purpose)
             except TakenMeanwhile:
                 continue
-            if any(sent.before for sent in frame.sent):
+            if any(sent.has_to_wait for sent in frame.sent):
                 await self._shard.drain()  # what came before may not be committed yet
             return _published(request.puts, frame)
 

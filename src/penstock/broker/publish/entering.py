@@ -18,6 +18,9 @@ from penstock.queues.exchange_topics import TOPIC_EXCHANGE, ExchangeAddress, exc
 from penstock.queues.exchanges import Exchanges, Routed
 
 HeadersOf = Callable[[int], Headers]
+Further = Mapping[int, Sequence[bytes]]
+"""by row, the keys that a message has beside that of its topic"""
+NO_FURTHER: Further = {}
 Entry: TypeAlias = "tuple[bytes | None, list[Queue]]"
 """the topic that messages of an exchange are of from there on, and the queues that they go to"""
 
@@ -61,14 +64,24 @@ def entered(
     queue: Callable[[str], Queue],
     known: Mapping[bytes, Entry | None],
     headers: HeadersOf | None = None,
+    further: Further = NO_FURTHER,
 ) -> Entered:
-    """See Routes.enter(). `known` are topics that enter as a whole."""
+    """See Routes.enter(). `known` are topics that enter as a whole, but for rows with further keys."""
     spans, index = columns.topics, columns.topic_index
     assert spans is not None and index is not None
     made, numbers, headers = _Topics([], array("i"), array("i"), {}), index[:], headers or _said_by(columns)
     by_topic: tuple[array[int], array[int]] | None = None
     for topic, text in enumerate(topics):
         place = text, spans.starts[topic], spans.ends[topic]
+        if further and (address := exchange_address(text)) is not None:
+            order, begins = by_topic = by_topic or columns.by_topic()
+            rows = order[begins[topic] : begins[topic + 1]]
+            routes = [
+                space.route_several(address.exchange, (address.key, *further.get(row, ())), headers(row))
+                for row in rows
+            ]
+            _spread(made, numbers, rows, place, routes, queue)
+            continue
         if (entry := known.get(text)) is not None:
             number = made.enter(entry[0], entry[1], *place)
         elif (address := _address(text, space)) is None:

@@ -119,6 +119,11 @@ class Sent:
         call = call._replace(base_sequence=call.base_sequence + known.rows)
         return cls(put._replace(rows=fresh), unit, call, known)
 
+    @property
+    def has_to_wait(self) -> bool:
+        """Some came before, and are perhaps not committed yet."""
+        return self.before is not None and self._unit.state is not None
+
     def note_place(self, numbers: list[int], counts: array[int]) -> None:
         """The rows were placed."""
         assert self.put is not None and isinstance(self.put.rows, Columns)
@@ -150,9 +155,10 @@ def remembered(sent: Sequence[Sent], now: Callable[[], int], room: int) -> Late:
     def apply() -> None:
         for unit, call in calls:
             unit.producers.apply(call, now())
-            unit.note_records(encoded[unit])
+            if unit.state is not None:
+                unit.note_records(encoded[unit])
 
-    return Late([(unit.state, Columns.of(values)) for unit, values in encoded.items()], apply)
+    return Late([(unit.state, Columns.of(values)) for unit, values in encoded.items() if unit.state], apply)
 
 
 def _runs(verdict: Duplicate) -> list[Placed]:

@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 from typing import cast
 
 from penstock.broker.catalogue.declarations import Declaring
-from penstock.broker.publish.entering import Entered, Entry, HeadersOf, entered
+from penstock.broker.publish.entering import NO_FURTHER, Entered, Entry, Further, HeadersOf, entered
 from penstock.broker.publish.placement import check
 from penstock.broker.publish.request import ProducerCall, Targets
 from penstock.broker.queues.queue import Queue
@@ -134,13 +134,18 @@ class Routes:
         )
 
     def enter(
-        self, columns: Columns, topics: Sequence[bytes], namespace: str = "default", headers: HeadersOf | None = None
+        self,
+        columns: Columns,
+        topics: Sequence[bytes],
+        namespace: str = "default",
+        headers: HeadersOf | None = None,
+        further: Further = NO_FURTHER,
     ) -> Entered:
         """The rows as they are for everything behind exchanges. `headers` of a row: without it, its user properties.
         Raises as queues(), and InvalidArgument for a message that asks for what is not there yet."""
         space, declaring = self._declaring.exchanges.of(namespace), self._declaring
         known = self._known_of(namespace).entering
-        return entered(columns, topics, space, lambda name: declaring.queue(name, namespace), known, headers)
+        return entered(columns, topics, space, lambda name: declaring.queue(name, namespace), known, headers, further)
 
     def _known_of(self, namespace: str) -> _Known:
         """Not too much of it."""

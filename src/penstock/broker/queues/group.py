@@ -84,6 +84,11 @@ class Group:
         return self.queue.groups.get(self.key) is not self
 
     @property
+    def consuming(self) -> int:
+        """Members and those who compete, but for who only has something to settle yet."""
+        return sum([not _is_retired(each) for each in self.consumers.values()])
+
+    @property
     def is_active(self) -> bool:
         """Whether somebody waits for messages."""
         return bool(self.consumers or self._pullers)
@@ -135,7 +140,7 @@ class Group:
         first = next(iter(self.turns.contenders.values()), None)
         if first is not None and first.is_exclusive:  # then there are no others
             raise GroupInUse(self.queue.name, self.name, True)
-        if is_exclusive and self.consumers:
+        if is_exclusive and self.consuming:
             raise GroupInUse(self.queue.name, self.name, False)
 
     def join(self, consumer: GroupMember, is_immortal: bool) -> None:
@@ -554,6 +559,10 @@ class Group:
             start = max(self.record.starts.get(unit.partition, (0, 0))[1], unit.start, first)
             return end - start - unit.missing(start)
         return cursor.depth(end, unit.missing(max(cursor.window.next, cursor.history_end, first)), first)
+
+
+def _is_retired(consumer: GroupMember) -> bool:
+    return isinstance(consumer, Contender) and consumer.is_retired
 
 
 def hold_key(consumer: GroupMember, hold: Hold) -> tuple[int, int]:

@@ -47,10 +47,8 @@ class Ledger:
     def flush_soon(self, unit: Unit, is_awaited: bool = True) -> asyncio.Future[None]:
         """Done when what was noted of the unit so far is committed, in the sense of the queue's durability. Where
         nobody waits, it goes with what somebody waits for, or a little later."""
-        if unit.state.fault is not None:
-            refused: asyncio.Future[None] = self._loop.create_future()
-            _tell(refused, unit.state.fault)
-            return refused
+        if (state := unit.state) is None or state.fault is not None:
+            return self._not_written(unit)
         level = unit.data.settings.durability
         future = self._flushed.get(level)
         if future is None:
@@ -64,13 +62,26 @@ class Ledger:
         self._dirty.setdefault(level, {})[unit] = None
         return future
 
+    def _not_written(self, unit: Unit) -> asyncio.Future[None]:
+        """Nothing of it is stored, or its state log takes nothing."""
+        told: asyncio.Future[None] = self._loop.create_future()
+        if unit.state is None:
+            unit.let_go()
+            told.set_result(None)
+        else:
+            _tell(told, unit.state.fault)
+        return told
+
     def flush_all_soon(self, units: Iterable[Unit], is_awaited: bool = True) -> list[asyncio.Future[None]]:
         """flush_soon() of many: a future for each durability among them, and for each that is refused."""
         found: dict[Durability, asyncio.Future[None]] = {}
         refused: list[asyncio.Future[None]] = []
         for unit in units:
+            if (state := unit.state) is None:
+                unit.let_go()
+                continue
             level = unit.data.settings.durability
-            if unit.state.fault is not None:
+            if state.fault is not None:
                 refused.append(self.flush_soon(unit))
             elif level in found:
                 self._dirty[level][unit] = None
@@ -226,7 +237,10 @@ class Statement:
         return is_all
 
     def settle(self, unit: Unit, cursor: Cursor, offsets: array[int]) -> None:
-        """That these messages are settled in this frame. What else was noted waits for another one."""
+        """That these messages are settled in this frame. What else was noted waits for another one. Of a unit without a
+        state log nothing has to be said."""
+        if unit.state is None:
+            return
         settlement = cursor.settlement(offsets)
         self._unsaid.append((cursor, settlement))
         self.records.setdefault(unit, []).extend(settlement.records)
@@ -256,11 +270,11 @@ class Statement:
             pieces.append(said.words.tobytes())
             starts += said.starts if not size else array("i", [size + start for start in said.starts])
             ends += said.ends if not size else array("i", [size + end for end in said.ends])
-            logs += [unit.state for unit, count in zip(said.units, said.counts, strict=True) if count]
+            logs += [_state_of(unit) for unit, count in zip(said.units, said.counts, strict=True) if count]
             counts.extend([count for count in said.counts if count])
             size += len(pieces[-1])
         for unit, records in self.records.items():
-            logs.append(unit.state)
+            logs.append(_state_of(unit))
             counts.append(len(records))
             for record in records:
                 pieces.append(record)
@@ -289,21 +303,26 @@ def _spread_of(said: places.Said) -> Spread:
         units = [unit for unit, count in zip(units, counts, strict=True) if count]
         counts = [count for count in counts if count]
     columns = Columns(len(said.starts), said.words.tobytes(), Spans(said.starts, said.ends))
-    return Spread(columns, array("i", counts), [unit.state for unit in units])
+    return Spread(columns, array("i", counts), list(map(_state_of, units)))
 
 
 def _said(units: dict[Unit, None], room: int, future: asyncio.Future[None]) -> Statement:
     """Of as many units as a frame takes well. One whose state log takes nothing keeps what it has to say, and `future`
     is told; the others are not held up by it."""
     statement = Statement(min(room, _ENOUGH_BYTES))
-    for unit in [unit for unit in units if unit.state.fault is not None]:
-        _tell(future, unit.state.fault)
+    for unit in [unit for unit in units if _state_of(unit).fault is not None]:
+        _tell(future, _state_of(unit).fault)
         del units[unit]
     statement.say_all(units)
     if statement.is_empty:
         statement.apply()
         raise _NothingToSay
     return statement
+
+
+def _state_of(unit: Unit) -> Log:
+    assert unit.state is not None
+    return unit.state
 
 
 def _tell(future: asyncio.Future[None], error: BaseException | None) -> None:

@@ -12,7 +12,8 @@ from penstock.broker.queues.gate import Gate
 from penstock.broker.queues.unit import Unit
 from penstock.core.descriptions import Tally
 from penstock.core.metrics import Histogram
-from penstock.core.types import LogNumber
+from penstock.core.queue_paths import queue_topic
+from penstock.core.types import LogName, LogNumber
 from penstock.kernels.takers import NO_LIMIT, Taker
 from penstock.log.partition import Log
 from penstock.log.records import LogSettings
@@ -33,6 +34,7 @@ class PartitionedQueue(Taker):
     """Used from the loop."""
 
     gate: Gate
+    is_volatile: bool
     units: dict[int, Unit]
     is_deleted: bool
     used_ms: int
@@ -42,6 +44,8 @@ class PartitionedQueue(Taker):
         super().__init__(Gate(), None)
         self.cache, self.record = cache, record
         self._set(settings)
+        self.own = settings
+        """as they are stored; `settings` is what counts, with a policy laid over them"""
         self.listening: dict[Listener, None] = {}
         """groups of which somebody waits for messages, and others who look on"""
         self.is_paused = record.is_paused
@@ -125,25 +129,28 @@ class PartitionedQueue(Taker):
             self.gate.leave()
 
     async def _create(self, partitions: Sequence[int]) -> None:
-        space, name, settings = self.namespace, self.name, log_settings(self.settings)
-        of_state = state_settings(settings)
         try:
-            logs = await self._shard.create_many(
-                [
-                    wanted
-                    for partition in partitions
-                    for wanted in (
-                        (data_log(space, name, partition), settings),
-                        (state_log(space, name, partition), of_state),
-                    )
-                ]
-            )
-            for place, partition in enumerate(partitions):
-                data, state = logs[2 * place : 2 * place + 2]
-                self.adopt(Unit(self._shard, self.cache, name, partition, data, state))
+            self.adopt_logs(partitions, await self._shard.create_many(wanted_logs(self.settings, partitions)))
         finally:
             for partition in partitions:
                 del self._opening[partition]
+
+    def adopt_logs(self, partitions: Sequence[int], logs: Sequence[Log]) -> None:
+        """Those that wanted_logs() said."""
+        for place, partition in enumerate(partitions):
+            data, state = logs[2 * place : 2 * place + 2]
+            self.adopt(Unit(self._shard, self.cache, self.name, partition, data, state))
+
+    async def all_opened(self) -> None:
+        """Returns when no partition is being made."""
+        while self._opening:
+            await asyncio.wait(set(self._opening.values()))
+
+    @property
+    def logs(self) -> list[Log]:
+        """Of all partitions."""
+        found = [log for unit in self.units.values() for log in (unit.data, unit.state, unit.snapshots)]
+        return [log for log in found if log is not None]
 
     def adopt(self, unit: Unit) -> None:
         self.units[unit.partition] = unit
@@ -193,10 +200,21 @@ class PartitionedQueue(Taker):
         self._notify(())
 
 
+def wanted_logs(settings: QueueSettings, partitions: Sequence[int]) -> list[tuple[LogName, LogSettings]]:
+    """The logs that partitions begin with."""
+    space, name, data = settings.namespace, settings.name, log_settings(settings)
+    state = state_settings(data)
+    return [
+        wanted
+        for partition in partitions
+        for wanted in ((data_log(space, name, partition), data), (state_log(space, name, partition), state))
+    ]
+
+
 def state_settings(data: LogSettings) -> LogSettings:
     """A state log is as durable as the messages it speaks of, and is let go of only behind snapshots."""
     return LogSettings(durability=data.durability, segment_bytes=8 << 20)
 
 
 def _prefixes(name: str) -> tuple[bytes, ...]:
-    return (name.encode(),) if name.startswith("$") else (f"$queue/{name}".encode(),)
+    return (queue_topic(name).encode(),)

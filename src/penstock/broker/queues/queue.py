@@ -40,6 +40,10 @@ class Queue(PartitionedQueue):
     """messages that were admitted and are not staged yet"""
     allowance: int
     """messages that may still come before depths are worked out anew"""
+    is_volatile = False
+    """it is in memory alone: see volatile"""
+    owner: object | None = None
+    """of one that is somebody's alone, whose door sees to that"""
 
     def __init__(
         self,
@@ -70,6 +74,9 @@ class Queue(PartitionedQueue):
     def adopt(self, unit: Unit) -> None:
         super().adopt(unit)
         unit.data.wanted_from = lambda: self._unsettled_from(unit)
+        self._watch_floor(unit)
+
+    def _watch_floor(self, unit: Unit) -> None:
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
 
     def _unsettled_from(self, unit: Unit) -> int:
@@ -197,8 +204,10 @@ class Queue(PartitionedQueue):
         is_empty = all(unit.data.start == unit.data.end for unit in self.units.values())
         return is_empty and not self.groups and now - max(self.used_ms, self.made_ms) >= after_ms
 
-    def configure(self, settings: QueueSettings, record: QueueRecord) -> None:
+    def configure(self, settings: QueueSettings, record: QueueRecord, own: QueueSettings) -> None:
+        """`own` are those without a policy."""
         self._set(settings)
+        self.own = own
         self.record, self.allowance, self._upkeep_due_ms = record, 0, 0
         self.is_paused = record.is_paused
         for group in self.groups.values():

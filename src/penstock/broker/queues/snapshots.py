@@ -29,7 +29,8 @@ async def write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
     """Make one, and let go of what three of them make superfluous. Who comes while another one is made waits: there is
     one log for them, and their pieces stand one behind the other."""
     async with queue.snapshotting:
-        await _write(shard, queue, unit, now)
+        if not queue.is_deleted:
+            await _write(shard, queue, unit, now)
 
 
 async def _write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
@@ -46,6 +47,7 @@ async def _write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
         statement = Statement(room - 2 * piece_bytes)
         is_all = statement.say(unit)
         parts = statement.parts()
+        assert unit.state is not None
         end = unit.state.end + sum([columns.count for _, columns in parts])
         pieces = list(snapshot.pieces(_state(unit), end, now, piece_bytes)) if is_all else []
 
@@ -66,13 +68,14 @@ async def _write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
     unit.snapshot_bytes = sum(map(len, found))
     unit.snapshot_starts = [*unit.snapshot_starts, (first, starts[0])][-KEPT:]
     oldest, state_offset = unit.snapshot_starts[0]
-    if len(unit.snapshot_starts) == KEPT:
+    if len(unit.snapshot_starts) == KEPT and unit.state is not None:
         await shard.trim(unit.state, state_offset)
         await shard.trim(log, oldest)
 
 
 def read(shard: Shard, unit: Unit) -> tuple[list[StateRecord], int]:
     """The records of the newest whole snapshot, and from where on the state log is to be replayed."""
+    assert unit.state is not None
     log = unit.snapshots
     if log is None:
         return [], unit.state.start
@@ -94,6 +97,7 @@ def _state(unit: Unit) -> list[bytes]:
 
 def restore(shard: Shard, unit: Unit, now: int) -> None:
     """Snapshot, then what came after it. Records of groups that were deleted are passed over."""
+    assert unit.state is not None
     found, offset = read(shard, unit)
     for record in found:
         _apply(unit, record, now)

@@ -11,6 +11,7 @@ from penstock.kernels.places import Partition
 from penstock.log.journal.frames import Entry
 from penstock.log.partition import Log
 from penstock.log.shard import Shard
+from penstock.log.volatile import VolatileLog
 from penstock.queues.cursor import Cursor
 from penstock.queues.dedup import Producers
 
@@ -26,13 +27,16 @@ class Unit(Partition):
 
     partition: int
     data: Log
-    state: Log
+    state: Log | None
+    """none where nothing is stored"""
     cursors: dict[int, Cursor]
     """by the number of the group"""
     records_since_snapshot: int
     bytes_since_snapshot: int
 
-    def __init__(self, shard: Shard, cache: StoredCache, queue: str, partition: int, data: Log, state: Log) -> None:
+    def __init__(
+        self, shard: Shard, cache: StoredCache, queue: str, partition: int, data: Log, state: Log | None
+    ) -> None:
         super().__init__(partition, data, state)
         self.queue = queue
         self.snapshots: Log | None = None
@@ -61,6 +65,14 @@ class Unit(Partition):
             if cursor.is_dirty:
                 return True
         return False
+
+    def let_go(self) -> None:
+        """Of one without a state log: what was noted for it is of no use, and what is settled leaves memory."""
+        assert isinstance(self.data, VolatileLog)
+        for cursor in self.cursors.values():
+            if cursor.touched:
+                cursor.touched.clear()
+        self.data.settled_below(self.data.wanted_from())
 
     def note_records(self, records: Sequence[bytes]) -> None:
         """They were staged for the state log: a snapshot is due by how many came since the last one."""

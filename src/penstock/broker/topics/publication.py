@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.broker.publish.publisher import Publisher
@@ -16,7 +16,7 @@ from penstock.queues.exchange_topics import EXCHANGE_PREFIX
 from penstock.queues.names import is_settlement
 
 if TYPE_CHECKING:
-    from penstock.broker.publish.entering import Entered, HeadersOf
+    from penstock.broker.publish.entering import Entered, Further, HeadersOf
     from penstock.broker.publish.request import ProducerCall
 
 QOS = 0x03
@@ -68,6 +68,7 @@ class Publication:
     """refused if there is a row that no queue and no subscriber gets"""
     headers: HeadersOf | None = None
     """of a row, for exchanges; without it, its user properties"""
+    further: Further = field(default_factory=dict)
     _by_topic: tuple[array[int], array[int]] | None = None
     _shown: Columns | None = None
 

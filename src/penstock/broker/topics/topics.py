@@ -15,6 +15,7 @@ from typing import NamedTuple
 from penstock.broker.broker import Broker
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import PublishRequest, Put, Routed, Targets
+from penstock.broker.queues.transaction import Acks
 from penstock.broker.retained.retained import Retained
 from penstock.broker.retained.space import RetainedSpace
 from penstock.broker.sessions.sessions import Sessions
@@ -26,6 +27,7 @@ from penstock.broker.topics.shares import SharedStrategy
 from penstock.broker.topics.stores import targets_of
 from penstock.broker.topics.subscriptions import Share
 from penstock.core.errors import InvalidArgument, PenstockError, Unroutable
+from penstock.core.types import Purpose
 from penstock.kernels.topics import check_topic
 from penstock.log.columns import Columns, Spans
 from penstock.log.engine import Done
@@ -135,19 +137,26 @@ class Topics:
             self._deliver(publication, made)
         return is_taken
 
-    async def publish(self, publication: Publication) -> Reach:
-        """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept."""
+    async def publish(self, publication: Publication, acks: Acks | None = None) -> Reach:
+        """Returns when it is committed. Raises what a queue refuses: then nobody got it. The rows must be kept. `acks`
+        are settled in the same frame, or nothing is done: StaleSettlement."""
+        if acks is not None:
+            await acks.prepare()
         while (prepared := self._prepared(publication)) is None:
             await self._make(publication)
         publication, made, request, accepted, targets = prepared
         has_retained = publication.has_retained
         self.retaining += has_retained
+        if acks is not None:
+            request = (request or PublishRequest(()))._replace(late=acks.late, purpose=Purpose.SETTLE)
         try:
             if request is not None:
                 await self._broker.publishing.intake.stage(request)
             _note_taken(accepted, made)
         finally:
             self._finish(accepted, has_retained)
+        if acks is not None:
+            acks.done()
         return Reach(made, publication.columns, self._deliver(publication, made).union(targets.feeding))
 
     def _prepared(self, publication: Publication) -> _Prepared | None:
@@ -170,9 +179,10 @@ class Topics:
         """The publication behind exchanges, and the queues that it feeds there; None if one has to be made first."""
         routes, topics, namespace = self._broker.publishing.routes, publication.topics, publication.namespace
         targets = routes.targets(topics, namespace)
-        if targets is None or not routes.has_to_enter(topics, namespace):
+        if targets is None or not (publication.further or routes.has_to_enter(topics, namespace)):
             return publication, targets
-        entered = routes.enter(publication.columns, topics, namespace, publication.headers)
+        said = publication.headers, publication.further
+        entered = routes.enter(publication.columns, topics, namespace, *said)
         return publication.entered(entered), routes.targets(entered.topics, namespace, entered.found)
 
     async def _make(self, publication: Publication) -> None:

@@ -16,7 +16,7 @@ from penstock.core.errors import UnsupportedPlatform
 from penstock.jobs.files import COMPRESSIONS
 from penstock.jobs.job import Runner
 from penstock.jobs.local import runner_for
-from penstock.queues.names import DEFAULT_NAMESPACE, canonical_queue
+from penstock.queues.names import DEFAULT_NAMESPACE
 
 data_option = click.option(
     "--data",
@@ -46,7 +46,7 @@ def queues_of(directory: Path, patterns: Sequence[str], namespace: str) -> list[
         known = opened.queues(namespace)
         found: dict[str, None] = {}
         for pattern in patterns:
-            name = canonical_queue(pattern)
+            name = opened.named(pattern, namespace)
             matching = [name] if name in known else opened.matching(pattern, namespace)
             if not matching:
                 listed = ", ".join(known[:10]) or "none"

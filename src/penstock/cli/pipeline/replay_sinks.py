@@ -16,12 +16,12 @@ from penstock.broker.queues.queue import Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.cli.table_source import DirectorySource, FlightSource, Source
 from penstock.core.errors import DirectoryInUse, InvalidArgument, PenstockError
+from penstock.core.queue_paths import canonical_queue
 from penstock.embedded.runtime import Runtime
 from penstock.jobs.replay_rows import OUTGOING
 from penstock.jobs.replay_sink import Sink
 from penstock.jobs.replay_spool import Spool, SpooledPiece, spool
 from penstock.log.columns import Columns
-from penstock.queues.names import canonical_queue
 from penstock.queues.properties import Envelope, pack
 
 if TYPE_CHECKING:

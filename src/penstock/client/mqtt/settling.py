@@ -9,6 +9,7 @@ from penstock.client.mqtt.message import Message
 from penstock.codecs.mqtt.packets import Publish
 from penstock.codecs.mqtt.properties import Pair, Properties
 from penstock.core.errors import InvalidArgument
+from penstock.core.queue_paths import queue_topic
 
 
 class Verdict(enum.StrEnum):
@@ -33,6 +34,4 @@ def settlement(verdict: Verdict, messages: Sequence[Message], delay_s: float | N
     pairs += [("consumer-group", group)] if group is not None else []
     pairs += [("delay", f"{round(delay_s * 1000)}ms")] if delay_s is not None else []
     pairs += [("reason", reason)] if reason else []
-    # Dead letters are in a queue whose name is an address already: $dlq/orders.
-    address = queue if queue.startswith("$") else f"$queue/{queue}"
-    return Publish(f"{address}/{verdict}", qos=1, properties=Properties(user_properties=tuple(pairs)))
+    return Publish(f"{queue_topic(queue)}/{verdict}", qos=1, properties=Properties(user_properties=tuple(pairs)))

@@ -227,6 +227,8 @@ class Fault(enum.Enum):
     REPLY_AGAIN = Situation(Reply.PRECONDITION_FAILED, "reply consumer already set")
     NO_REPLY_CONSUMER = Situation(Reply.PRECONDITION_FAILED, "fast reply consumer does not exist")
 
+    PRECONDITION = Situation(Reply.PRECONDITION_FAILED, "{detail}")
+
     # Confirms and transactions
     TX_TO_CONFIRM = Situation(Reply.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     CONFIRM_TO_TX = Situation(Reply.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
@@ -290,6 +292,11 @@ def inequivalent(
     has_both = received is not None and current is not None
     said = [_untyped(field) if has_both else _typed(field) for field in (received, current)]
     return AmqpError(Fault.INEQUIVALENT, channel, at, arg=arg, what=what, received=said[0], current=said[1])
+
+
+def type_name(field: Field) -> str:
+    """As RabbitMQ calls the type."""
+    return _TYPES[field.kind]
 
 
 def _untyped(field: Field | None) -> str:

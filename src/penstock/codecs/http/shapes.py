@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from penstock.core.patterns import DURATION, FILTER, LEVELS, LINE, PLAIN, SEEN, duration_pattern
+from penstock.core.patterns import DURATION, FILTER, LEVELS, LINE, NAME, PLAIN, SEEN, duration_pattern
 from penstock.core.settings.kind import Json
 from penstock.core.types import MAX_PARTITIONS
 
@@ -51,7 +51,7 @@ def _text(pattern: str, **more: object) -> msgspec.Meta:
     return msgspec.Meta(extra_json_schema={"pattern": f"^({pattern})$", **more})
 
 
-QueueName = Annotated[str, _text(LEVELS, maxLength=_MAX_NAME)]
+QueueName = Annotated[str, _text(NAME, maxLength=_MAX_NAME)]
 
 
 GroupName = Annotated[str, _text(rf"{SEEN}+(\|({FILTER}))?", maxLength=_MAX_NAME)]
@@ -109,7 +109,7 @@ Partition = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximu
 PARAMETERS: Mapping[str, Json] = {
     "queue": {
         "type": "string",
-        "pattern": rf"^({LEVELS}|\$(queue|dlq)\$[^\x00-\x1f\x7f/+#$]+(\$[^\x00-\x1f\x7f/+#$]+)*)$",
+        "pattern": rf"^((?!\$queue[/$]){NAME}|\$queue\$[^\x00-\x1f\x7f/+#$%]+(\$[^\x00-\x1f\x7f/+#$%]+)*)$",
     },
     "group": {"type": "string", "pattern": rf"^{SEEN}+(\|({FILTER}))?$"},
     "topic": {"type": "string", "pattern": r"^[^+#$\x00][^+#\x00]*$"},

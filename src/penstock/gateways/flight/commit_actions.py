@@ -11,9 +11,9 @@ from penstock.broker.queues.queue import Queue
 from penstock.broker.staging.records import StagedRange
 from penstock.broker.staging.staging import Staging
 from penstock.core.errors import InvalidArgument
+from penstock.core.queue_paths import canonical_queue
 from penstock.gateways.flight.rights import Writer
 from penstock.log.encoded import Encoded
-from penstock.queues.names import canonical_queue
 
 Kind = TypeVar("Kind")
 

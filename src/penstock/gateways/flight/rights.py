@@ -9,9 +9,9 @@ from penstock.broker.auth.identity import Identity
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.staging.owners import Owner
 from penstock.core.errors import NotAuthorised
+from penstock.core.queue_paths import queue_topic
 from penstock.gateways.beside.frames import Caller
 from penstock.gateways.beside.login import login, namespace_of
-from penstock.queues.names import QUEUE_PREFIX, is_dead_letter_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,6 @@ class Writer:
     def require_publish(self, queue: str, namespace: str) -> None:
         """NotAuthorised, as rules are now."""
         namespace_of(self.identity, self.permissions, namespace)
-        address = queue if is_dead_letter_queue(queue) else QUEUE_PREFIX + queue
+        address = queue_topic(queue)
         if not self.permissions.may_publish(address.encode()):
             raise NotAuthorised(f"{self.identity.name} may not publish to {address!r}")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.core.errors import ErrorCode, InvalidArgument, NotAuthorised, PenstockError
+from penstock.core.queue_paths import canonical_queue
 from penstock.gateways.beside.frames import MAX_BODY_BYTES, Caller, Reply
 from penstock.gateways.beside.lines import LOGIN_PREFIX, Unexpected
 from penstock.gateways.beside.server_intake import ServerIntake, answered
@@ -42,7 +43,6 @@ from penstock.gateways.flight.rows_body import parse_rows_body
 from penstock.gateways.flight.streams import Budget, Readers, Streams
 from penstock.log.reading.extents import Extent
 from penstock.log.upkeep.allocation import give_back_freed_memory
-from penstock.queues.names import canonical_queue
 from penstock.tables.partition_rows import Reading
 from penstock.tables.schema import projected
 from penstock.tables.table import Partition, QueueTable
@@ -147,9 +147,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
         with translated(self._line):
             command = _command(descriptor)
             schema = projected(command.columns)
-            namespace = self._may_read(context, command.queue, command.namespace)
+            namespace, queue = self._may_read(context, command.queue, command.namespace)
             with self._readers.one() as directory:
-                table = directory.table(command.queue, namespace)
+                table = directory.table(queue, namespace)
                 partitions = _chosen(table, command)
                 tickets = [_ticket(table, one, command) for one in partitions]
                 facts = [(table.size_bytes(one), table.extents(one)) for one in partitions]
@@ -165,11 +165,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
         with translated(self._line):
             wanted = parse_ticket(ticket.ticket)
             schema = projected(wanted.columns)
-            who, allowed = self._ask(context, wanted.namespace, [canonical_queue(wanted.queue)])
-            if not allowed:
-                raise _not_allowed(who, wanted.queue)
+            who, allowed = self._ask(context, wanted.namespace, _meanings(wanted.queue))
+            queue = self._meant(who, allowed, wanted.queue)
             client = f"{who.name} {_peer(context)}"
-        return flight.GeneratorStream(schema, self._batches(wanted, who.namespace, client))
+        return flight.GeneratorStream(schema, self._batches(wanted, queue, who.namespace, client))
 
     def do_put(
         self,
@@ -224,9 +223,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
             reply = self._intake.send(asked, [commit, *(piece for group in groups for piece in group.pieces)])
         return answered(reply)
 
-    def _batches(self, wanted: Ticket, namespace: str, client: str) -> Iterator[_Rows]:
+    def _batches(self, wanted: Ticket, queue: str, namespace: str, client: str) -> Iterator[_Rows]:
         with translated(self._line), self._streams.one(client), self._readers.one() as directory:
-            table = directory.table(wanted.queue, namespace)
+            table = directory.table(queue, namespace)
             for each in wanted.ranges:
                 offsets = (each.partition, each.start, each.stop)
                 reading = table.read(*offsets, wanted.columns, skip_trimmed=wanted.skip_trimmed, log=each.log)
@@ -236,18 +235,32 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]  # as above
         said: Said = context.get_middleware(_AUTHORIZATION)
         return Caller(checked_authorization(said.authorization), _peer(context), namespace)
 
-    def _may_read(self, context: flight.ServerCallContext, queue: str, namespace: str | None) -> str:
-        """The namespace that counts. What was acknowledged before can be read when it returns."""
-        who, allowed = self._ask(context, namespace, [canonical_queue(queue)], is_fresh=True)
-        if not allowed:
+    def _may_read(self, context: flight.ServerCallContext, queue: str, namespace: str | None) -> tuple[str, str]:
+        """The namespace that counts, and the queue's name. What was acknowledged before can be read when it returns."""
+        who, allowed = self._ask(context, namespace, _meanings(queue), is_fresh=True)
+        return who.namespace, self._meant(who, allowed, queue)
+
+    def _meant(self, who: Answer, allowed: Sequence[str], queue: str) -> str:
+        """The name of a queue that may be read. A table by another name is opened by none that was not asked for."""
+        meanings = _meanings(queue)
+        if len(allowed) == len(meanings) == 1:
+            return meanings[0]
+        with self._readers.one() as directory:
+            name = directory.named(queue, who.namespace)
+        if name not in allowed:
             raise _not_allowed(who, queue)
-        return who.namespace
+        return name
 
     def _ask(
         self, context: flight.ServerCallContext, namespace: str | None, queues: Sequence[str], *, is_fresh: bool = False
     ) -> tuple[Answer, list[str]]:
         said: Said = context.get_middleware(_AUTHORIZATION)
         return self._line.readable(said.authorization, _peer(context), namespace, queues, is_fresh=is_fresh)
+
+
+def _meanings(queue: str) -> list[str]:
+    """The very name, and what it may be another way to write."""
+    return list(dict.fromkeys((queue, canonical_queue(queue))))
 
 
 @contextmanager

@@ -31,7 +31,6 @@ from penstock.gateways.flight.heads import (
 )
 from penstock.gateways.flight.rights import Writer
 from penstock.log.encoded import Encoded
-from penstock.queues.names import canonical_queue
 from penstock.queues.settings import Unkeyed
 
 # What a frame holds beside its batches, at most: some bytes for each of them, which are no more than partitions.
@@ -92,7 +91,7 @@ class FlightWrites:
     async def _target(self, head: PutBegin | CommitRows) -> tuple[Writer, Queue]:
         """Who writes, and the queue as Publishing.wanted() says."""
         writer = await Writer.of(self._access, head.caller, self._is_loopback)
-        name = canonical_queue(head.queue)
+        name = self._broker.declaring.named(head.queue, writer.namespace)
         writer.require_publish(name, writer.namespace)
         queue = self._broker.declaring.wanted(name, {"namespace": writer.namespace})
         if queue.is_unmade and not head.makes_queue:

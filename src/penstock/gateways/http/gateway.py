@@ -38,6 +38,19 @@ class HttpGateway(InThisProcess):
         self._config = _uvicorn(self.app, options)
 
     @property
+    def handshake_timeout_s(self) -> float:
+        return self._options.head_timeout_s
+
+    @property
+    def max_message_bytes(self) -> int:
+        return self._options.max_body_bytes
+
+    @property
+    def spoken(self) -> None:
+        """Its WebSockets are requests."""
+        return None
+
+    @property
     def connection_count(self) -> int:
         return len(self._state.connections)
 

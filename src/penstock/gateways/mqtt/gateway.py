@@ -37,6 +37,8 @@ from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.platform import open_reactor
 from penstock.gateways.wire.reactor import ReactorOptions
 from penstock.gateways.wire.slot_protocol import SlotProtocol
+from penstock.gateways.wire.websocket import Spoken
+from penstock.kernels.mqtt_encode import frame_packets
 from penstock.kernels.mqtt_scan import Scanner
 
 logger = logging.getLogger("penstock.mqtt")
@@ -46,6 +48,9 @@ _HIGH_WATER_BYTES = 64 << 10
 _LOOK_AROUND_S = 1.0
 _LOOKED_AT_ONCE = 1000
 _CLOSING_TURNS, _CLOSING_TURN_S = 50, 0.02
+
+OVER_WEBSOCKET = Spoken("MQTT", "mqtt", frame_packets)
+"""a message a packet: there are clients that depend on it"""
 
 
 class MqttGateway(InThisProcess):
@@ -117,6 +122,18 @@ class MqttGateway(InThisProcess):
     @options.setter
     def options(self, options: MqttOptions) -> None:
         self._options.now = options
+
+    @property
+    def handshake_timeout_s(self) -> float:
+        return self.options.connect_timeout_s
+
+    @property
+    def max_message_bytes(self) -> int:
+        return self.options.max_packet_bytes
+
+    @property
+    def spoken(self) -> Spoken:
+        return OVER_WEBSOCKET
 
     @property
     def connection_count(self) -> int:

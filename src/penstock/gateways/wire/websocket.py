@@ -1,6 +1,6 @@
-"""MQTT over WebSocket: the HTTP upgrade and the frames around the bytes of an MQTT connection. `websockets` reads and
+"""A protocol over WebSocket: the HTTP upgrade and the frames around the bytes of a connection. `websockets` reads and
 writes frames, without its I/O. What comes may have packets that span frames, and frames that hold many packets: only
-the bytes are passed on. What goes out is a message a packet, which clients exist that depend on."""
+the bytes are passed on. How what goes out is cut into messages, the protocol says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import asyncio
 import http
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request, Response
@@ -19,14 +19,12 @@ from websockets.typing import Subprotocol
 from penstock.core.ports import Buffer
 from penstock.gateways.wire.origins import Origins, is_this_machine
 from penstock.gateways.wire.wrapped import WrappedTransport
-from penstock.kernels.mqtt_encode import frame_packets
 
 logger = logging.getLogger("penstock.gateways.wire.websocket")
 # Not the library's own: at DEBUG that one prints payloads.
 _frame_logger = logging.getLogger("penstock.gateways.wire.websocket.frames")
 _frame_logger.setLevel(logging.WARNING)
 
-SUBPROTOCOL = Subprotocol("mqtt")
 # Browsers send 1-2 KiB, with large cookies 8.
 MAX_REQUEST_BYTES = 16 << 10
 MAX_MESSAGE_BYTES_BEFORE_LOGIN = 64 << 10
@@ -43,8 +41,29 @@ _OTHER_VERSION = (
 )
 
 
-class MqttConnection(Protocol):
-    """What this module needs of an MQTT connection."""
+class Spoken(NamedTuple):
+    """What is spoken inside."""
+
+    name: str
+    subprotocol: str
+    frames: Callable[[Buffer], Buffer]
+    """of what is written at once, as messages without a mask"""
+
+
+def one_message(data: Buffer) -> bytes:
+    """All of it in one binary message of a server."""
+    size = len(data)
+    if size < 126:
+        head = bytes([0x82, size])
+    elif size < 65536:
+        head = b"\x82\x7e" + size.to_bytes(2, "big")
+    else:
+        head = b"\x82\x7f" + size.to_bytes(8, "big")
+    return b"".join([head, data])
+
+
+class Connection(Protocol):
+    """What this module needs of a connection inside."""
 
     def connection_made(self, transport: asyncio.Transport) -> None: ...
 
@@ -68,25 +87,26 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def __init__(
         self,
-        make_mqtt: Callable[[], MqttConnection],
-        path: str = "/mqtt",
+        make: Callable[[], Connection],
+        spoken: Spoken,
+        path: str,
         allowed_origins: Origins | Sequence[str] = (),
         max_message_bytes: int = 8 << 20,
         handshake_timeout_s: float = 10.0,
         refused: Refused = log_refusal,
         is_development: bool = False,
     ) -> None:
-        self._make_mqtt, self._path, self._refused = make_mqtt, path, refused
+        self._make, self._spoken, self._path, self._refused = make, spoken, path, refused
         self._origins = allowed_origins if isinstance(allowed_origins, Origins) else Origins(allowed_origins)
         self._is_local = is_development
         self._max_message_bytes, self._handshake_timeout_s = max_message_bytes, handshake_timeout_s
         self._frames = ServerProtocol(
-            subprotocols=[SUBPROTOCOL],
+            subprotocols=[Subprotocol(spoken.subprotocol)],
             max_size=min(max_message_bytes, MAX_MESSAGE_BYTES_BEFORE_LOGIN),
             logger=_frame_logger,
         )
         self._transport: asyncio.Transport
-        self._mqtt: MqttConnection | None = None
+        self._inner: Connection | None = None
         self._timer: asyncio.TimerHandle
         self._request_bytes = 0
         self._is_refused = False
@@ -100,7 +120,7 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._frames.receive_data(data)
-        if self._mqtt is not None:
+        if self._inner is not None:
             self._take(self._frames.events_received())
         elif not self._is_refused:
             self._request_bytes += len(data)
@@ -113,27 +133,27 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
-        if self._mqtt is not None:
-            self._mqtt.connection_lost(exc)
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
-        if self._mqtt is not None:
-            self._mqtt.pause_writing()
+        if self._inner is not None:
+            self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
         if self._held_pong and not self._frames.eof_sent:
             self._transport.write(self._held_pong)
         self._held_pong = b""
-        if self._mqtt is not None:
-            self._mqtt.resume_writing()
+        if self._inner is not None:
+            self._inner.resume_writing()
 
     def send(self, data: Buffer) -> None:
         """Whole packets, each in a frame of its own. Dropped once the connection is closing, as by any transport."""
         if not self.is_closing:
             self._frames.max_message_size = self._max_message_bytes
-            self._transport.write(frame_packets(data))
+            self._transport.write(self._spoken.frames(data))
 
     def close(self, code: CloseCode = CloseCode.NORMAL_CLOSURE) -> None:
         """Say so, and end when the other side has answered, or not answered in time."""
@@ -167,7 +187,7 @@ class WebSocketProtocol(asyncio.Protocol):
     def _answer(self, request: Request) -> None:
         origins, hosts = request.headers.get_all("Origin"), request.headers.get_all("Host")
         if request.path.partition("?")[0] != self._path:
-            self._reject(http.HTTPStatus.NOT_FOUND, "MQTT is at another path of this server")
+            self._reject(http.HTTPStatus.NOT_FOUND, f"{self._spoken.name} is at another path of this server")
         elif len(hosts) != 1 or len(origins) > 1:
             self._reject(http.HTTPStatus.BAD_REQUEST, "a request has one Host and at most one Origin")
         elif self._is_local and not is_this_machine(hosts[0]):
@@ -185,10 +205,10 @@ class WebSocketProtocol(asyncio.Protocol):
             self._tell_refused(str(self._frames.handshake_exc))
             return
         self._timer.cancel()
-        self._mqtt = self._make_mqtt()
-        self._mqtt.connection_made(WebSocketTransport(self._transport, self))
+        self._inner = self._make()
+        self._inner.connection_made(WebSocketTransport(self._transport, self))
         if self._is_write_paused:
-            self._mqtt.pause_writing()
+            self._inner.pause_writing()
 
     def _reject(self, status: http.HTTPStatus, reason: str) -> None:
         self._tell_refused(reason)
@@ -210,10 +230,10 @@ class WebSocketProtocol(asyncio.Protocol):
                 is_text = True
                 break
         # After this side has closed, what still comes is for nobody.
-        if chunks and self._mqtt is not None and not self._has_closed_first:
-            self._mqtt.feed(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if chunks and self._inner is not None and not self._has_closed_first:
+            self._inner.feed(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         if is_text and self._frames.state is State.OPEN:
-            self._frames.fail(CloseCode.UNSUPPORTED_DATA, "MQTT is binary")
+            self._frames.fail(CloseCode.UNSUPPORTED_DATA, f"{self._spoken.name} is binary")
 
     @property
     def _has_closed_first(self) -> bool:

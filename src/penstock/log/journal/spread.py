@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from penstock.kernels import spread as kernel
-from penstock.kernels.staged import any_compressed
+from penstock.kernels.staged import any_apart
 from penstock.log.batch import flags_of
 from penstock.log.columns import Columns, Spans
 from penstock.log.header import MAX_BODY_BYTES
@@ -27,9 +27,9 @@ class Spread:
     logs: list[Log]
 
     @property
-    def is_compressed(self) -> bool:
-        """Batches that are compressed are made one by one: see parts()."""
-        return any_compressed(self.logs)
+    def is_apart(self) -> bool:
+        """Batches that are compressed, or volatile, are made one by one: see parts()."""
+        return any_apart(self.logs)
 
     def parts(self) -> list[tuple[Log, Columns]]:
         """The same with columns for each log."""

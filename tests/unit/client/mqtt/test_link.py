@@ -13,6 +13,7 @@ from penstock.client.errors import ConnectionLost
 from penstock.client.mqtt.link import Link, open_link
 from penstock.client.mqtt.options import MqttOptions
 from penstock.core.ports import Buffer
+from penstock.gateways.mqtt.gateway import OVER_WEBSOCKET
 from penstock.gateways.wire.websocket import WebSocketProtocol
 
 
@@ -37,7 +38,9 @@ class Echo:
 @asynccontextmanager
 async def linked(path: str = "/mqtt") -> AsyncIterator[Link]:
     async with (
-        await asyncio.get_running_loop().create_server(lambda: WebSocketProtocol(Echo), "127.0.0.1", 0) as server,
+        await asyncio.get_running_loop().create_server(
+            lambda: WebSocketProtocol(Echo, OVER_WEBSOCKET, "/mqtt"), "127.0.0.1", 0
+        ) as server,
         asyncio.timeout(10),
     ):
         port = server.sockets[0].getsockname()[1]

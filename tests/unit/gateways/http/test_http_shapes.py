@@ -17,13 +17,14 @@ from penstock.codecs.http import shapes, spans
 from penstock.codecs.http.deliveries import ReceiveBody
 from penstock.core.errors import InvalidArgument
 from penstock.core.patterns import size_pattern
+from penstock.core.queue_paths import canonical_queue
 from penstock.core.units import parse_duration
 from penstock.gateways.http.admin import users
 from penstock.gateways.http.describe.settings_schema import settings_schema
 from penstock.gateways.http.messages.cursors import Vector
 from penstock.gateways.http.messages.partition_parts import parse_start
 from penstock.gateways.http.server import durations
-from penstock.gateways.http.server.addresses import queue_name
+from penstock.gateways.http.server.addresses import written_queue
 from penstock.gateways.http.server.exchange import decoded
 from penstock.gateways.http.server.pages import PageQuery, page
 from penstock.gateways.http.server.problems import Refusal
@@ -77,7 +78,10 @@ def cursor_is_taken(text: str) -> None:
 
 TEXTS: dict[str, tuple[Schema, Callable[[str], object]]] = {
     "queue": (schema_of(shapes.QueueName), check_queue_name),
-    "queue of a path": (shapes.PARAMETERS["queue"], queue_name),
+    "queue of a path": (
+        shapes.PARAMETERS["queue"],
+        lambda text: check_queue_name(canonical_queue(written_queue(text))),
+    ),
     "group": (schema_of(shapes.GroupName), parse_group_name),
     "namespace": (schema_of(shapes.Namespace), check_namespace),
     "user or role": (schema_of(shapes.PersonName), check_name),

@@ -14,6 +14,7 @@ from penstock.codecs.http.exchanges import (
     NewExchange,
 )
 from penstock.core.errors import NotAuthorised
+from penstock.core.queue_paths import queue_topic
 from penstock.gateways.http.server.exchange import Exchange as Request
 from penstock.gateways.http.server.exchange import Query
 from penstock.gateways.http.server.pages import PageQuery, page
@@ -93,7 +94,7 @@ async def list_bindings(request: Request) -> Reply:
     query = request.query(BindingsQuery)
     told: list[Bound] = []
     if query.queue is None or query.exchange is None:  # a binding leads to one of them
-        told = request.ports.broker.exchanges.bindings(request.namespace, query.source, _destination(query))
+        told = request.ports.broker.exchanges.bindings(request.namespace, query.source, _destination(request, query))
     found = sorted([each for each in map(_binding, told) if _may_look(request, each.source)], key=_identity)
     part, following = page(found, _identity, query)
     return json_reply(Bindings(part, following))
@@ -118,18 +119,18 @@ async def unbind(request: Request) -> Reply:
 
 def _ends(request: Request, wanted: NewBinding) -> Destination:
     """Both may be configured by the caller."""
-    destination = _destination(wanted)
+    destination = _destination(request, wanted)
     if destination is None or (wanted.queue is not None and wanted.exchange is not None):
         raise Refusal(400, "malformed-body", "queue or exchange: give one of them to bind to", "queue")
     _require_configure(request, _address(wanted.source))
-    other = f"$queue/{destination.name}" if destination.kind == "queue" else _address(destination.name)
+    other = queue_topic(destination.name) if destination.kind == "queue" else _address(destination.name)
     _require_configure(request, other)
     return destination
 
 
-def _destination(wanted: NewBinding | BindingsQuery) -> Destination | None:
+def _destination(request: Request, wanted: NewBinding | BindingsQuery) -> Destination | None:
     if wanted.queue is not None:
-        return Destination("queue", wanted.queue)
+        return Destination("queue", request.ports.broker.declaring.named(wanted.queue, request.namespace))
     return None if wanted.exchange is None else Destination("exchange", wanted.exchange)
 
 

@@ -11,6 +11,7 @@ from penstock.broker.queues.queue import Queue
 from penstock.codecs.http.administration import Purged, Queues, QueueSummary
 from penstock.core.descriptions import MemberDescription, PartitionDescription, QueueDescription
 from penstock.core.errors import NotAuthorised
+from penstock.core.queue_paths import queue_topic
 from penstock.gateways.http.describe.settings_schema import settings_schema
 from penstock.gateways.http.server.exchange import Exchange, Query
 from penstock.gateways.http.server.pages import PageQuery, page
@@ -77,7 +78,7 @@ class DeclareQuery(Query, frozen=True, kw_only=True, forbid_unknown_fields=True)
 def require_look(exchange: Exchange, queue: str) -> None:
     """Whoever may look at everything, consume the queue or publish to it may see what it is."""
     allowed = exchange.permissions
-    if not (allowed.may_read or allowed.may_consume(queue) or allowed.may_publish(f"$queue/{queue}".encode())):
+    if not (allowed.may_read or allowed.may_consume(queue) or allowed.may_publish(queue_topic(queue).encode())):
         raise NotAuthorised(f"{exchange.identity.name} may not look at queue {queue!r}")
 
 
@@ -215,7 +216,7 @@ def _stats(told: QueueDescription) -> QueueStats:
 
 def _etag(queue: Queue) -> tuple[bytes, bytes]:
     """Changes with the settings, and with the queue."""
-    said = msgspec.json.encode((queue.incarnation, queue_json(queue.settings)), order="deterministic")
+    said = msgspec.json.encode((queue.incarnation, queue_json(queue.own)), order="deterministic")
     return b"etag", b'"%s"' % hashlib.blake2b(said, digest_size=8).hexdigest().encode()
 
 

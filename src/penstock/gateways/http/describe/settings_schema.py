@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.core.patterns import LEVELS, PLAIN
+from penstock.core.patterns import NEW_NAME, PLAIN
 from penstock.core.settings.json_schema import section_schema
 from penstock.core.settings.kind import Json
 from penstock.queues.settings import QueueSettings
@@ -13,7 +13,7 @@ _STRICT: Json = {
     "then": {"properties": {"partitions": {"const": 1}}},
 }
 _NAMES: Json = {
-    "name": {"type": "string", "pattern": f"^{LEVELS}$", "maxLength": _MAX_NAME},
+    "name": {"type": "string", "pattern": f"^{NEW_NAME}$", "maxLength": _MAX_NAME},
     "namespace": {"type": "string", "pattern": rf"^{PLAIN}$", "maxLength": _MAX_NAME},
 }
 

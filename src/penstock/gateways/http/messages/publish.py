@@ -15,6 +15,7 @@ from penstock.broker.publish.joint import columns_of as rows_as_columns
 from penstock.broker.publish.request import ProducerCall, Published
 from penstock.broker.queues.queue import Queue
 from penstock.codecs.http.messages import OutgoingMessage, Producer, PublishBody, PublishReport
+from penstock.core.queue_paths import queue_topic
 from penstock.gateways.http.messages.bodies import columns_of, plain_columns, raw_message, refuse_both, row_of
 from penstock.gateways.http.messages.publish_lines import LINES, LineResult, LinesReport, answer_lines, publish_lines
 from penstock.gateways.http.messages.published import put, report, report_of_one
@@ -25,7 +26,6 @@ from penstock.gateways.http.server.rights import Right
 from penstock.gateways.http.server.routes import API, Route
 from penstock.log.columns import Columns
 from penstock.log.upkeep.faults import Telling
-from penstock.queues.names import is_dead_letter_queue
 
 logger = logging.getLogger("penstock.http")
 _telling = Telling(logger)
@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
 
 async def publish(exchange: Exchange) -> Reply | None:
     name, routes, content_type = exchange.queue_name, exchange.ports.broker.publishing.routes, exchange.content_type
-    exchange.require_publish(name if is_dead_letter_queue(name) else f"$queue/{name}")
+    exchange.require_publish(queue_topic(name))
     queue = exchange.ports.broker.declaring.wanted(name, {"namespace": exchange.namespace})
     acks = exchange.query(PublishQuery).acks if exchange.scope["query_string"] else "all"
     if content_type == LINES:

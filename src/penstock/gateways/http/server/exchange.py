@@ -19,14 +19,14 @@ from penstock.codecs.http.shapes import Namespace
 from penstock.core.errors import Closed, NotAuthorised
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
-from penstock.gateways.http.server.addresses import queue_name
+from penstock.gateways.http.server.addresses import written_queue
 from penstock.gateways.http.server.cycle import Cycle
 from penstock.gateways.http.server.login import Caller, ConnectionFacts
 from penstock.gateways.http.server.outlet import Outlet
 from penstock.gateways.http.server.problems import Refusal
 from penstock.gateways.http.server.reply import Headers, Reply
 from penstock.gateways.http.state import GatewayState
-from penstock.queues.names import check_namespace
+from penstock.queues.names import check_namespace, check_queue_name
 
 # As ASGI has them.
 Message = MutableMapping[str, Any]
@@ -222,7 +222,14 @@ class Exchange:
 
     @property
     def queue_name(self) -> str:
-        return queue_name(self.parameters["queue"])
+        """Of the queue that the path means, whether it is there or not. InvalidArgument where no queue can be."""
+        segment = self.parameters["queue"]
+        declaring = self.ports.broker.declaring
+        if (self.namespace, segment) in declaring.queues:
+            return segment
+        name = declaring.named(written_queue(segment), self.namespace)
+        check_queue_name(name)
+        return name
 
     @property
     def users(self) -> UserAdministration:

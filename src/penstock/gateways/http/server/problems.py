@@ -32,6 +32,10 @@ STATUS = {
     ErrorCode.NO_SUCH_BINDING: 404,
     ErrorCode.UNROUTABLE: 404,
     ErrorCode.EXCHANGE_RESERVED: 403,
+    ErrorCode.QUEUE_RESERVED: 403,
+    ErrorCode.NAMESPACE_REFUSED: 403,
+    ErrorCode.NO_SUCH_NAMESPACE: 404,
+    ErrorCode.NO_SUCH_POLICY: 404,
     ErrorCode.EXCHANGE_INTERNAL: 403,
     ErrorCode.DEFAULT_EXCHANGE: 403,
     ErrorCode.EXCHANGE_DIFFERS: 409,
@@ -50,6 +54,7 @@ STATUS = {
     ErrorCode.TOO_LARGE: 413,
     ErrorCode.QUEUE_FULL: 429,
     ErrorCode.EXCHANGE_LIMIT: 429,
+    ErrorCode.QUEUE_LIMIT: 429,
     ErrorCode.TOO_MANY_ATTEMPTS: 429,
     ErrorCode.DISK_LOW: 507,
 }

@@ -11,15 +11,18 @@ from penstock.broker.broker import Broker
 from penstock.broker.descriptions import describe_queue
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.core.errors import ErrorCode, NotAuthorised, PenstockError
+from penstock.core.queue_paths import QUEUE_PREFIX, queue_topic
 from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.admin.user_admin import PREFIXES, UserAdmin
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.inbound.answers import Refused
 from penstock.gateways.mqtt.inbound.arrival import Arrived
+from penstock.queues.names import topic_of_address
 
 _CREATE = "$admin/queue/create"
 _NAME_WILL_NOT_DO = (
     ErrorCode.QUEUE_EXISTS,
+    ErrorCode.QUEUE_RESERVED,
     ErrorCode.NO_SUCH_QUEUE,
     ErrorCode.USER_EXISTS,
     ErrorCode.NO_SUCH_USER,
@@ -59,7 +62,8 @@ class Admin:
                 raise NotAuthorised(f"{connection.identity.name} makes queues in namespace {namespace!r} only")
             await self._broker.declare({"namespace": namespace} | said)
         elif topic.startswith(_QUEUE) and topic.endswith(_CONFIG):
-            queue = self._broker.queue(topic.removeprefix(_QUEUE).removesuffix(_CONFIG), namespace)
+            path = topic.removeprefix(_QUEUE).removesuffix(_CONFIG)
+            queue = self._broker.queue(topic_of_address(path), namespace)
             await self._broker.declaring.change(queue, said)
         else:
             raise ValueError(f"{topic} is no request: {_CREATE} and {_QUEUE}<name>{_CONFIG} are")
@@ -69,7 +73,7 @@ class Admin:
         said = []
         for queue in self._broker.queues:
             told = await describe_queue(queue, self._broker.wall())
-            topic = f"{_QUEUE}{queue.name}/stats"
+            topic = f"{_QUEUE}{queue_topic(queue.name).removeprefix(QUEUE_PREFIX)}/stats"
             said.append((queue.namespace, topic.encode(), msgspec.json.encode(told)))
         return said
 

@@ -9,6 +9,7 @@ from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.stored import StoredBatch
 from penstock.broker.queues.group import Group
 from penstock.core.ports import Buffer
+from penstock.core.queue_paths import queue_topic
 from penstock.core.timeline import Timeline
 from penstock.gateways.mqtt.outbound.packets import oversized_places
 from penstock.kernels import rows
@@ -117,8 +118,7 @@ def template_of(group: Group, partition: int) -> Template:
         ("consumer-group", group.record.name),
     ):
         made += _USER_PROPERTY + _string(name) + _string(text)
-    prefix = queue.name if queue.name.startswith("$") else f"$queue/{queue.name}"
-    return Template(prefix.encode(), bytes(made), fields)
+    return Template(queue_topic(queue.name).encode(), bytes(made), fields)
 
 
 def _head(qos: int) -> bytes:
