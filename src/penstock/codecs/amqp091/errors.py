@@ -147,7 +147,7 @@ class Fault(enum.Enum):
     # Rights
     REFUSED = Situation(Reply.ACCESS_REFUSED, "access to {what} refused for user '{user}'")
     TOPIC_REFUSED = Situation(
-        Reply.ACCESS_REFUSED, "access to topic '{topic}' in exchange {what} refused for user '{user}'"
+        Reply.ACCESS_REFUSED, "access to topic '{topic}' in {what} refused for user '{user}'"
     )
     USER_ID = Situation(
         Reply.PRECONDITION_FAILED, "user_id property set to '{user_id}' but authenticated user was '{user}'"
@@ -298,6 +298,11 @@ def inequivalent(
 def type_name(field: Field) -> str:
     """As RabbitMQ calls the type."""
     return _TYPES[field.kind]
+
+
+def printed(field: Field) -> str:
+    """Its value as Erlang prints it."""
+    return _term(field)
 
 
 def _untyped(field: Field | None) -> str:
