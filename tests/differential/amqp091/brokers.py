@@ -81,11 +81,16 @@ RIGHTS: Mapping[str, Sequence[Mapping[str, str]]] = {
     "narrow": _everything(),
 }
 """The same here, by user: what begins with `may` are the names that scripts use."""
+HOMES: Mapping[str, str] = {"stranger": "elsewhere", "few": "small"}
+"""namespaces that users may enter without a rule"""
 
 
 def _users() -> list[dict[str, object]]:
     hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
-    users = [{"name": name, "password_hash": hasher.hash(name), "acl": acl} for name, acl in RIGHTS.items()]
+    users = [
+        {"name": name, "password_hash": hasher.hash(name), "acl": acl, "namespace": HOMES.get(name, "default")}
+        for name, acl in RIGHTS.items()
+    ]
     return [{"name": "guest", "password_hash": hasher.hash("guest"), "roles": ["admin"]}, *users]
 
 
