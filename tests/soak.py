@@ -28,7 +28,9 @@ from tests.sim.broker_damage_walk import failure_of as broker_damage_of
 from tests.sim.damage_walk import failure_of as damage_of
 from tests.sim.refusal_walk import refusal_walk
 from tests.sim.soak_queues import failure_of
+from tests.stress.beside import EVERYTHING, SENSITIVE, beside
 from tests.stress.http_deaf import exhaust_http
+from tests.stress.mqtt_churn import churn
 from tests.stress.mqtt_connections import CannotOpen, costs
 from tests.stress.mqtt_deaf import exhaust
 from tests.stress.mqtt_queue import through_queue
@@ -46,6 +48,7 @@ FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
 JUDGED_PROGRAMS, JUDGED_CHUNK = 20_000, 500
 GARBAGE_MUTANTS, GARBAGE_CHUNK = 1_000_000, 100_000
 IDLE_CONNECTIONS = (10_000, 50_000)
+CHURNING = 10_000
 MESSAGES = 1_000_000
 QUEUE_STEPS, REFUSAL_STEPS = 800, 400
 STRESS_S = 20.0
@@ -54,6 +57,8 @@ STALLED_S = 120.0
 HTTP_FUZZ_S = 600.0
 # Eight sessions of Spark, one of them a cluster, on two cores that are busy otherwise.
 SPARK_S, SPARK_LEAST = 1800.0, 20_000
+# Unit and end-to-end tests one after the other, with a sixth of a processor.
+BESIDE_S = 1000.0
 # No piece of a part takes nearly as long; one that does has hung.
 GRACE_S = 600.0
 
@@ -231,6 +236,10 @@ def mqtt_connections(budget: Budget) -> str:
     return "; ".join(found)
 
 
+def mqtt_churn(budget: Budget) -> str:
+    return churn(budget.place, CHURNING if budget.seconds >= 60 else 500)
+
+
 def mqtt_stalled(budget: Budget) -> str:
     seconds = min(STALLED_S, budget.seconds / 2)
     found = []
@@ -306,6 +315,12 @@ def threads(budget: Budget) -> str:
     return f"{done} runs of {STRESS_S:.0f} s with all threads at work, seeds {budget.seed} to {seed - 1}"
 
 
+def beside_others(budget: Budget) -> str:
+    """All of it takes hours where processors are busy: it is left out of a short soak."""
+    tests = EVERYTHING if budget.seconds >= BESIDE_S else SENSITIVE
+    return beside(budget.place, tests, max(budget.seconds, BESIDE_S) * 4 + GRACE_S)
+
+
 def clock_jumps(budget: Budget) -> str:
     return _crashes(budget, clock_rounds, "jumps of a wall clock")
 
@@ -330,8 +345,10 @@ PARTS = [
     Part("mqtt-kill", 0.1, mqtt_kills),
     Part("mqtt-power", 0.05, mqtt_power_cuts),
     Part("clock", 0.02, clock_jumps),
+    Part("beside", 0.1, beside_others),
     Part("mqtt-garbage", 0.15, mqtt_garbage),
     Part("mqtt-connections", 0.05, mqtt_connections),
+    Part("mqtt-churn", 0.02, mqtt_churn),
     Part("mqtt-stalled", 0.02, mqtt_stalled),
     Part("mqtt-memory", 0.02, mqtt_memory),
     Part("mqtt-million", 0.05, mqtt_million),

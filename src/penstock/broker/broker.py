@@ -52,6 +52,7 @@ from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue
 from penstock.core.types import Purpose
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
+from penstock.log.upkeep.faults import Telling
 from penstock.queues.names import GroupName, MessageId, parse_group_name
 from penstock.queues.settings import QueueSettings
 
@@ -83,7 +84,7 @@ class Broker(AsyncClosing):
         self.timeline.watch(self._note_jump)
         self.alarms = Alarms(self.timeline)
         self.ledger = Ledger(shard)
-        self._feeder = Feeder()
+        self.feeder = Feeder()
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
         self.declaring = Declaring(
@@ -102,7 +103,7 @@ class Broker(AsyncClosing):
         def dropped(group: Group, unit: Unit) -> None:
             self.settling.after_dropping(group, unit)
 
-        intake = Intake(shard, self.now, dropped)
+        intake = Intake(shard, self.timeline.now, dropped)
         letters = DeadLetters(
             intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
         )
@@ -112,6 +113,7 @@ class Broker(AsyncClosing):
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
+        self._telling = Telling(logger)
         self._is_closed = False
 
     @classmethod
@@ -232,7 +234,7 @@ class Broker(AsyncClosing):
         limit = group.queue.settings.max_in_flight
         wanted = limit if prefetch is None else prefetch
         if wanted < 1:
-            raise InvalidArgument(f"a prefetch of {wanted} lets no message through: at least 1")
+            raise InvalidArgument(f"a prefetch of {wanted} lets no message through: give at least 1")
         consumer = Consumer(group, next(self._numbers), min(wanted, limit))
         group.join(consumer, is_immortal)
         return consumer
@@ -252,19 +254,19 @@ class Broker(AsyncClosing):
 
     def feed(self, source: Source, outlet: Outlet) -> Feed:
         """What the source is handed is sent to the outlet, from now on."""
-        return Feed(source, outlet, self._feeder)
+        return Feed(source, outlet, self.feeder)
 
     def after_feeding(self, call: Callable[[], None]) -> None:
         """For outlets: see Feeder.after()."""
-        self._feeder.after(call)
+        self.feeder.after(call)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Behind all that is fed now, or in the next turn of the loop."""
-        self._feeder.soon(call)
+        self.feeder.soon(call)
 
     def inbox(self, source: Source) -> Inbox:
         """What the source is handed, for one who comes for it."""
-        return Inbox(source, self._feeder)
+        return Inbox(source, self.feeder)
 
     def session(self) -> int:
         """The number of one who pulls without being a member. Each request may take one: they come round again, long
@@ -314,11 +316,11 @@ class Broker(AsyncClosing):
             try:
                 await self._keep_up_queue(queue, now)
             except PenstockError as error:
-                logger.error("upkeep failed queue=%s error=%s", queue.name, error)
+                self._telling.warn("queue", "upkeep failed queue=%s error=%s", queue.name, error)
         try:
             await self.staging.keep_up(now)
         except PenstockError as error:
-            logger.error("upkeep of stages failed error=%s", error)
+            self._telling.warn("stages", "upkeep of stages failed error=%s", error)
 
     async def _keep_up_queue(self, queue: Queue, now: int) -> None:
         queue.note_upkeep(now)
@@ -327,7 +329,7 @@ class Broker(AsyncClosing):
                 logger.info("group deleted, nobody used it queue=%s group=%s", queue.name, group.name)
                 await self.declaring.delete_group(group)
         for unit in list(queue.units.values()):
-            unit.producers.expire(now)
+            unit.forget_producers(now)
             for cursor in unit.cursors.values():
                 cursor.rest()
             await self._look_at_holes(queue, unit)

@@ -37,7 +37,7 @@ from penstock.log.records import Declared, Edit, LogSettings, encode_declared
 from penstock.log.segments.segments import SealedSegment
 from penstock.log.upkeep.faults import Telling, can_pass
 from penstock.log.upkeep.housekeeping import Housekeeper
-from penstock.log.volatile import Beside, VolatileParts, has_volatile, in_order, without_volatile
+from penstock.log.volatile import Beside, VolatileParts, has_volatile, in_order, stage_one, without_volatile
 from penstock.log.workers import Workers
 
 logger = logging.getLogger("penstock.log.shard")
@@ -51,6 +51,7 @@ StageCall = Callable[[Done], None]
 
 RowsPart = tuple[Log, Rows]
 
+_PUBLISH = Purpose.PUBLISH
 _READ_AGAIN_S = 0.1
 # Longer than writing a thousand logs takes, on a busy machine too.
 _SHOWN_S = 5.0
@@ -277,19 +278,22 @@ class Shard:
         called when it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
         if is_apart := wanted.is_apart if isinstance(wanted, Spread) else any_apart([log for log, _ in wanted]):
             wanted = wanted.parts() if isinstance(wanted, Spread) else wanted
+            if len(wanted) == 1 and wanted[0][0].number < 0:
+                self._refuse(Purpose.SETTLE)
+                return [stage_one(*wanted[0], self.timeline.wall(), done, staged)]
             if has_volatile(wanted):
                 return self._stage_volatile(wanted, done, staged)
-        size = wanted.columns.bytes if isinstance(wanted, Spread) else sum([columns.bytes for _, columns in wanted])
+        if isinstance(wanted, Spread):
+            size, logs, is_heavy = wanted.columns.bytes, wanted.logs, False
+        else:
+            size, logs = sum([columns.bytes for _, columns in wanted]), [log for log, _ in wanted]
+            is_heavy = is_apart and _is_heavy(wanted)
         if size > self._largest_commit:
             self._note_largest(size)
-        if not self._admission.is_let_in(Purpose.PUBLISH, size):
+        if is_heavy or not self._admission.is_let_in(_PUBLISH, size) or self._turns.hold(logs):
             return None
-        if self._turns and self._turns.hold(wanted.logs if isinstance(wanted, Spread) else [log for log, _ in wanted]):
-            return None
-        if is_apart and not isinstance(wanted, Spread) and _is_heavy(wanted):
-            return None
-        self._refuse(Purpose.PUBLISH)
-        return self._stage_either(wanted, done, Purpose.PUBLISH, staged)
+        self._refuse(_PUBLISH)
+        return self._stage_either(wanted, done, _PUBLISH, staged)
 
     # With logs that are in memory alone
 
@@ -350,7 +354,8 @@ class Shard:
         that is staged in a turn: whoever took the first of it would take that alone."""
         if self.is_visited:
             return
-        if sum(self._engine.usage.staged) >= _WORTH_A_SYNC_BYTES:
+        publishes, settlements = self._engine.usage.staged
+        if publishes + settlements >= _WORTH_A_SYNC_BYTES:
             self._workers.wake_storage()
         elif not self._is_committing:
             self._is_committing = True
@@ -368,12 +373,13 @@ class Shard:
         """To hand something to another thread and be told takes longer than a short sync, and all of it is processor
         time: the loop waits for the disk itself, while that is quick."""
         self._is_committing = False
-        if not self.has_staged:
+        engine = self._engine
+        if engine.commit.is_idle:
             return
-        if sum(self._engine.usage.staged) >= _WORTH_A_SYNC_BYTES or not self._engine.commit.is_quick:
+        if sum(engine.usage.staged) >= _WORTH_A_SYNC_BYTES or not engine.commit.is_quick:
             self._workers.wake_storage()
-        elif (progress := self._workers.commit_here()) is not None:
-            self._engine.report(progress)
+        elif (progress := self.commit_here()) is not None:
+            engine.report(progress)
 
     @property
     def has_staged(self) -> bool:
@@ -644,7 +650,7 @@ class Shard:
             raise Closed("the directory was closed; open it again to go on")
         if self._engine.commit.failure is not None:
             raise self._engine.commit.failure
-        if purpose is Purpose.PUBLISH:
+        if purpose is _PUBLISH:
             self._engine.refuse_if_low()
 
     @property

@@ -34,6 +34,9 @@ class NeverStored(InvalidArgument):
     """A log that is in memory alone came to where frames are made: a mistake of ours."""
 
 
+_NEVER = NeverStored("a log that is in memory alone cannot be stored")
+
+
 @dataclass(slots=True)
 class VolatileMemory:
     """What all volatile logs of a shard have together."""
@@ -63,7 +66,7 @@ class VolatileLog(Log):
         self.holes, self.recent = _NO_HOLES, _NO_RECENT
         self.files_end, self.list_sequence = staged.NO_CUT, Sequence(-1)
         self.durability, self.is_apart = Durability.MEMORY, True
-        self.fault = NeverStored(f"log {name!r} is in memory alone")
+        self.fault = _NEVER
         self._memory = memory
         self.bytes = 0
         """in memory, what is settled and not let go of yet included"""
@@ -75,9 +78,9 @@ class VolatileLog(Log):
         """VolatileFull if it would hold too much with so many bytes more, or all logs with what they get together."""
         memory = self._memory
         if self.bytes + size > memory.log_bytes:
-            raise VolatileFull(self.name, self.bytes, memory.log_bytes, "volatile_queue_bytes")
+            raise VolatileFull(self.name, self.bytes, memory.log_bytes, "broker.volatile_queue_size")
         if memory.used + together > memory.limit_bytes:
-            raise VolatileFull(self.name, memory.used, memory.limit_bytes, "volatile_bytes")
+            raise VolatileFull(self.name, memory.used, memory.limit_bytes, "broker.volatile_size")
 
     def add(self, entry: Entry) -> None:
         size = self.append(entry) + _BATCH_BYTES
@@ -104,13 +107,35 @@ class VolatileLog(Log):
     def end_it(self) -> None:
         """Nothing is appended any more."""
         self.is_gone = True
-        self.on_commit = None
+        self.on_commit, self.wanted_from = None, _nothing_wanted
         self.tail = []
         self._give_back(self.bytes)
 
     def _give_back(self, size: int) -> None:
         self.bytes -= size
         self._memory.used -= size
+
+
+def stage_one(
+    log: Log, rows: Rows, now: int, done: Callable[[None], None], staged_too: Callable[[], None] | None = None
+) -> int:
+    """VolatileParts of one alone, which most publishes are, with all that follows: the first offset."""
+    assert isinstance(log, VolatileLog)
+    if log.is_gone:
+        raise NoSuchLog(log.name)
+    batch = encode(rows)
+    size = len(batch) + _BATCH_BYTES
+    log.refuse_more(size, size)
+    first, timestamp = log.bounds.end, max(now, log.last_timestamp)
+    end = first + rows.count
+    batches.seal(batch, first, 0, timestamp)
+    if staged_too is not None:
+        staged_too()
+    log.add(Entry(log.number, batch, None, first, end, rows.count, timestamp, timestamp, -1))
+    if log.listening and log.on_commit is not None:
+        log.on_commit([log])
+    done(None)
+    return first
 
 
 class VolatileParts:

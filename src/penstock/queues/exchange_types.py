@@ -48,7 +48,7 @@ class Binding:
     @property
     def identity(self) -> object:
         """What makes it the same binding as another."""
-        return self.source, self.destination, self.key, _frozen(self.arguments)
+        return self.source, self.destination, self.key, _frozen(self.arguments) if self.arguments else None
 
 
 class Matcher(Protocol):
@@ -282,7 +282,7 @@ def _weight(binding: Binding) -> int:
 def _text(arguments: Mapping[str, Value], name: str) -> str | None:
     value = arguments.get(name)
     if value is not None and not (isinstance(value, str) and value):
-        raise InvalidArgument(f"{name} is {value!r}: give text")
+        raise InvalidArgument(f"{name} is {str(value)[:80]!r}: give text")
     return value
 
 

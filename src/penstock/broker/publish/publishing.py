@@ -77,7 +77,7 @@ class Publishing:
         topics = [bytes(columns.source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
         while (targets := self.routes.targets(topics, namespace)) is None:
             await self.routes.make(topics, columns, namespace)
-        if self.routes.has_to_enter(topics, namespace):
+        if not targets.are_entered:
             columns, topics, found = self.routes.enter(columns, topics, namespace)
             targets = self.routes.targets(topics, namespace, found) or targets
         puts = [Put(queue, columns.of_topics(numbers), publisher) for queue, numbers in targets.by_queue().items()]

@@ -30,6 +30,8 @@ _QUICK_S = 0.5e-3
 _NEWEST = 0.125
 # What nobody waited for yet is synced with what somebody does wait for.
 _QUICK_BYTES = 256 << 10
+# A member that is looked up costs as much as a call.
+_COMMIT = Durability.COMMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +92,30 @@ class GroupCommit:
 
     def try_step(self) -> Progress | None:
         """A step that the caller tells the loop of; None, and what is staged waits for a step(), if another thread is
-        at it, if it is time for another file, which may have to be waited for, or if the journal failed. A sync that
-        nobody waits for is left to a step(): see is_due."""
+        at it, or if the journal failed. So does what needs another file, which may have to be waited for, and a sync
+        that nobody waits for: see is_due."""
         if not self._stepping.acquire(blocking=False):
             return None
         try:
-            size = 0
-            for frame in list(self._staged):
-                size += frame.bytes
-            return self._advance(None) if self._journal.has_room(size) else None
+            return self._advance(None)
         finally:
             self._stepping.release()
 
     def _advance(self, sync: bool | None) -> Progress | None:
-        """`sync` is None where only what somebody waits for is synced."""
+        """`sync` is None where only what somebody waits for is synced, and no other file is begun."""
         if self.failure is not None:
             return None
         frames: list[Frame] = []
-        for _ in range(len(self._staged)):
-            frames.append(self._staged.popleft())  # noqa: PERF401  # a list comprehension is a call before Python 3.12
+        staged, journal = self._staged, self._journal
+        for _ in range(len(staged)):
+            frames.append(staged.popleft())  # noqa: PERF401  # a list comprehension is a call before Python 3.12
         if not frames and not self._unsynced:
             return None
-        begun = ended = self._clock.monotonic()
+        begun = self._clock.monotonic()
         try:
             if frames:
                 self._metrics.commit_frames.observe(len(frames))
-            self._write(frames)
+                self._write(frames, sync is not None)
             if self._sync_wanted or (sync is not None and self._unsynced and (sync or self._is_overdue)):
                 self._sync()
                 ended = self._last_sync
@@ -125,7 +125,7 @@ class GroupCommit:
             self.fail(JournalFailed(str(error)))
             return None
         self._step_s += (ended - begun - self._step_s) * _NEWEST
-        return Progress(self._journal.next_sequence, self._journal.synced_sequence)
+        return Progress(journal.next_sequence, journal.synced_sequence)
 
     @property
     def is_quick(self) -> bool:
@@ -152,17 +152,22 @@ class GroupCommit:
     def is_idle(self) -> bool:
         return not self._staged
 
-    def _write(self, frames: list[Frame]) -> None:
-        """What cannot be written now stays staged, in its order, if that can pass."""
+    def _write(self, frames: list[Frame], may_roll: bool) -> None:
+        """What cannot be written now stays staged, in its order, if that can pass; what needs another file too, if none
+        may be begun."""
         done, self._is_put_off = 0, False
         try:
-            while done < len(frames):
+            while True:
                 some = frames[done:] if done else frames
                 taken = self._journal.write(some)
                 self._await_sync(some if taken == len(some) else some[:taken])
                 done += taken
-                if done < len(frames):
-                    self._roll()
+                if done == len(frames):
+                    return
+                if not may_roll:
+                    self._staged.extendleft(reversed(frames[done:]))
+                    return
+                self._roll()
         except OSError as error:
             if not can_pass(error):
                 raise
@@ -178,9 +183,11 @@ class GroupCommit:
 
     def _await_sync(self, frames: list[Frame]) -> None:
         self._unsynced += frames
+        size, is_wanted = self._unsynced_bytes, self._sync_wanted
         for frame in frames:
-            self._unsynced_bytes += frame.bytes
-            self._sync_wanted |= frame.level is Durability.COMMIT
+            size += frame.bytes
+            is_wanted = is_wanted or frame.level is _COMMIT
+        self._unsynced_bytes, self._sync_wanted = size, is_wanted
 
     def _roll(self) -> None:
         """The keeper gets what is durable first: rolling may have to wait for its checkpoint."""
