@@ -27,6 +27,7 @@ from penstock.broker.feed.inbox import Inbox
 from penstock.broker.feed.pulls import pull
 from penstock.broker.feed.settling import Settling
 from penstock.broker.letters.dead_letters import DeadLetters
+from penstock.broker.letters.heads import Heads
 from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
@@ -59,6 +60,7 @@ from penstock.queues.settings import QueueSettings
 logger = logging.getLogger("penstock.broker")
 
 _UPKEEP_MS = 5_000
+_LET_GO_MS = 1_000
 # Looked at in one turn of the loop: about 0.2 ms.
 _UPKEEP_QUEUES = 100
 _AUTO_QUEUE_MS = 24 * 3600 * 1000
@@ -103,13 +105,22 @@ class Broker(AsyncClosing):
         def dropped(group: Group, unit: Unit) -> None:
             self.settling.after_dropping(group, unit)
 
+        routes = Routes(shard, self.declaring)
         intake = Intake(shard, self.timeline.now, dropped)
         letters = DeadLetters(
-            intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
+            intake,
+            routes,
+            self.ledger,
+            self.webhooks,
+            self.publisher(),
+            self.declaring.dead_letters_of,
+            shard.max_frame_bytes,
+            self.wall,
         )
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
-        routes = Routes(shard, self.declaring)
+        self.heads = self.declaring.heads = Heads(self.alarms, self.timeline, self.settling, self.declaring.delete)
         self.publishing = Publishing(intake, routes)
+        self.publishing.bury = letters.bury
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
@@ -129,7 +140,9 @@ class Broker(AsyncClosing):
         except BaseException:
             await shard.close()
             raise
+        await broker.heads.begin(broker.queues)
         broker._keep_up(broker.now())
+        broker.let_go(broker.now())
         return broker
 
     async def close(self) -> None:
@@ -146,6 +159,7 @@ class Broker(AsyncClosing):
         if self._upkeep is not None:
             await asyncio.wait([self._upkeep])
         await self._watch.finish()
+        await self.heads.finish()
         await self.settling.finish()
         await self.webhooks.close()
         await self.staging.close()
@@ -277,7 +291,7 @@ class Broker(AsyncClosing):
         self, group: Group, session: int, limit: int, wait_s: float = 0.0, lease_ms: int | None = None
     ) -> list[Delivery]:
         """Messages of any partition, each leased for a time of its own (default: the queue's delivery_timeout)."""
-        timeout = group.queue.settings.performance.delivery_timeout_ms
+        timeout = group.queue.settings.performance.lease_ms
         return await pull(group, session, limit, wait_s, timeout if lease_ms is None else lease_ms)
 
     async def claim(
@@ -285,7 +299,7 @@ class Broker(AsyncClosing):
     ) -> list[Delivery]:
         """Messages that members other than `spared` were handed so long ago and have not settled, taken over by one who
         pulls: leased as in pull(). Of a key all that is in flight goes, or nothing: no more than `limit` in all."""
-        timeout = group.queue.settings.performance.delivery_timeout_ms
+        timeout = group.queue.settings.performance.lease_ms
         claiming = Claiming(group, self.settling, session, idle_ms, timeout if lease_ms is None else lease_ms, spared)
         return await claiming.claim(limit)
 
@@ -300,6 +314,18 @@ class Broker(AsyncClosing):
         return queue, unit
 
     # Upkeep
+
+    def let_go(self, now: int) -> None:
+        """Of the disk that is held by what every group has settled, a second ago at most."""
+        self.alarms.set("let go", now + _LET_GO_MS, self.let_go)
+        filled = self.declaring.filled
+        for queue in list(filled):
+            try:
+                if not queue.let_go():
+                    filled.discard(queue)
+            except PenstockError as error:
+                logger.error("settled messages stay on the disk queue=%s error=%s", queue.name, error)
+                filled.discard(queue)
 
     def _keep_up(self, now: int) -> None:
         self.alarms.set(self, now + _UPKEEP_MS, self._keep_up)

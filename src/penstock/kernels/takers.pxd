@@ -11,7 +11,7 @@ cdef class Passage:
 
 cdef class Taker:
     cdef public Passage gate
-    cdef public set changed
+    cdef public set changed, filled
     cdef public dict units, groups
     cdef public bint is_deleted, spreads
     cdef public int64_t expected, published, used_ms, allowance, depth_limit, largest_value

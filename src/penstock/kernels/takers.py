@@ -37,6 +37,8 @@ class Taker:
 
     def __init__(self, gate: Passage, changed: set[Any] | None) -> None:
         self.gate, self.changed = gate, changed
+        self.filled: set[Any] | None = None
+        """where it is noted when something has come"""
         self.units: dict[int, Any] = {}
         self.groups: dict[Any, Any] = {}
         self.is_deleted = False
@@ -47,6 +49,8 @@ class Taker:
     def note_change(self) -> None:
         if self.changed is not None and not self.is_deleted:
             self.changed.add(self)
+        if self.filled is not None:
+            self.filled.add(self)
 
 
 T = TypeVar("T", bound=Taker)

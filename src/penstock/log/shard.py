@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -106,6 +107,7 @@ class Shard:
         self.damages: list[str] = []
         """what the start had to do without: what readable() passed over, and what could not be written"""
         self.floors: dict[LogNumber, Callable[[], int | None]] = {}
+        self.unsettled: dict[LogNumber, Callable[[int, int], array[int] | None]] = {}
         """of a log that lets go of what is settled: the first offset that somebody has not settled"""
         self._table = publish_from(disk, engine.keeper)
         engine.room = self._admission.admit_waiting
@@ -117,6 +119,9 @@ class Shard:
             self.timeline,
             reserve_bytes=options.reserve(disk.total_bytes()),
             floor=lambda log: self.floors[log.number]() if log.number in self.floors else None,
+            unsettled=lambda log, first, stop: (
+                self.unsettled[log.number](first, stop) if log.number in self.unsettled else None
+            ),
         )
         self._workers.start()
         self._housekeeping = self._loop.create_task(self._keep_house())
@@ -576,6 +581,14 @@ class Shard:
         self._refuse(Purpose.SETTLE)
         self._housekeeper.retain_log(log)
         self._commit_soon()
+
+    def let_go(self, log: Log) -> bool:
+        """Give back the disk of a log that is settled to its end, if that is worth it; whether to look again."""
+        if self._closing.is_set() or self._is_failed:
+            return True
+        is_waiting = self._housekeeper.let_go(log)
+        self._commit_soon()
+        return is_waiting
 
     async def keep_house(self) -> None:
         """Retention and compaction of every log, now. By themselves they come every `housekeeping_s`."""

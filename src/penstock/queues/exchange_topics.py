@@ -132,3 +132,17 @@ def _escape(found: re.Match[bytes]) -> bytes:
 
 def _byte(found: re.Match[bytes]) -> bytes:
     return bytes([int(found[1], 16)])
+
+
+def published_with(topic: bytes, queue: str) -> ExchangeAddress:
+    """The exchange and the key that a message in that queue was published with, whatever the protocol."""
+    try:
+        if (address := exchange_address(topic)) is not None:
+            return address
+    except InvalidArgument:
+        return ExchangeAddress(DEFAULT_EXCHANGE, topic)
+    if not topic:
+        return ExchangeAddress(DEFAULT_EXCHANGE, queue.encode())
+    if topic.startswith(b"$"):
+        return ExchangeAddress(DEFAULT_EXCHANGE, topic.removeprefix(b"$queue/"))
+    return ExchangeAddress(TOPIC_EXCHANGE, swapped(topic))

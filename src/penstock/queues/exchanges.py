@@ -286,9 +286,11 @@ class Exchanges:
             seen.update(following)
         return False
 
-    def route(self, exchange: str, key: bytes, headers: Headers = NO_HEADERS) -> Routed:
-        """Remembered until something changes. NoSuchExchange, ExchangeInternal; InvalidArgument for a message that
-        asks for what is not there yet."""
+    def route(self, exchange: str, key: bytes, headers: Headers = NO_HEADERS, *, is_inside: bool = False) -> Routed:
+        """Remembered until something changes. NoSuchExchange, ExchangeInternal unless the broker itself publishes;
+        InvalidArgument for a message that asks for what is not there yet."""
+        if is_inside and self.find(exchange).internal:
+            return self._walk(exchange, key, headers)
         if self._version == self._topics.version and (known := self._routes.get((exchange, key))) is not None:
             return known
         if not self.reads_headers(exchange):

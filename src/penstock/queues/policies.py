@@ -49,7 +49,7 @@ _EFFECTIVE: Final = frozenset(
 _LESSER: Final = {
     ("limits", "message_ttl"): ("limits", "message_ttl_ms"),
     ("limits", "max_ready"): ("limits", "max_ready"),
-    ("limits", "max_ready_bytes"): ("limits", "max_ready_bytes"),
+    ("limits", "max_ready_bytes"): ("limits", "max_ready_bytes_"),
     ("expires_after",): ("expires_after_ms",),
     ("max_deliveries",): ("max_deliveries",),
     ("retention", "time"): ("retention", "time_ms"),

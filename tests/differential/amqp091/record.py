@@ -102,7 +102,11 @@ def _written(said: dict[str, Any]) -> str:
     return f'{{"of": {json.dumps(said["of"])}, "scripts": {{\n' + ",\n".join(scripts) + "\n}}\n"
 
 
-WHAT = {"errors": (_record_errors, ERRORS), "scenes": (_record_scenes, SCENES_FILE), "scripts": (_record_scripts, SCRIPTS)}
+WHAT = {
+    "errors": (_record_errors, ERRORS),
+    "scenes": (_record_scenes, SCENES_FILE),
+    "scripts": (_record_scripts, SCRIPTS),
+}
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -67,6 +68,12 @@ QueueName = tuple[str, str]
 """namespace, name"""
 
 
+class Heads(Protocol):
+    """What leaves queues without a consumer: see broker/letters/heads."""
+
+    def configured(self, queue: Queue) -> None: ...
+
+
 class Declaring:
     """All queues, by namespace and name. Used from the loop."""
 
@@ -88,6 +95,8 @@ class Declaring:
         self.by_incarnation: dict[int, Queue] = {}
         self.changed: set[Queue] = set()
         """those in which something has come or gone since somebody emptied it, the deleted left out"""
+        self.filled: set[Queue] = set()
+        """those that may hold something on the disk that every group has settled"""
         self.bindings: dict[str, Bindings] = {}
         self.exchanges = ExchangeBook(self.bindings_of, self.is_volatile)
         self.volatile = Volatile(volatile, shard.timeline.wall())
@@ -96,6 +105,7 @@ class Declaring:
         """by namespace and name; see Policies"""
         self.namespaces: dict[str, NamespaceRecord] = {}
         self.failures: Failures
+        self.heads: Heads
         self._next_incarnation = 1
         self._next_group = 1
         self._making = 0
@@ -185,6 +195,7 @@ class Declaring:
             )
             self._next_incarnation += 1
             queue = await self._make(settings, record, groups)
+            self.heads.configured(queue)
             if below := [
                 name
                 for name in self.bindings_of(settings.namespace).queues_below(settings.name)
@@ -239,6 +250,7 @@ class Declaring:
         self.volatile.count += 1
         for name in groups:
             self.adopt_group(queue, self._new_group(queue, name))
+        self.heads.configured(queue)
         return queue
 
     def delete_volatile(self, queue: Queue) -> None:
@@ -262,6 +274,7 @@ class Declaring:
         found = self.queues.get((settings.namespace, settings.name))
         if found is not None:
             if not is_auto:
+                found.declared_ms = self._now()
                 await self.keep(found)
             return found
         try:
@@ -357,10 +370,13 @@ class Declaring:
             settings = self.effective(queue.own, queue.record)
             await self._configuration.write(logs=queue.changed_logs(settings))
             queue.configure(settings, queue.record, queue.own)
+            self.heads.configured(queue)
 
     def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
         queue = Queue(self._shard, self._cache, self.effective(settings, record), record, self.changed)
         queue.own = settings
+        queue.filled = self.filled
+        self.filled.add(queue)
         self.queues[settings.namespace, settings.name] = queue
         self.by_incarnation[record.incarnation] = queue
         self._next_incarnation = max(self._next_incarnation, record.incarnation + 1)
@@ -415,6 +431,7 @@ class Declaring:
         finally:
             queue.gate.open()
         self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
+        self.heads.configured(queue)
         for group in queue.groups.values():
             group.look_at_switch(self._now())
 
@@ -488,6 +505,7 @@ class Declaring:
         del self.queues[queue.namespace, queue.name]
         del self.by_incarnation[queue.incarnation]
         self.changed.discard(queue)
+        self.filled.discard(queue)
         self.bindings_of(queue.namespace).drop(queue.name)
         for group in queue.groups.values():
             _dismiss(group)
@@ -495,6 +513,7 @@ class Declaring:
         for unit in queue.units.values():
             unit.data.on_commit = None
             self._shard.floors.pop(unit.data.number, None)
+            self._shard.unsettled.pop(unit.data.number, None)
         queue.notify_of_end()
         queue.units.clear()
 
@@ -533,6 +552,8 @@ class Declaring:
             await self._write_of(queue, (group_key(queue.incarnation, record.number), record), self._numbers())
             group = self.adopt_group(queue, record)
             group.look_at_switch(self._now())
+            if queue.head is not None:
+                queue.head.look_at_all()
             queue.used_ms = self._now()
             return group
 

@@ -25,6 +25,7 @@ from penstock.core.metrics import Histogram
 from penstock.core.types import Purpose
 from penstock.kernels import takers
 from penstock.log.columns import Columns
+from penstock.log.encoded import Rows
 from penstock.log.engine import Done
 from penstock.log.journal.large_commit import Fill
 from penstock.log.journal.late import LateParts, Part
@@ -40,11 +41,26 @@ _ASKED, _PROMISED, _NONE = Limits.ASKED, Limits.PROMISED, Limits.NONE
 class Frame(Reservation):
     """Rows that were let in and placed, all in one turn of the loop, on their way into the journal."""
 
-    __slots__ = ("_latency", "begun_s", "offsets", "parts", "places", "sent", "spread", "steps", "told")
+    __slots__ = (
+        "_latency",
+        "asked",
+        "begun_s",
+        "offsets",
+        "parts",
+        "places",
+        "routed",
+        "sent",
+        "spread",
+        "steps",
+        "told",
+    )
 
     def __init__(self, limits: Limits, is_kept: bool, latency: Histogram) -> None:
         Reservation.__init__(self, limits, is_kept)  # super() takes twice as long to find it
         self._latency = latency
+        self.asked: Rows | None = None
+        self.routed: RoutedFields | None = None
+        """what the queues are asked for"""
         self.begun_s = monotonic()
         self.spread: Spread | None = None
         """instead of parts, where one put is all there is"""
@@ -64,6 +80,7 @@ class Frame(Reservation):
         queue, rows = put[0], put[1]
         if self.limits is _ASKED:
             queue.check(rows)
+            self.asked = rows
         if (obstacle := self.take(queue, rows.count, planned, now)) is not None:
             return obstacle
         numbers, counts, rows = place(put, self.steps)
@@ -81,6 +98,15 @@ class Frame(Reservation):
             assert isinstance(rows, Columns)
             self.parts += Spread(rows, counts, logs).parts()
         return None
+
+    def value_bytes(self, queue: Queue) -> int:
+        """Of the rows of one put, or of those that are routed."""
+        if (rows := self.asked) is not None:
+            return sum(rows.value.ends) - sum(rows.value.starts) if isinstance(rows, Columns) else rows.bytes
+        assert self.routed is not None
+        columns, targets, *_ = self.routed
+        mine = columns.of_topics(targets.by_queue()[queue])
+        return sum(mine.value.ends) - sum(mine.value.starts)
 
     def join(self, others: Sequence[Part]) -> None:
         """A spread is one frame by itself; beside others its parts are."""
@@ -179,6 +205,7 @@ class Intake:
                 if obstacle is not None:
                     return obstacle
             if routed is not None:
+                frame.asked, frame.routed = None, routed
                 made = lay_out(routed, frame, frame.steps, self._shard.max_frame_bytes, planned, now)
                 if isinstance(made, Obstacle):
                     return made

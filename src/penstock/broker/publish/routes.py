@@ -20,7 +20,8 @@ from penstock.log.encoded import Rows
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
 from penstock.queues.dedup import Duplicate
-from penstock.queues.exchange_topics import EXCHANGE_PREFIX, TOPIC_EXCHANGE, exchange_address
+from penstock.queues.exchange_headers import Headers
+from penstock.queues.exchange_topics import EXCHANGE_PREFIX, TOPIC_EXCHANGE, exchange_address, exchange_topic
 from penstock.queues.names import is_request, queue_of_publish_topic
 
 # Whoever invents topics makes all be looked up again, at a microsecond each. Of 512 bytes at most: some 30 MB.
@@ -102,6 +103,18 @@ class Routes:
         if fed and not reads_headers and len(topic) <= _KNOWN_TOPIC_BYTES:
             known.keep(topic, fed)
         return fed
+
+    def through(
+        self, exchange: str, key: bytes, headers: Headers, namespace: str = "default"
+    ) -> tuple[bytes, list[Queue]]:
+        """The topic that a message of the broker's own becomes by an exchange, which may be internal, and the queues
+        that it gets to. NoSuchExchange; InvalidArgument for a message that asks for what is not there yet."""
+        routed = self._declaring.exchanges.of(namespace).route(exchange, key, headers, is_inside=True)
+        topic = routed.topic if routed.topic is not None else exchange_topic(exchange, key)
+        return topic, [self._declaring.queue(name, namespace) for name in routed.queues]
+
+    def reads_headers(self, exchange: str, namespace: str = "default") -> bool:
+        return self._declaring.exchanges.of(namespace).reads_headers(exchange)
 
     def is_apart(self, topic: bytes, namespace: str = "default") -> bool:
         """Whether publishing to it takes more than looking it up: a queue has to be made, where it goes is for each
