@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from argon2 import PasswordHasher
 
 from tests.differential.amqp091.mistakes import MAX_MESSAGE_BYTES
 from tests.support.live_server import live_server
@@ -49,6 +52,32 @@ SETTINGS = RabbitSettings(
 )
 
 LISTENER = "amqp"
+_HASHER = PasswordHasher(time_cost=1, memory_cost=64)
+
+
+def _user(name: str, *rules: tuple[str, str], **facts: object) -> dict[str, object]:
+    """Whose password is its name."""
+    acl = [{"effect": "allow", "action": action, "pattern": pattern} for action, pattern in rules]
+    return {"name": name, "password_hash": _HASHER.hash(name), "acl": acl, **facts}
+
+
+_USERS = [
+    _user("guest", roles=["admin"]),
+    _user(
+        "limited",
+        *(("configure", what) for what in ("$queue/may.q", "$queue/may.t", "$exchange/may.e")),
+        *(("publish", what) for what in ("$queue/may.q", "$exchange/may.e/#")),
+        ("consume", "may.q"),
+    ),
+    _user(
+        "topical",
+        *(("configure", what) for what in ("$queue/#", "$exchange/#")),
+        *((action, "mine/#") for action in ("publish", "subscribe")),
+        ("publish", "$queue/#"),
+        ("consume", "#"),
+    ),
+    _user("stranger", namespace="elsewhere"),
+]
 
 
 def penstock_has_amqp() -> bool:
@@ -66,8 +95,16 @@ def reference(directory: Path) -> Iterator[tuple[str, int]]:
 @contextmanager
 def here(directory: Path) -> Iterator[tuple[str, int]]:
     """Penstock with the same users and rights."""
-    settings = [f"listeners.{LISTENER}.port=0", "storage.disk_reserve=0"]
-    with live_server(directory / "penstock", settings) as server:
+    settings = [
+        f"listeners.{LISTENER}.port=0",
+        "storage.disk_reserve=0",
+        "log.level=warning",
+        f"auth.users={json.dumps(_USERS)}",
+        "auth.max_failed_logins_per_ip=1000",
+        "rate_limit.max_connections_per_ip=0",
+        "rate_limit.max_messages_per_client=0",
+    ]
+    with live_server(directory / "penstock", settings, is_dev=False) as server:
         yield HOST, server.ports[LISTENER]
 
 
