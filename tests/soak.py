@@ -29,6 +29,7 @@ from tests.sim.damage_walk import failure_of as damage_of
 from tests.sim.refusal_walk import refusal_walk
 from tests.sim.soak_queues import failure_of
 from tests.stress.http_deaf import exhaust_http
+from tests.stress.mqtt_churn import churn
 from tests.stress.mqtt_connections import CannotOpen, costs
 from tests.stress.mqtt_deaf import exhaust
 from tests.stress.mqtt_queue import through_queue
@@ -46,6 +47,7 @@ FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
 JUDGED_PROGRAMS, JUDGED_CHUNK = 20_000, 500
 GARBAGE_MUTANTS, GARBAGE_CHUNK = 1_000_000, 100_000
 IDLE_CONNECTIONS = (10_000, 50_000)
+CHURNING = 10_000
 MESSAGES = 1_000_000
 QUEUE_STEPS, REFUSAL_STEPS = 800, 400
 STRESS_S = 20.0
@@ -231,6 +233,10 @@ def mqtt_connections(budget: Budget) -> str:
     return "; ".join(found)
 
 
+def mqtt_churn(budget: Budget) -> str:
+    return churn(budget.place, CHURNING if budget.seconds >= 60 else 500)
+
+
 def mqtt_stalled(budget: Budget) -> str:
     seconds = min(STALLED_S, budget.seconds / 2)
     found = []
@@ -332,6 +338,7 @@ PARTS = [
     Part("clock", 0.02, clock_jumps),
     Part("mqtt-garbage", 0.15, mqtt_garbage),
     Part("mqtt-connections", 0.05, mqtt_connections),
+    Part("mqtt-churn", 0.02, mqtt_churn),
     Part("mqtt-stalled", 0.02, mqtt_stalled),
     Part("mqtt-memory", 0.02, mqtt_memory),
     Part("mqtt-million", 0.05, mqtt_million),

@@ -194,7 +194,7 @@ def test_a_queue_that_was_created_anew_meanwhile_is_not_mistaken_for_the_old_one
         database.delete("orders")
         database.declare("orders", partitions=2)
         database.put_many("orders", [b"another"] * 500, [b"k%d" % (number % 7) for number in range(500)])
-    assert b"created anew" in run_command(*arguments, expected=1).stderr
+    assert b"created again" in run_command(*arguments, expected=1).stderr
     assert b"another" not in values(directory, "again")
 
 

@@ -1,4 +1,4 @@
-"""`penstock pipeline report` in a real browser, as wide as a telephone, that can reach nothing else."""
+"""`penstock pipeline report` in a real browser, from a telephone to a desktop, that can reach nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.e2e.conftest import not_tested
 from tests.support.cli import penstock as run_command
-from tests.support.http_browser import NoBrowser, browsing
+from tests.support.http_browser import NoBrowser, Page, browsing
 
 import penstock
 
@@ -19,13 +19,22 @@ _FACTS = """JSON.stringify({
   fetched: performance.getEntriesByType("resource").length,
   small: [...document.querySelectorAll("td, th, p")].some((each) => parseFloat(getComputedStyle(each).fontSize) < 12),
 })"""
-# Tables that are wider are scrolled by themselves.
-_OVERFLOW = """(() => {
-  document.body.style.width = "WIDTH";
-  const edge = document.body.getBoundingClientRect().right;
+# How much of the window each side leaves free of plots and tables, and how far anything goes beyond it. Tables that are
+# wider are scrolled by themselves.
+_EDGES = """JSON.stringify((() => {
+  const edge = document.documentElement.clientWidth;
   const found = [...document.body.querySelectorAll("*")].filter((each) => !each.closest("table"));
-  return Math.max(...found.map((each) => each.getBoundingClientRect().right - edge));
-})()"""
+  const drawn = [...document.querySelectorAll("svg[role=img], table")].map((each) => each.getBoundingClientRect());
+  return {
+    window: window.innerWidth,
+    overflow: Math.max(...found.map((each) => each.getBoundingClientRect().right - edge)),
+    left: Math.min(...drawn.map((box) => box.left)),
+    right: edge - Math.max(...drawn.map((box) => box.right)),
+  };
+})())"""
+_WINDOWS_PX = (360, 768, 1440, 1920)
+# Beside what is drawn a page has margins of two lines of text at most.
+_MARGIN_PX = 80
 
 
 def test_the_page_is_drawn_and_fits_a_telephone_and_a_desktop(tmp_path: Path) -> None:
@@ -45,14 +54,24 @@ def test_the_page_is_drawn_and_fits_a_telephone_and_a_desktop(tmp_path: Path) ->
         with browsing(file.as_uri(), tmp_path / "profile") as page:
             page.until("document.readyState === 'complete' && document.querySelector('[role=img]') !== null")
             facts = json.loads(page.run(_FACTS))
-            overflow_px = {width: page.run(_OVERFLOW.replace("WIDTH", width)) for width in ("360px", "1440px")}
+            edges = [_edges(page, width_px) for width_px in _WINDOWS_PX]
     except NoBrowser as error:
         not_tested("the page of a report in a browser", str(error))
     assert len(facts["plots"]) == 4 and all(width > 100 for width in facts["plots"])
     assert facts["drawn"] and not facts["small"]
-    assert facts["overflow"] <= 0 and max(overflow_px.values()) <= 0, overflow_px
+    assert facts["overflow"] <= 0
+    for each in edges:
+        assert each["overflow"] <= 0, each
+        assert max(each["left"], each["right"]) <= _MARGIN_PX, each
     assert facts["fetched"] == 0
     assert {"Hot keys", "Lag", "Retries", "Dead letters", "From publish to settlement"} <= set(facts["titles"])
+
+
+def _edges(page: Page, width_px: int) -> dict[str, float]:
+    page.resize(width_px, 900)
+    page.until(f"window.innerWidth === {width_px}")
+    found: dict[str, float] = json.loads(page.run(_EDGES))
+    return found
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:

@@ -31,14 +31,23 @@ class Page:
 
     def run(self, script: str) -> Any:
         """What an expression gives, a promise's outcome included."""
-        number = next(self._numbers)
         wanted = {"expression": script, "awaitPromise": True, "returnByValue": True}
-        self._connection.send(json.dumps({"id": number, "method": "Runtime.evaluate", "params": wanted}))
+        said = self._call("Runtime.evaluate", wanted)
+        assert "exceptionDetails" not in said, said
+        return said["result"].get("value")
+
+    def resize(self, width_px: int, height_px: int) -> None:
+        """The window, as a page sees it."""
+        size = {"width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": False}
+        self._call("Emulation.setDeviceMetricsOverride", size)
+
+    def _call(self, method: str, params: dict[str, object]) -> dict[str, Any]:
+        number = next(self._numbers)
+        self._connection.send(json.dumps({"id": number, "method": method, "params": params}))
         while True:
-            said = json.loads(self._connection.recv(_PATIENCE_S))
+            said: dict[str, Any] = json.loads(self._connection.recv(_PATIENCE_S))
             if said.get("id") == number:
-                assert "exceptionDetails" not in said["result"], said
-                return said["result"]["result"].get("value")
+                return dict(said["result"])
 
     def until(self, script: str) -> Any:
         """What it gives once that is something."""

@@ -17,6 +17,7 @@ from tests.support.mqtt_client import MqttClient
 from penstock.broker.broker import Broker
 from penstock.broker.queues.queue import Queue
 from penstock.codecs.mqtt.kinds import Version
+from penstock.codecs.mqtt.packets import Will
 from penstock.codecs.mqtt.properties import NO_PROPERTIES, Properties
 from penstock.codecs.mqtt.reasons import ReasonCode
 from penstock.server.config import Config, load
@@ -118,12 +119,20 @@ class RunningServer(LoopThread):
         self._clients.append(client)
         return client
 
-    def mqtt(self, name: str = "c", **credentials: str) -> MqttClient:
-        """Connected."""
+    def mqtt(
+        self, name: str = "c", *, will: Will | None = None, expiry_s: int | None = None, **credentials: str
+    ) -> MqttClient:
+        """Connected. `expiry_s`: with a session that stays as long."""
         client = MqttClient(self.server.addresses["mqtt"], Version.V5, name)
         self._clients.append(client)
         user, password = credentials.get("username"), credentials.get("password")
-        answer = client.connect(username=user, password=None if password is None else password.encode())
+        answer = client.connect(
+            clean=expiry_s is None,
+            will=will,
+            username=user,
+            password=None if password is None else password.encode(),
+            properties=Properties(session_expiry_interval_s=expiry_s),
+        )
         assert answer.reason is ReasonCode.SUCCESS, answer
         return client
 

@@ -52,6 +52,7 @@ from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue
 from penstock.core.types import Purpose
 from penstock.log.options import ShardOptions
 from penstock.log.shard import Shard
+from penstock.log.upkeep.faults import Telling
 from penstock.queues.names import GroupName, MessageId, parse_group_name
 from penstock.queues.settings import QueueSettings
 
@@ -112,6 +113,7 @@ class Broker(AsyncClosing):
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
+        self._telling = Telling(logger)
         self._is_closed = False
 
     @classmethod
@@ -232,7 +234,7 @@ class Broker(AsyncClosing):
         limit = group.queue.settings.max_in_flight
         wanted = limit if prefetch is None else prefetch
         if wanted < 1:
-            raise InvalidArgument(f"a prefetch of {wanted} lets no message through: at least 1")
+            raise InvalidArgument(f"a prefetch of {wanted} lets no message through: give at least 1")
         consumer = Consumer(group, next(self._numbers), min(wanted, limit))
         group.join(consumer, is_immortal)
         return consumer
@@ -314,11 +316,11 @@ class Broker(AsyncClosing):
             try:
                 await self._keep_up_queue(queue, now)
             except PenstockError as error:
-                logger.error("upkeep failed queue=%s error=%s", queue.name, error)
+                self._telling.warn("queue", "upkeep failed queue=%s error=%s", queue.name, error)
         try:
             await self.staging.keep_up(now)
         except PenstockError as error:
-            logger.error("upkeep of stages failed error=%s", error)
+            self._telling.warn("stages", "upkeep of stages failed error=%s", error)
 
     async def _keep_up_queue(self, queue: Queue, now: int) -> None:
         queue.note_upkeep(now)

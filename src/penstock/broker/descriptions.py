@@ -45,6 +45,7 @@ async def describe_queue(queue: Queue, now: int) -> QueueDescription:
         partitions=partitions,
         groups=[await describe_group(group, now) for group in list(queue.groups.values())],
         settings=shown_settings(queue),
+        is_volatile=queue.is_volatile,
     )
 
 

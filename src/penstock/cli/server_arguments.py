@@ -108,7 +108,9 @@ def _parse(address: str | None) -> Place:
     except ValueError:
         is_tls = None
     if is_tls is None or not parts.hostname:
-        raise InvalidArgument(f"{address!r} is no address of MQTT: write it like mqtt://host:1883 or wss://host/mqtt")
+        raise InvalidArgument(
+            f"{address!r} is not an address of MQTT: write it like mqtt://host:1883 or wss://host/mqtt"
+        )
     return Place(parts.hostname, port, is_tls, parts.path or None)
 
 

@@ -23,8 +23,18 @@ class Tally(msgspec.Struct):
     """gone by retention before they were settled"""
 
     def add(self, *others: Tally) -> None:
-        for name in self.__struct_fields__:
-            setattr(self, name, getattr(self, name) + sum([getattr(other, name) for other in others]))
+        for other in others:
+            self.delivered += other.delivered
+            self.redelivered += other.redelivered
+            self.acked += other.acked
+            self.stale += other.stale
+            self.failed += other.failed
+            self.returned += other.returned
+            self.dead_lettered += other.dead_lettered
+            self.dropped += other.dropped
+            self.expired += other.expired
+            self.filtered += other.filtered
+            self.lost += other.lost
 
 
 class PartitionDescription(msgspec.Struct, frozen=True):
@@ -102,6 +112,8 @@ class QueueDescription(msgspec.Struct, frozen=True):
     partitions: list[PartitionDescription]
     groups: list[GroupDescription]
     settings: dict[str, object]
+    is_volatile: bool = False
+    """in memory alone: gone when the server is"""
 
 
 class UserDescription(msgspec.Struct, frozen=True):

@@ -512,7 +512,7 @@ class ExchangeDiffers(PenstockError):
     def __init__(self, exchange: str, what: str, wanted: object, current: object) -> None:
         super().__init__(
             f"exchange {exchange!r} exists with another {what}: {current!r}, not {wanted!r}. Declare it as it is, or "
-            f"delete it before declaring it anew"
+            f"delete it before declaring it again"
         )
         self.exchange, self.what, self.wanted, self.current = exchange, what, wanted, current
 

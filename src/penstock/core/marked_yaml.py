@@ -121,7 +121,7 @@ class _Reader:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise BadYaml("a key is not text", path, key_at)
             if key in tree:
-                reason = f"is there twice, first at {self._name}:{tree[key].key_at.line}: keep one"
+                reason = f"is given twice, first at {self._name}:{tree[key].key_at.line}: keep one"
                 raise BadYaml(reason, below, key_at)
             tree[key] = self._value(value_node, key_at, below, depth + 1)
         return tree

@@ -48,7 +48,7 @@ class Crew:
 
     def register(self, job: Job) -> Registration:
         if job.concurrency < 1:
-            raise InvalidArgument(f"a worker with a concurrency of {job.concurrency} handles nothing: at least 1")
+            raise InvalidArgument(f"a worker with a concurrency of {job.concurrency} handles nothing: give at least 1")
         self._registered.append(Registration(job))
         return self._registered[-1]
 

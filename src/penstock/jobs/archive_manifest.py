@@ -119,7 +119,9 @@ def read_manifest(archive: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"{path} is no manifest of an archive ({error}): restore it, or archive anew") from None
+        raise InvalidArgument(
+            f"{path} is not the manifest of an archive ({error}): restore it, or archive to an empty directory"
+        ) from None
     if manifest.format > FORMAT:
         raise InvalidArgument(f"{path} has format {manifest.format}, and {FORMAT} is known here: use a newer Penstock")
     return manifest

@@ -41,7 +41,7 @@ class PlannedTable(Protocol):
 
 class ReplayPiece(msgspec.Struct, frozen=True):
     """Offsets start..stop of a partition, not including `stop`; `rows` is an estimate. `log` tells the partition from
-    one of a queue that was created anew under the name."""
+    one of a queue that was created again under the name."""
 
     partition: int
     start: int

@@ -58,7 +58,7 @@ class PythonTransform:
         """`module:function`, found as Python finds modules, in the working directory too. InvalidArgument."""
         module, _, attribute = name.partition(":")
         if not module or not attribute:
-            raise InvalidArgument(f"{name!r} is no function: write it like my_module:my_function")
+            raise InvalidArgument(f"{name!r} is not a function: write it like my_module:my_function")
         if (here := os.getcwd()) not in sys.path:  # noqa: PTH109  # sys.path holds texts
             sys.path.insert(0, here)
         try:
@@ -66,7 +66,7 @@ class PythonTransform:
         except (ImportError, AttributeError) as error:
             raise InvalidArgument(f"{name!r} cannot be found: {error}") from error
         if not callable(function):
-            raise InvalidArgument(f"{name!r} is no function, it is {type(function).__name__}")
+            raise InvalidArgument(f"{name!r} is not a function, it is {type(function).__name__}")
         return cls(function)
 
     def __call__(self, queue: str, open_table: Callable[[], ReplayTable], piece: ReplayPiece) -> Batches:

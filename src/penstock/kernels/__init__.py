@@ -16,7 +16,9 @@ from types import ModuleType
 from penstock.core.errors import UnsupportedPlatform
 
 if sys.byteorder != "little":
-    raise UnsupportedPlatform("Penstock's files are little-endian and so must the processor be")
+    raise UnsupportedPlatform(
+        "Penstock needs a little-endian processor, as its files are little-endian: use x86-64 or ARM64"
+    )
 
 
 class SourceOnly:

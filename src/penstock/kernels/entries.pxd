@@ -8,6 +8,11 @@ cdef int _DEAD, _INFLIGHT, _LEASED, _BACKOFF, _READY, _PARKED
 cdef int64_t _NEVER
 cdef int _MOST_COUNTED
 cdef Py_ssize_t _KEPT_CAPACITY
+cdef long long[::1] _NO_WORDS
+cdef unsigned long long[::1] _NO_HASHES
+cdef int[::1] _NO_INTS
+cdef unsigned short[::1] _NO_SHORTS
+cdef signed char[::1] _NO_BYTES
 
 
 cdef class Entries:

@@ -22,7 +22,12 @@ _MOST_COUNTED = 0xFFFF
 _KEPT_CAPACITY = 1024
 
 _CODES = "qqqiHHHb"
-_NO_WORDS, _NO_HASHES, _NO_INTS, _NO_SHORTS, _NO_BYTES = array("q"), array("Q"), array("i"), array("H"), array("b")
+# Shared by all windows: each look into an array's memory is an object, and most windows are empty.
+_NO_WORDS = array("q")
+_NO_HASHES = array("Q")
+_NO_INTS = array("i")
+_NO_SHORTS = array("H")
+_NO_BYTES = array("b")
 
 
 class Entries:
@@ -39,30 +44,45 @@ class Entries:
         self.table, self.heap = KeyTable(), IndexHeap()
         self.holders: dict[int, int] = {}
         self.run_consumer, self.run_change = -1, 0
-        self.columns = [array(code) for code in _CODES]
-        self.hold_columns()
+        self.columns: list[array[int]] = []
+        """made for the first entry"""
+        self.let_go_of_columns()
 
     # Memory
 
     def hold_columns(self) -> int:
         columns = self.columns
+        if not columns:
+            return self.let_go_of_columns()
         self.offset, self.time, self.first, self.consumer = columns[0], columns[1], columns[2], columns[3]
         self.deliveries, self.failures, self.returns = columns[4], columns[5], columns[6]
         self.state = columns[7]
-        self.key, self.link = (columns[8], columns[9]) if self.keyed else (_NO_HASHES, _NO_INTS)
+        if self.keyed:
+            self.key, self.link = columns[8], columns[9]
+        else:
+            self.key = _NO_HASHES
+            self.link = _NO_INTS
         return 0
 
     def let_go_of_columns(self) -> int:
         """An array cannot be resized while somebody looks into its memory."""
-        self.offset = self.time = self.first = _NO_WORDS
-        self.consumer = self.link = _NO_INTS
-        self.deliveries = self.failures = self.returns = _NO_SHORTS
-        self.state, self.key = _NO_BYTES, _NO_HASHES
+        self.offset = _NO_WORDS
+        self.time = _NO_WORDS
+        self.first = _NO_WORDS
+        self.consumer = _NO_INTS
+        self.link = _NO_INTS
+        self.deliveries = _NO_SHORTS
+        self.failures = _NO_SHORTS
+        self.returns = _NO_SHORTS
+        self.state = _NO_BYTES
+        self.key = _NO_HASHES
         return 0
 
     def resize(self, capacity: int) -> int:
         """Where memory is lacking, MemoryError and nothing is lost."""
         self.let_go_of_columns()
+        if not self.columns:
+            self.columns = [array(code) for code in _CODES]
         try:
             for column in self.columns:
                 if capacity > len(column):
@@ -84,6 +104,8 @@ class Entries:
     def use_keys(self) -> int:
         """From the first key on; a window without keys does without two columns."""
         if not self.keyed:
+            if not self.columns:
+                self.columns = [array(code) for code in _CODES]
             self.columns += [array("Q", bytes(8 * self.capacity)), array("i", bytes(4 * self.capacity))]
             self.keyed = True
             self.hold_columns()

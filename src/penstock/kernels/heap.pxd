@@ -1,5 +1,7 @@
 cimport cython
 
+cdef int[::1] _NO_ITEMS
+
 
 @cython.final
 cdef class IndexHeap:

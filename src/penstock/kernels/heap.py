@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 
 _FEWEST = 16
+_NO_ITEMS = array("i")
 
 
 class IndexHeap:
@@ -12,7 +13,7 @@ class IndexHeap:
 
     def __init__(self) -> None:
         self.size = 0
-        self.items = array("i", bytes(4 * _FEWEST))
+        self.items = _NO_ITEMS
 
     def push(self, index: int) -> int:
         if self.size == len(self.items):
@@ -51,7 +52,7 @@ class IndexHeap:
         return 0
 
     def _grow(self) -> int:
-        larger = array("i", bytes(4 * (len(self.items) + (len(self.items) >> 1))))
+        larger = array("i", bytes(4 * max(len(self.items) + (len(self.items) >> 1), _FEWEST)))
         grown = larger
         for i in range(self.size):
             grown[i] = self.items[i]

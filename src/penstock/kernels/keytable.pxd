@@ -2,6 +2,8 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 cdef uint64_t _FEWEST
+cdef unsigned long long[::1] _NO_KEYS
+cdef int[::1] _NO_COUNTS
 
 
 @cython.final

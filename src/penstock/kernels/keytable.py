@@ -5,6 +5,9 @@ from __future__ import annotations
 from array import array
 
 _FEWEST = 16
+# One slot that no key has: what a table is before its first key. Most never have one.
+_NO_KEYS = array("Q", bytes(8))
+_NO_COUNTS = array("i", bytes(4))
 
 
 class KeyTable:
@@ -13,8 +16,13 @@ class KeyTable:
     full; slots move then, so one is good until the next add()."""
 
     def __init__(self) -> None:
-        self.used = 0
-        self._allocate(_FEWEST)
+        self.used = self.mask = 0
+        self.key = _NO_KEYS
+        self.held = _NO_COUNTS
+        self.owner = _NO_COUNTS
+        self.waiting = _NO_COUNTS
+        self.first = _NO_COUNTS
+        self.last = _NO_COUNTS
 
     def find(self, key: int) -> int:
         """The slot; -1 if the key has none."""
@@ -74,10 +82,10 @@ class KeyTable:
     def _allocate(self, size: int) -> int:
         self.mask = size - 1
         self.used = 0
-        self.key: array[int] = array("Q", bytes(8 * size))
-        self.held: array[int] = array("i", bytes(4 * size))
+        self.key = array("Q", bytes(8 * size))
+        self.held = array("i", bytes(4 * size))
         self.owner = array("i", bytes(4 * size))
-        self.waiting: array[int] = array("i", bytes(4 * size))
+        self.waiting = array("i", bytes(4 * size))
         self.first = array("i", bytes(4 * size))
         self.last = array("i", bytes(4 * size))
         return 0

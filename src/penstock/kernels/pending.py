@@ -196,7 +196,8 @@ class Pending(Entries):
         """Offsets that were handed out once and are free now; those below `next` are left as they are. What lies
         between `next` and the range is settled."""
         for offset in range(max(first, self.next), stop):
-            self.deliveries[self.append(offset, 0, _READY)] = 1
+            i = self.append(offset, 0, _READY)  # first: it may make the columns
+            self.deliveries[i] = 1
         return 0
 
     def restore(

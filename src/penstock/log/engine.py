@@ -100,8 +100,8 @@ class Engine:
             self._adopt(number, written.name, written.settings, written.reached or written.bounds)
             self.logs[number].last_timestamp = written.last_timestamp
             self.logs[number].fault = opened.faults.get(number) or _stopped(written.name, written.stopped)
-        metrics.logs_poisoned += sum(isinstance(log.fault, LogPoisoned) for log in self.logs.values())
-        self._is_damaged = bool(opened.faults)
+        self._faulty = {number: log for number, log in self.logs.items() if log.fault is not None}
+        metrics.logs_poisoned += sum(isinstance(log.fault, LogPoisoned) for log in self._faulty.values())
         if opened.unclean:
             self._skip_lost_offsets()
 
@@ -343,15 +343,14 @@ class Engine:
         for log in logs:
             self.catalogue.apply(CatalogueChange(log.number, None))
             del self.logs[log.number]
+            self._faulty.pop(log.number, None)
             self.usage.tail -= staged.data_bytes(log.tail)
             log.fault = NoSuchLog(log.name)
 
     @property
     def faulty_logs(self) -> list[Log]:
         """Those that take no records."""
-        if not self.metrics.logs_poisoned and not self._is_damaged:
-            return []
-        return [log for log in self.logs.values() if log.fault is not None]
+        return list(self._faulty.values())
 
     def log(self, name: str) -> Log:
         return self.logs[self.catalogue.number_of(name)]
@@ -520,6 +519,7 @@ class Engine:
         log = self.logs.get(number)
         if log is not None and log.fault is None:
             log.fault = LogPoisoned(log.name, reason)
+            self._faulty[number] = log
             self.metrics.logs_poisoned += 1
 
     def _on_written(self, written: Written) -> None:

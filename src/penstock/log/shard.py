@@ -37,7 +37,7 @@ from penstock.log.records import Declared, Edit, LogSettings, encode_declared
 from penstock.log.segments.segments import SealedSegment
 from penstock.log.upkeep.faults import Telling, can_pass
 from penstock.log.upkeep.housekeeping import Housekeeper
-from penstock.log.volatile import Beside, VolatileParts, has_volatile, in_order, without_volatile
+from penstock.log.volatile import Beside, VolatileParts, has_volatile, in_order, stage_one, without_volatile
 from penstock.log.workers import Workers
 
 logger = logging.getLogger("penstock.log.shard")
@@ -277,6 +277,9 @@ class Shard:
         called when it is committed, or with what went wrong. None, and nothing was staged, if it would have to wait."""
         if is_apart := wanted.is_apart if isinstance(wanted, Spread) else any_apart([log for log, _ in wanted]):
             wanted = wanted.parts() if isinstance(wanted, Spread) else wanted
+            if len(wanted) == 1 and wanted[0][0].number < 0:
+                self._refuse(Purpose.SETTLE)
+                return [stage_one(*wanted[0], self.timeline.wall(), done, staged)]
             if has_volatile(wanted):
                 return self._stage_volatile(wanted, done, staged)
         size = wanted.columns.bytes if isinstance(wanted, Spread) else sum([columns.bytes for _, columns in wanted])

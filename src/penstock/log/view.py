@@ -97,7 +97,7 @@ def check_native(native: Buffer, starts: Ints, ends: Ints) -> None:
     """InvalidArgument for rows that have native properties which a door may not store as they are. Doors that took them
     apart need not ask."""
     if (row := amqp_view.wrong(native, starts, ends)) >= 0:
-        raise InvalidArgument(f"row {row}: the native properties are none of AMQP 0.9.1, or cannot be read")
+        raise InvalidArgument(f"row {row}: the native properties are not those of AMQP 0.9.1, or cannot be read")
 
 
 def _made(

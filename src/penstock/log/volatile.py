@@ -75,9 +75,9 @@ class VolatileLog(Log):
         """VolatileFull if it would hold too much with so many bytes more, or all logs with what they get together."""
         memory = self._memory
         if self.bytes + size > memory.log_bytes:
-            raise VolatileFull(self.name, self.bytes, memory.log_bytes, "volatile_queue_bytes")
+            raise VolatileFull(self.name, self.bytes, memory.log_bytes, "broker.volatile_queue_size")
         if memory.used + together > memory.limit_bytes:
-            raise VolatileFull(self.name, memory.used, memory.limit_bytes, "volatile_bytes")
+            raise VolatileFull(self.name, memory.used, memory.limit_bytes, "broker.volatile_size")
 
     def add(self, entry: Entry) -> None:
         size = self.append(entry) + _BATCH_BYTES
@@ -104,13 +104,35 @@ class VolatileLog(Log):
     def end_it(self) -> None:
         """Nothing is appended any more."""
         self.is_gone = True
-        self.on_commit = None
+        self.on_commit, self.wanted_from = None, _nothing_wanted
         self.tail = []
         self._give_back(self.bytes)
 
     def _give_back(self, size: int) -> None:
         self.bytes -= size
         self._memory.used -= size
+
+
+def stage_one(
+    log: Log, rows: Rows, now: int, done: Callable[[None], None], staged_too: Callable[[], None] | None = None
+) -> int:
+    """VolatileParts of one alone, which most publishes are, with all that follows: the first offset."""
+    assert isinstance(log, VolatileLog)
+    if log.is_gone:
+        raise NoSuchLog(log.name)
+    batch = encode(rows)
+    size = len(batch) + _BATCH_BYTES
+    log.refuse_more(size, size)
+    first, timestamp = log.bounds.end, max(now, log.last_timestamp)
+    end = first + rows.count
+    batches.seal(batch, first, 0, timestamp)
+    if staged_too is not None:
+        staged_too()
+    log.add(Entry(log.number, batch, None, first, end, rows.count, timestamp, timestamp, -1))
+    if log.listening and log.on_commit is not None:
+        log.on_commit([log])
+    done(None)
+    return first
 
 
 class VolatileParts:

@@ -192,4 +192,5 @@ def _reason(text: str) -> Reason:
     try:
         return Reason(text)
     except ValueError as error:
-        raise InvalidArgument(f"{text[:80]!r} is no reason for a dead letter") from error
+        known = ", ".join(reason.value for reason in Reason)
+        raise InvalidArgument(f"{text[:80]!r} is not a reason for a dead letter: there are {known}") from error

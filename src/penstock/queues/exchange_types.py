@@ -280,7 +280,7 @@ def _weight(binding: Binding) -> int:
 def _text(arguments: Mapping[str, Value], name: str) -> str | None:
     value = arguments.get(name)
     if value is not None and not (isinstance(value, str) and value):
-        raise InvalidArgument(f"{name} is {value!r}: give text")
+        raise InvalidArgument(f"{name} is {str(value)[:80]!r}: give text")
     return value
 
 

@@ -135,7 +135,7 @@ class Exchanges:
         if wanted.alternate is not None:
             check_exchange_name(wanted.alternate)
         if _ALTERNATE in wanted.arguments:
-            raise InvalidArgument(f"{_ALTERNATE} is said twice: leave it out of the arguments")
+            raise InvalidArgument(f"{_ALTERNATE} is given twice: leave it out of the arguments")
         check_arguments(wanted.arguments)
         matcher_of(wanted.type, wanted.arguments)
         if len(self._all) - len(PREDECLARED) >= MAX_EXCHANGES:
@@ -364,7 +364,7 @@ def check_key(key: str) -> None:
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
-        raise InvalidArgument(f"the key of a binding has a half of a surrogate pair in it: {key[:40]!r}") from None
+        raise InvalidArgument(f"the key of a binding has half of a surrogate pair in it: {key[:40]!r}") from None
     if size > MAX_KEY_BYTES:
         raise InvalidArgument(f"the key of a binding is {size} bytes, the limit is {MAX_KEY_BYTES}: {key[:40]!r}…")
 

@@ -93,7 +93,7 @@ def _utf8(what: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise InvalidArgument(f"{what} has a half of a surrogate pair in it: {text[:40]!r}") from None
+        raise InvalidArgument(f"{what} has half of a surrogate pair in it: {text[:40]!r}") from None
 
 
 def queue_address(topic: str) -> str | None:

@@ -113,7 +113,7 @@ def _check_property_name(text: str) -> None:
 def _check_binding(text: str) -> None:
     check_filter(text)
     if text.startswith("$") and not text.startswith(QUEUE_PREFIX):
-        raise InvalidArgument(f"{text!r} begins with $: bind ordinary topics, or such that begin with {QUEUE_PREFIX}")
+        raise InvalidArgument(f"{text!r} begins with $: bind ordinary topics, or topics that begin with {QUEUE_PREFIX}")
 
 
 # One given twice counts once.

@@ -12,10 +12,11 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.broker.catalogue.volatile import VolatileOptions
 from penstock.broker.webhooks.events import without_secrets
 from penstock.broker.webhooks.webhooks import MAX_HOOKS
 from penstock.core.errors import InvalidArgument
-from penstock.core.settings.numbers import Auto, Count, Duration
+from penstock.core.settings.numbers import Auto, Count, Duration, Size
 from penstock.core.settings.objects import Objects
 from penstock.core.settings.texts import Text
 from penstock.core.settings.words import Choice, Flag
@@ -91,11 +92,20 @@ class Log(_Section, frozen=True, kw_only=True):
     """append log lines to this file instead of standard error; reopened when logrotate moves it away"""
 
 
+_VOLATILE = VolatileOptions()
+
+
 class AutoQueues(_Section, frozen=True, kw_only=True):
     auto_create: Annotated[bool, Flag()] = True
     """publishing or subscribing to `$queue/…` creates a queue that does not exist"""
     max_auto_queues: Annotated[int, Count(0, 1_000_000)] = 10_000
     """most queues that may be created this way"""
+    volatile_queues: Annotated[int, Count(0, 1_000_000)] = _VOLATILE.queues
+    """most queues that are in memory alone, as exclusive ones of AMQP and those that are not durable"""
+    volatile_size_bytes: Annotated[int, Size(1 << 20, 1 << 40)] = _VOLATILE.bytes
+    """memory for messages of all of them; publishes are refused beyond it"""
+    volatile_queue_size_bytes: Annotated[int, Size(1 << 10, 1 << 40)] = _VOLATILE.queue_bytes
+    """memory for messages of one of them; publishes are refused beyond it"""
     templates: Annotated[tuple[dict[str, object], ...], Objects(_check_template, without_secrets)] = ()
     """settings for queues whose name matches: `{match: orders-*, settings: {partitions: 4}}`; later ones go over
     earlier ones and over those stored in the data directory"""
@@ -160,7 +170,7 @@ def descriptors_of(config: Config, limit: int | None = None) -> Descriptors:
 
 def _check_together(config: Config, tree: Tree) -> None:
     if not config.listeners.switched_on():
-        reason = f"none is switched on, nobody could connect: leave out one of {', '.join(LISTENER_NAMES)}"
+        reason = f"all are off, so nobody could connect: turn on one of {', '.join(LISTENER_NAMES)}"
         raise BadConfiguration("listeners", reason, place=place_of(tree, "listeners"))
     for name, listener in config.listeners.all_switched_on().items():
         found = contradiction(name, listener, config.auth.development_mode)
@@ -173,7 +183,7 @@ def _check_together(config: Config, tree: Tree) -> None:
 
 def _check_webhooks(config: Config, tree: Tree) -> None:
     if len(config.webhooks) > MAX_HOOKS:
-        reason = f"there are {len(config.webhooks)}, and at most {MAX_HOOKS} can be: let one of them pass events on"
+        reason = f"there are {len(config.webhooks)}, the limit is {MAX_HOOKS}: let one of them pass events on"
         raise BadConfiguration("webhooks", reason, place=place_of(tree, "webhooks"))
     seen: dict[str, int] = {}
     for number, hook in enumerate(config.webhooks):

@@ -29,7 +29,7 @@ _LOGINS, _LIMITS = AuthOptions(), RateLimitOptions()
 
 def _check_text(text: str) -> None:
     if not text or not text.isprintable():
-        raise InvalidArgument("is empty, or has characters that cannot be seen")
+        raise InvalidArgument("is empty, or has an invisible character in it")
 
 
 def _check_rule(written: dict[str, object]) -> None:

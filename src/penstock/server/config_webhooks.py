@@ -72,7 +72,7 @@ def _header(path: str, name: object, value: object) -> tuple[str, str]:
 
 def _check_secret(text: str) -> None:
     if len(text) < _MIN_SECRET or not text.isprintable():
-        raise InvalidArgument(f"is too short, or has characters that cannot be seen: write at least {_MIN_SECRET}")
+        raise InvalidArgument(f"is too short, or has an invisible character in it: write at least {_MIN_SECRET}")
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
 from penstock.broker.broker import Broker, BrokerOptions
+from penstock.broker.catalogue.volatile import VolatileOptions
 from penstock.broker.clients import Directories
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.options import Policy, SessionOptions
@@ -180,7 +181,9 @@ def _ports(
 def broker_options(config: Config) -> BrokerOptions:
     storage = config.storage.options()
     keeper = replace(storage.keeper, max_open_files=descriptors_of(config).segment_files)
-    return BrokerOptions(replace(storage, keeper=keeper), config.broker.auto_create, config.broker.max_auto_queues)
+    queues = config.broker
+    volatile = VolatileOptions(queues.volatile_queues, queues.volatile_size_bytes, queues.volatile_queue_size_bytes)
+    return BrokerOptions(replace(storage, keeper=keeper), queues.auto_create, queues.max_auto_queues, volatile)
 
 
 def session_options(config: Config) -> SessionOptions:

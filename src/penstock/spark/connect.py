@@ -78,7 +78,9 @@ def _wait_for_server(url: str) -> None:
     try:
         channel = DefaultChannelBuilder(url).toChannel()
     except PySparkValueError as error:
-        raise InvalidArgument(f"{url!r} is no address of Spark Connect ({error}): write sc://host:15002") from None
+        raise InvalidArgument(
+            f"{url!r} is not the address of a Spark Connect server ({error}): write sc://host:15002"
+        ) from None
     try:
         grpc.channel_ready_future(channel).result(timeout=_FIRST_ANSWER_S)
     except grpc.FutureTimeoutError:

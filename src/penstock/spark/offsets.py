@@ -23,7 +23,7 @@ _NO_QUEUES = (LOGS, METRICS, BEHIND)
 
 OffsetsJson = dict[str, dict[str, int]]
 """`{"orders": {"0": 42}, "$logs": {"orders/0": 7}}`: by queue, then by partition, the first offset that was not
-read yet; and the log in which it is that, by which a queue that was deleted and created anew is told from the old."""
+read yet; and the log in which it is that, by which a queue that was deleted and created again is told from the old."""
 
 
 class PartitionId(NamedTuple):

@@ -217,7 +217,7 @@ def _timestamp_ms(option: str, text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidArgument(
-            f"option {option}: {text!r} is no time: write milliseconds since 1970, or 2026-11-15T18:00:00Z"
+            f"option {option}: {text!r} is not a time: write milliseconds since 1970, or 2026-11-15T18:00:00Z"
         ) from None
     # A time without a zone would mean another moment on each machine.
     if moment.tzinfo is None:

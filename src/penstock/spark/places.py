@@ -222,7 +222,7 @@ def vanished(start: Positions, logs: Logs, seen: Seen) -> Iterator[str]:
             yield f"{source} is not there any more; it was read to offset {offset}"
         elif is_anew(source, logs, now):
             yield (
-                f"{source} was deleted and created anew: what it held from offset {offset} on is gone, "
+                f"{source} was deleted and created again: what it held from offset {offset} on is gone, "
                 f"and it has offsets {seen[source].start} to {seen[source].end} of other messages"
             )
         elif offset > seen[source].end:
@@ -238,7 +238,7 @@ def _same(wanted: OffsetRange, visible: Visible | None) -> Visible | None:
 
 
 def other_log(wanted: OffsetRange) -> str:
-    return f"{wanted.offsets} offsets are gone: {wanted}, whose queue was deleted and created anew"
+    return f"{wanted.offsets} offsets are gone: {wanted}, whose queue was deleted and created again"
 
 
 def _there(wanted: OffsetRange, visible: Visible | None) -> OffsetRange:
@@ -259,5 +259,5 @@ def _losses(wanted: OffsetRange, there: OffsetRange, visible: Visible | None) ->
 
 def _what_is_left(visible: Visible | None) -> str:
     if visible is None:
-        return "the partition is not there any more, or its queue was created anew"
+        return "the partition is not there any more, or its queue was created again"
     return f"{visible.start} is the first that is kept, {visible.end} will be the next"

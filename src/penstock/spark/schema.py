@@ -51,7 +51,7 @@ _TYPES: dict[str, DataType] = {
 
 
 def check_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """InvalidArgument unless each is a column, and none is there twice."""
+    """InvalidArgument unless each is a column, and none is given twice."""
     return tuple(projected(tuple(names)).names)
 
 

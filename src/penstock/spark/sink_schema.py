@@ -58,7 +58,7 @@ _OF_READ_ROWS = ("queue", "offset", "timestamp", "timestampType", "deadLetter")
 
 
 def check_sink_schema(schema: StructType, has_targets: bool = False) -> None:
-    """InvalidArgument for a column that messages do not have, that is there twice or has a type that none can be made
+    """InvalidArgument for a column that messages do not have, that is given twice or has a type that none can be made
     of; and without `value`."""
     names = schema.fieldNames()
     for field in schema.fields:
@@ -80,15 +80,15 @@ def check_sink_schema(schema: StructType, has_targets: bool = False) -> None:
                 f"column {field.name!r} is {field.dataType.simpleString()}, and has to be {wanted}: cast it"
             )
     if twice := [name for name in _COLUMNS if names.count(name) > 1]:
-        raise InvalidArgument(f"column {twice[0]!r} is there twice: leave one out")
+        raise InvalidArgument(f"column {twice[0]!r} is given twice: leave one out")
     if has_targets and ("queue" not in names or not isinstance(schema["queue"].dataType, StringType)):
         raise InvalidArgument(
             "option queues needs a column 'queue' (string) that names the queue of each row; to write all rows to one, "
-            "set the option queue instead. A column 'topic' is no target: it says where a message was published"
+            "set the option queue instead. A column 'topic' is not a target: it says where a message was published"
         )
     if "value" not in names:
         raise InvalidArgument(
-            "there is no column 'value', which a message consists of: name one so, with alias('value')"
+            "there is no column 'value', which holds the message: name a column so, with alias('value')"
         )
 
 

@@ -132,7 +132,7 @@ def _commit(
         or len({each.query for each in told}) > 1
         or any(each.epoch != epoch for each in told)
     ):
-        raise CannotCommit(f"epoch {epoch}: the tasks' messages are not of one query and epoch: {told!r:.400}")
+        raise CannotCommit(f"epoch {epoch}: the tasks' messages are not of one query and epoch: {str(told)[:400]}")
     rows, ranges = _in_order(options, told)
     if not rows and not ranges:
         return

@@ -51,7 +51,7 @@ class QueueReplaced(PenstockError):
 
     def __init__(self, queue: str, partition: int, log: int) -> None:
         super().__init__(
-            f"queue {queue!r} was deleted and created anew: partition {partition} is no longer log {log}, and its "
+            f"queue {queue!r} was deleted and created again: partition {partition} is no longer log {log}, and its "
             f"offsets name other messages; begin at its start"
         )
         self.queue, self.partition, self.log = queue, partition, log

@@ -29,7 +29,7 @@ def check_columns(schema: pa.Schema) -> None:
         if field.name not in COLUMNS:
             raise InvalidArgument(f"no column {field.name[:80]!r} can be stored: there are {', '.join(COLUMNS)}")
         if schema.names.count(field.name) > 1:
-            raise InvalidArgument(f"column {field.name!r} is there twice")
+            raise InvalidArgument(f"column {field.name!r} is given twice")
         if not _IS_TYPE[field.name](field.type):
             wanted = _WANTED.get(field.name, "binary or text")
             raise InvalidArgument(f"column {field.name!r} is {str(field.type)[:80]}: it has to be {wanted}")

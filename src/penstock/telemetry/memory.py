@@ -48,6 +48,9 @@ class Slots:
             elif queue.incarnation not in unnamed:
                 fresh.append(queue)
             await breather.turn()
+        # Queues of one connection come and go with it: labels of their own would be ever new ones.
+        others += [queue for queue in fresh if queue.owner is not None]
+        fresh = [queue for queue in fresh if queue.owner is None]
         room = max(limit - len(named), 0)
         named += fresh[:room]
         self.past.add_totals(gone)

@@ -13,7 +13,7 @@ from tests.support.receiver import Receiver, receiving
 from penstock.broker.queues.queue import Queue
 from penstock.broker.webhooks.events import Event, Hook
 from penstock.broker.webhooks.watch import Edges
-from penstock.core.errors import DiskLow, JournalFailed, LogPoisoned, QueueFull
+from penstock.core.errors import DiskLow, JournalFailed, QueueFull
 from penstock.log.shard import Shard
 
 LOOKED_S = 5.0
@@ -142,10 +142,8 @@ def test_a_poisoned_log_is_told_by_its_name(tmp_path: Path) -> None:
             queue = await s.queue()
             await s.put(queue, b"1")
             log = queue.units[0].data
-            s.broker.shard.metrics.logs_poisoned = 1
-            log.fault = LogPoisoned(log.name, "a commit failed")
+            s.broker.shard._engine._poison(log.number, "a commit failed")
             await looked(s)
-            log.fault = None
             return str(log.name)
 
     with receiving() as receiver:

@@ -207,6 +207,25 @@ def test_what_goes_on_failing_is_told_once_a_minute_with_how_often_it_was(caplog
     assert caplog.records[-1].getMessage() == "segment not written log=b times=476"
 
 
+@pytest.mark.parametrize("code", PASSING)
+def test_a_disk_that_stays_full_is_told_in_a_few_lines_however_many_logs_there_are(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimDisk()
+    engine = open_engine(disk)
+    logs = [make_log(engine, f"log-{number}") for number in range(30)]
+    for call in ("create", "allocate", "open", "write", "make_directory", "rename"):
+        disk.fail(call, "", fault(code), times=1_000_000)
+    for number in range(20):
+        for log in logs:
+            put(engine, log, b"%d" % number * 300)
+        engine.commit.step(sync=True)
+        engine.keeper.step()
+        engine.keeper.write_checkpoint()
+    disk.heal()
+    assert len(caplog.records) <= 10, [record.getMessage() for record in caplog.records]
+
+
 def test_housekeeping_that_breaks_off_stops_acknowledgements_loudly(tmp_path: Path) -> None:
     async def live() -> None:
         options = ShardOptions(disk_reserve_bytes=0, housekeeping_s=0.01)

@@ -130,7 +130,7 @@ def test_a_section_whose_lines_are_commented_out_is_all_defaults(tmp_path: Path)
         ("receive_maximum: 3", "did you mean mqtt.receive_maximum?"),
         ("zzz: 1", "penstock.yaml:1: zzz: no such setting: the known ones are data_dir"),
         ("log:\n  level: loud", "penstock.yaml:2: log.level: 'loud' is not one of debug, info"),
-        ("log: {level: info}\nlog: {level: info}", "penstock.yaml:2: log: is there twice, first at penstock.yaml:1"),
+        ("log: {level: info}\nlog: {level: info}", "penstock.yaml:2: log: is given twice, first at penstock.yaml:1"),
         ("listeners: {grpc: {}}", "listeners.grpc: this listener is not in this version"),
         ("mqtt: 5", "mqtt: 5 is not an object with settings in it"),
         ("- 1", "is not a mapping"),
@@ -150,7 +150,7 @@ def test_a_section_whose_lines_are_commented_out_is_all_defaults(tmp_path: Path)
         ("auth: {jwt: {algorithm: none}}", "auth.jwt.algorithm: 'none' is not one of HS256, RS256, ES256"),
         ("storage: {journal_size: 5MiB}", "has no room for three files"),
         ("shutdown_timeout: 30", "30 is not a duration"),
-        ("listeners: {mqtt: null, mqtt_ws: null, http: null}", "listeners: none is switched on"),
+        ("listeners: {mqtt: null, mqtt_ws: null, http: null}", "listeners: all are off"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place_and_what_to_do(text: str, said: str, tmp_path: Path) -> None:

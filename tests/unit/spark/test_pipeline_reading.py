@@ -43,7 +43,7 @@ def test_a_declaration_is_what_was_written(tmp_path: Path) -> None:
         ("of: readings", "of: reading", "21:19: rules.plausible.of", "step 'reading'; did you mean readings?"),
         ("name: devices\n", "", "1:1: name", "is missing"),
         ("name: devices", "name: de/vices", "1:7: name", "has other characters"),
-        ("  hot:\n", "  2hot:\n", "15:3: steps.2hot", "'2hot' is no name for SQL"),
+        ("  hot:\n", "  2hot:\n", "15:3: steps.2hot", "'2hot' is not a name for SQL"),
         ("  hot:\n", "  Readings:\n", "15:3: steps.Readings", "is the name of sources.readings too"),
         (", late: 30s", "", "24:3: sinks.table.mode", "per_minute has no watermark"),
         ("./table", "./table, mode: update", "24:53: sinks.table.mode", "parquet can be written with append alone"),

@@ -143,9 +143,9 @@ def test_trimmed_offsets_and_queues_created_anew_are_errors_or_counted(
     http.delete_queue("orders")
     http.create_queue("orders", {"partitions": 1})
     _put(server, http, range(100, 120), 20)
-    with pytest.raises(DataLost, match="created anew"):
+    with pytest.raises(DataLost, match="created again"):
         _ = [batch for task in tasks for batch in reader.read(task)]
-    with pytest.raises(DataLost, match="was deleted and created anew"):
+    with pytest.raises(DataLost, match="was deleted and created again"):
         reader.latestOffset(end, ALL)
     assert [batch for task in passing_tasks for batch in passing.read(task)] == []
     assert "10 offsets are gone: offsets 0 to 9" in caplog.text

@@ -58,7 +58,7 @@ def test_a_message_is_made_of_these(schema: StructType) -> None:
         (_schema(value=TEXT, headers=ArrayType(TEXT)), "column 'headers' is array<string>"),
         (_schema(value=TEXT, topic=BYTES), "column 'topic' is binary, and has to be string"),
         (_schema(key=TEXT), "there is no column 'value'"),
-        (StructType([*_schema(value=TEXT), *_schema(value=TEXT)]), "column 'value' is there twice"),
+        (StructType([*_schema(value=TEXT), *_schema(value=TEXT)]), "column 'value' is given twice"),
     ],
 )
 def test_what_no_message_is_made_of_is_named(schema: StructType, message: str) -> None:

@@ -291,7 +291,7 @@ def test_each_row_goes_to_the_queue_that_it_names(server: RunningServer, http: p
     for wrong in ("elsewhere", None):
         with pytest.raises(InvalidArgument, match="which is not one of the option queues"):
             _written(server, schema, pa.record_batch({"queue": ["alerts", wrong], "value": ["4", "5"]}), **_BOTH)
-    with pytest.raises(InvalidArgument, match="A column 'topic' is no target"):
+    with pytest.raises(InvalidArgument, match="A column 'topic' is not a target"):
         _written(server, _SCHEMA, rows, **_BOTH)
     assert (_held(http), _stages(server)) == (2, stages)
 

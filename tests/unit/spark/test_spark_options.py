@@ -76,7 +76,7 @@ def test_times_are_milliseconds_or_text_with_a_zone() -> None:
     assert _parsed(endingTimestamp="2023-11-14T23:13:20+01:00").stop == AtTime(1700000000000)
     with pytest.raises(InvalidArgument, match="no time zone"):
         _parsed(startingTimestamp="2023-11-14T22:13:20")
-    with pytest.raises(InvalidArgument, match="is no time"):
+    with pytest.raises(InvalidArgument, match="is not a time"):
         _parsed(startingTimestamp="yesterday")
 
 

@@ -334,11 +334,11 @@ def test_a_queue_that_was_created_anew_is_known_by_its_logs_even_if_it_is_longer
     _fill(database)
     start = _reader(database).initialOffset()
     _create_anew(database)
-    with pytest.raises(DataLost, match="partition 0 of queue 'orders' was deleted and created anew"):
+    with pytest.raises(DataLost, match="partition 0 of queue 'orders' was deleted and created again"):
         _reader(database).latestOffset(start, ALL)
     reader = _reader(database, failOnDataLoss="false")
     end = reader.latestOffset(start, ALL)
-    assert "was deleted and created anew" in caplog.text
+    assert "was deleted and created again" in caplog.text
     assert _batch(reader, start, end) == list(range(100, 141))
     assert reader.latestOffset(end, ALL) == end
 
@@ -350,9 +350,9 @@ def test_what_was_planned_is_not_read_from_a_queue_created_anew(database: Databa
     end = reader.latestOffset(start, ALL)
     tasks = reader.partitions(start, end)
     _create_anew(database)
-    with pytest.raises(DataLost, match="whose queue was deleted and created anew"):
+    with pytest.raises(DataLost, match="whose queue was deleted and created again"):
         _ = [batch for task in tasks for batch in reader.read(task)]
-    with pytest.raises(DataLost, match=r"10 offsets are not there: .* created anew"):
+    with pytest.raises(DataLost, match=r"10 offsets are not there: .* created again"):
         reader.partitions(start, end)
     assert _batch(_reader(database, failOnDataLoss="false"), start, end) == []
 

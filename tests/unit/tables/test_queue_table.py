@@ -266,7 +266,7 @@ def test_a_partition_that_is_another_log_by_now_is_refused(live: LiveTables) -> 
     [partition] = table.partitions()
     assert partition.log == log.number
     assert sum(batch.num_rows for batch in table.read(0, log=log.number)) == partition.rows
-    with pytest.raises(QueueReplaced, match="deleted and created anew"):
+    with pytest.raises(QueueReplaced, match="deleted and created again"):
         table.read(0, log=log.number + 1)
     table.close()
 

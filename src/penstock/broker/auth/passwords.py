@@ -84,7 +84,7 @@ def check_password_hash(text: str) -> None:
         if extract_parameters(text).type is not Type.ID:
             raise InvalidHashError
     except (InvalidHashError, ValueError):
-        raise InvalidArgument("this is no argon2id hash: take what `penstock user hash` prints") from None
+        raise InvalidArgument("this is not an argon2id hash: take what `penstock user hash` prints") from None
 
 
 def random_password() -> str:

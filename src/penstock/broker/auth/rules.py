@@ -107,7 +107,9 @@ def rule_of(written: Mapping[str, object]) -> Rule:
 def check_name(name: str) -> None:
     """InvalidArgument unless a user or a role can have it."""
     if not name or not name.isprintable() or name != name.strip():
-        raise InvalidArgument(f"the name {name[:80]!r} is empty, or begins, ends or goes on with what cannot be seen")
+        raise InvalidArgument(
+            f"the name {name[:80]!r} is empty, begins or ends with a space, or has an invisible character in it"
+        )
     if (size := len(name.encode())) > _MAX_NAME_BYTES:
         raise InvalidArgument(f"a name of {size} bytes is too long, the limit is {_MAX_NAME_BYTES}: {name[:40]!r}…")
 

@@ -51,7 +51,7 @@ class ScramKeys(msgspec.Struct, frozen=True):
 def scram_keys(password: bytes, iterations: int, salt: bytes | None = None) -> ScramKeys:
     """Takes a few ms. InvalidArgument below 4096 iterations, or for a password that is no text."""
     if iterations < MIN_ITERATIONS:
-        raise InvalidArgument(f"{iterations} iterations are too few, at least {MIN_ITERATIONS}")
+        raise InvalidArgument(f"{iterations} iterations are too few: give at least {MIN_ITERATIONS}")
     try:
         text = prepared(password.decode())
     except UnicodeDecodeError:
@@ -83,7 +83,9 @@ class ScramServer:
     def first(self, data: bytes) -> bytes:
         match = _CLIENT_FIRST.fullmatch(_text(data))
         if match is None or self._keys is not None:
-            raise BadCredentials("the first SCRAM message is none, or asks for channel binding")
+            raise BadCredentials(
+                "the first SCRAM message cannot be read, or asks for channel binding, which is not supported"
+            )
         self._header, bare, self.user = match[1], match[3], _user(match[4])
         if match[2] is not None and _user(match[2]) != self.user:
             raise BadCredentials("SCRAM cannot log in as somebody else")
@@ -99,7 +101,7 @@ class ScramServer:
         match = _CLIENT_FINAL.fullmatch(_text(data))
         keys, self._keys = self._keys, None
         if match is None or keys is None:
-            raise BadCredentials("the last SCRAM message is none")
+            raise BadCredentials("the last SCRAM message cannot be read")
         message = f"{self._so_far},{match[1]}".encode()
         key = _xor(_base64(match[4]), _hmac(keys.stored_key, message))
         is_right = hmac.compare_digest(hashlib.sha256(key).digest(), keys.stored_key)

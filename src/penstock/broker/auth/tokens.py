@@ -148,7 +148,7 @@ def _key(options: JwtOptions) -> Key:
 
 def _secret(path: str, secret: bytes) -> bytes:
     if len(secret) < _MIN_SECRET_BYTES:
-        raise InvalidSetting(path, f"a secret of {len(secret)} bytes can be guessed: at least {_MIN_SECRET_BYTES}")
+        raise InvalidSetting(path, f"a secret of {len(secret)} bytes can be guessed: give at least {_MIN_SECRET_BYTES}")
     return secret
 
 
@@ -165,7 +165,7 @@ def _public_key(algorithm: str, file: str) -> Key:
     if algorithm == "ES256" and isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):
         return key
     wanted = f"RSA of at least {_MIN_RSA_BITS} bits" if algorithm == "RS256" else "the curve P-256"
-    raise InvalidSetting(path, f"{file} is no key for {algorithm}, which needs {wanted}")
+    raise InvalidSetting(path, f"{file} is not a key for {algorithm}, which needs {wanted}")
 
 
 def _read(path: str, file: str) -> bytes:

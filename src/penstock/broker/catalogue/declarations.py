@@ -658,3 +658,4 @@ def _dismiss(group: Group) -> None:
     for consumer in list(group.consumers.values()):
         group.leave(consumer, counted=False)
     group.wake_pullers()
+    group.turns.end()

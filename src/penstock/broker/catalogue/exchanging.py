@@ -124,11 +124,14 @@ class Exchanging:
                 space.find(destination.name)
                 return await self._bind(namespace, source, destination, key, arguments, None)
             queue = self._declaring.called(destination.name, namespace)
-            await self._declaring.keep(queue)
+            if queue.record.is_auto:
+                await self._declaring.keep(queue)
             if (topic_filter := _as_filter(source, destination, key, arguments)) is not None:
                 return await self._declaring.change_topic(queue, topic_filter, is_wanted=True)
+            mine = Destination("queue", queue.name)
+            if queue.is_volatile:  # nothing is waited for, in which it might go
+                return await self._bind(namespace, source, mine, key, arguments, queue)
             async with self._declaring.holding(queue):
-                mine = Destination("queue", queue.name)
                 return await self._bind(namespace, source, mine, key, arguments, queue)
 
     async def _bind(

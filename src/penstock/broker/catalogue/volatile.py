@@ -40,7 +40,7 @@ class Volatile:
     def next_incarnation(self) -> int:
         """QueueLimit where there are as many queues as there may be."""
         if self.count >= self.options.queues:
-            raise QueueLimit("volatile queues", self.count, "volatile_queues")
+            raise QueueLimit("volatile queues", self.count, "broker.volatile_queues")
         self._next_incarnation += 1
         return self._next_incarnation
 

@@ -36,12 +36,14 @@ class Reads:
         """It may be what another one wanted: then one has to ask again."""
         partition = unit.partition
         task = self._under_way.get(partition)
-        if task is None:
+        if task is None or task.done():
+            # Of one that is done the loop may not have told yet, and will not while somebody asks again and again.
             task = self._under_way[partition] = asyncio.get_running_loop().create_task(read_batch(unit, offset))
             task.add_done_callback(lambda done: self._is_read(partition, done))
         return await asyncio.shield(task)
 
     def _is_read(self, partition: int, task: asyncio.Task[Read]) -> None:
-        self._under_way.pop(partition, None)
+        if self._under_way.get(partition) is task:
+            del self._under_way[partition]
         if not task.cancelled():
             task.exception()  # those who wait for it are told; all of them may have gone

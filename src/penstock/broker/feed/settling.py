@@ -14,7 +14,9 @@ from penstock.broker.feed.member import GroupMember
 from penstock.broker.queues.group import NEVER, Group
 from penstock.broker.queues.ledger import Ledger
 from penstock.broker.queues.unit import Unit
+from penstock.core.errors import PenstockError
 from penstock.kernels.windows import ack_runs
+from penstock.log.upkeep.faults import Telling
 from penstock.queues.cursor import Cursor
 from penstock.queues.deadletter import Reason
 
@@ -57,6 +59,7 @@ class Settling:
     def __init__(self, ledger: Ledger, letters: DeadLetters) -> None:
         self._ledger, self._letters = ledger, letters
         self._moves: set[asyncio.Task[None]] = set()
+        self._telling = Telling(logger)
 
     def ack(self, held: Held, is_awaited: bool = True) -> Settlement:
         """Done with. Who does not wait says so: it is synced with others then."""
@@ -264,13 +267,12 @@ class Settling:
     async def _move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
         try:
             await self._letters.move(group, unit, offsets, reason, detail)
-        except Exception:
-            logger.exception(
-                "messages not moved to the dead letters queue=%s partition=%d group=%s",
-                unit.queue,
-                unit.partition,
-                group.name,
-            )
+        except Exception as error:
+            if isinstance(error, PenstockError):
+                text = "messages not moved to the dead letters queue=%s partition=%d group=%s error=%s"
+                self._telling.warn("move", text, unit.queue, unit.partition, group.name, error)
+            else:
+                logger.exception("messages not moved to the dead letters queue=%s", unit.queue)
             again = group, unit, offsets, reason, detail
             asyncio.get_running_loop().call_later(_MOVE_AGAIN_S, self.dead_letter, *again)
             raise

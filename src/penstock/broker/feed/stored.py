@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import msgspec
@@ -191,16 +191,18 @@ class StoredCache:
 
     def __init__(self, limit_bytes: int = 64 << 20, each: int = 8) -> None:
         self._limit_bytes, self._each, self._bytes = limit_bytes, each, 0
-        self._order: deque[tuple[list[StoredBatch], StoredBatch]] = deque()
+        self._order: OrderedDict[StoredBatch, list[StoredBatch]] = OrderedDict()
+        """with the list that each is in"""
 
     def keep(self, cached: list[StoredBatch], stored: StoredBatch) -> StoredBatch:
         """At the front of a partition's list."""
         cached.insert(0, stored)
-        del cached[self._each :]
-        self._order.append((cached, stored))
+        if len(cached) > self._each and self._order.pop(last := cached.pop(), None) is not None:
+            self._bytes -= last.held_bytes
+        self._order[stored] = cached
         self._bytes += stored.held_bytes
         while (self._bytes > self._limit_bytes and len(self._order) > 1) or len(self._order) > _MOST_BATCHES:
-            other, oldest = self._order.popleft()
+            oldest, other = self._order.popitem(last=False)
             self._bytes -= oldest.held_bytes
             if oldest in other:
                 other.remove(oldest)

@@ -67,6 +67,10 @@ class Contender(GroupMember):
 Ring = OrderedDict[Contender, None]
 
 
+def _nothing_ready(partitions: dict[int, None]) -> int:
+    return 0
+
+
 class Turns:
     """One a group, beside its members. Who is told has a share promised, and comes for it in the same turn of the loop
     or the next; what it leaves goes to the others. So a message costs no more where many compete, and who is looked at
@@ -93,6 +97,10 @@ class Turns:
         self._promised = 0
         self._looks = 0
         self._is_watching = False
+
+    def end(self) -> None:
+        """The group is gone, and nobody competes: who asked for it is not held by it any more."""
+        self._count_ready = _nothing_ready
 
     # Who competes
 

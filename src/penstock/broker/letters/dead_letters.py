@@ -20,6 +20,7 @@ from penstock.broker.webhooks.webhooks import Webhooks
 from penstock.core.types import Purpose
 from penstock.log.batch import Row
 from penstock.log.journal.late import Late
+from penstock.log.upkeep.faults import Telling
 from penstock.queues.cursor import Cursor
 from penstock.queues.deadletter import DeadLetter, Reason, columns_for_move, dead_letter, row_bytes
 from penstock.queues.names import MessageId
@@ -52,6 +53,7 @@ class DeadLetters:
     ) -> None:
         self._intake, self._ledger, self._webhooks = intake, ledger, webhooks
         self._publisher, self._queue_for, self._frame_bytes = publisher, queue_for, max_frame_bytes
+        self._telling = Telling(logger)
 
     async def move(self, group: Group, unit: Unit, offsets: array[int], reason: Reason, detail: str) -> None:
         """A move never fails for a limit: of the dead-letter queue, or of a frame, of which it takes as many as it
@@ -116,7 +118,8 @@ class DeadLetters:
         for row, _ in letters:
             cursor.settle(row.offset, row.offset + 1)
         cursor.tally.dropped += len(letters)
-        logger.warning("%d messages given up and dropped queue=%s group=%s", len(letters), unit.queue, group.name)
+        text = "messages given up and dropped queue=%s group=%s messages=%d"
+        self._telling.warn("drop", text, unit.queue, group.name, len(letters))
         await self._ledger.flush([unit])
 
     def _facts(self, group: Group, unit: Unit, offset: int, reason: Reason, detail: str) -> DeadLetter:

@@ -50,7 +50,7 @@ class Start:
             return cls.ago(parse_duration(word))
         except InvalidArgument as error:
             raise InvalidArgument(
-                f"{text!r} is no place to start: write earliest, latest, an offset, a time like "
+                f"{text!r} is not a place to start: write earliest, latest, an offset, a time like "
                 f"2026-01-31T12:00:00Z, or a duration like 1h"
             ) from error
 

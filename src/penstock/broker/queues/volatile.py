@@ -56,7 +56,9 @@ class VolatileQueue(Queue):
         self.log.settled_below(self.log.end)
 
     def end_it(self) -> None:
+        """What holds itself would wait for the garbage collector, thousands a second."""
         self.log.end_it()
+        self._on_commit = None
 
 
 def check_volatile(settings: QueueSettings) -> None:

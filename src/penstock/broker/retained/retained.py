@@ -13,6 +13,7 @@ from penstock.log.names import log_name
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings
 from penstock.log.shard import Shard
+from penstock.log.upkeep.faults import Telling
 
 logger = logging.getLogger("penstock.broker.retained")
 
@@ -27,6 +28,7 @@ class Retained:
         self._settings = _settings(durability)
         self.spaces: dict[str, RetainedSpace] = {}
         self._making: dict[str, asyncio.Task[RetainedSpace]] = {}
+        self._telling = Telling(logger)
 
     @classmethod
     async def open(cls, shard: Shard, durability: Durability | None = Durability.COMMIT) -> Retained:
@@ -74,7 +76,7 @@ class Retained:
             try:
                 await space.keep_up(now)
             except PenstockError as error:
-                logger.error("upkeep of retained messages failed namespace=%s error=%s", name, error)
+                self._telling.warn("upkeep", "upkeep of retained messages failed namespace=%s error=%s", name, error)
 
     async def _make(self, namespace: str) -> RetainedSpace:
         try:

@@ -52,6 +52,7 @@ from penstock.log.journal.late import Late, Part
 from penstock.log.partition import Log
 from penstock.log.segments.side_segments import Importer
 from penstock.log.shard import Shard
+from penstock.log.upkeep.faults import Telling
 
 logger = logging.getLogger("penstock.broker.staging")
 
@@ -89,6 +90,7 @@ class Staging:
         self._book = Book(shard)
         self._epochs = Epochs()
         self._pipelines = Pipelines()
+        self._telling = Telling(logger)
         self._stages = Stages(shard, declaring.by_incarnation.get)
         self._stale: list[BookKey] = []
         """in the book, and nowhere else any more"""
@@ -321,7 +323,7 @@ class Staging:
         try:
             await self._stages.delete_empty()
         except PenstockError as error:
-            logger.error("side logs not deleted yet, tried again with the next upkeep error=%s", error)
+            self._telling.warn("tidy", "side logs not deleted yet, tried again with the next upkeep error=%s", error)
 
     def _refuse(self, wanted: _Wanted) -> None:
         """What another query's commit may change meanwhile: asked before anything is done, and again in the turn in
@@ -472,4 +474,4 @@ class Staging:
 def _check_name(what: str, name: str, *, is_optional: bool = False) -> None:
     size = len(name.encode(errors="surrogatepass"))
     if (not name and not is_optional) or size > _MAX_NAME_BYTES or not name.isprintable():
-        raise InvalidArgument(f"{what} has 1 to {_MAX_NAME_BYTES} bytes and nothing unprintable: {name[:40]!r}")
+        raise InvalidArgument(f"{what} needs 1 to {_MAX_NAME_BYTES} printable bytes: {name[:40]!r}")

@@ -276,7 +276,7 @@ class Topics:
 
         InvalidArgument for what is no topic to publish to. May they do it? is the caller's question."""
         if not 0 <= qos <= QOS - 1:
-            raise InvalidArgument(f"{qos} is no QoS: give 0, 1 or 2")
+            raise InvalidArgument(f"{qos} is not a QoS: give 0, 1 or 2")
         if retain and not self.options.retain_available:
             raise InvalidArgument("nothing is retained here (mqtt.retain_available): publish it without retain")
         flags = bytes([qos | (RETAIN if retain else 0)]) * columns.count

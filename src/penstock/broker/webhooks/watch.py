@@ -106,9 +106,7 @@ class Watch:
         failure = self._shard.failure
         if self._of_shard.begins("journal", failure is not None, now) and failure is not None:
             self._webhooks.tell(Event.LOG_POISONED, {"log": None, "reason": str(failure)})
-        if failure is not None or not self._shard.metrics.logs_poisoned:
-            return
-        for log in self._shard.logs:
+        for log in self._shard.faulty_logs if failure is None else ():
             if isinstance(log.fault, LogPoisoned) and self._of_shard.begins(("log", log.number), True, now):
                 self._webhooks.tell(Event.LOG_POISONED, {"log": log.name, "reason": str(log.fault)})
 

@@ -25,7 +25,7 @@ def _read_all(context: click.Context, parameter: click.Parameter, written: tuple
     for text in written:
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+            raise click.BadParameter(f"{text!r} is not an argument: write NAME=VALUE")
         found[name] = _read(value)
     return found
 

@@ -134,7 +134,9 @@ def remove(
             return
         found = await client.bindings(source, queue=queue, exchange=exchange)
         if all((each.key, each.arguments) != (key, arguments) for each in found):
-            raise NotThere(f"{what} is not bound to exchange {source!r} so: `penstock binding list` shows bindings")
+            raise NotThere(
+                f"{what} is not bound to exchange {source!r} with that key: `penstock binding list` shows bindings"
+            )
 
     on_server(target, act)
     text = f"{what}: {'would be' if dry_run else 'is'} no longer bound to exchange {source}"

@@ -151,7 +151,7 @@ def publish(
     """
     pairs = [text.partition("=") for text in headers]
     if not all(equals and header for header, equals, _ in pairs):
-        raise click.UsageError("a header is NAME=VALUE")
+        raise click.UsageError("a header needs a name and a value: write NAME=VALUE")
     said = [(header, value) for header, _, value in pairs]
 
     async def act(client: AsyncClient) -> ExchangeReport:

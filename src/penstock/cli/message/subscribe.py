@@ -102,7 +102,7 @@ def subscribe(
 
 def _subscriptions(filters: tuple[str, ...], qos: int, no_retained: bool, version: Version) -> tuple[Subscription, ...]:
     if no_retained and version is Version.V3_1_1:
-        raise click.UsageError("MQTT 3.1.1 has no --no-retained: leave it out, or use version 5")
+        raise click.UsageError("--no-retained needs MQTT 5: leave it out, or use version 5")
     handling = RetainHandling.NEVER if no_retained else RetainHandling.SEND
     return tuple(Subscription(each, qos, retain_handling=handling) for each in filters)
 

@@ -86,7 +86,7 @@ def _spark_may_end() -> Iterator[None]:
     except (Py4JNetworkError, ConnectionError) as error:
         raise UnsupportedPlatform(
             f"Spark's JVM ended ({error}): look at its lines above and at the memory of this machine, then run it "
-            f"again; it goes on where it was"
+            f"again; it continues where it stopped"
         ) from error
     except (Py4JError, PySparkException) as error:
         reason = failure_reason(str(error))

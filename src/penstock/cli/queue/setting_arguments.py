@@ -55,7 +55,8 @@ def _put(written: Written, path: list[str], value: object) -> None:
     for section in sections:
         below = written.setdefault(section, {})
         if not isinstance(below, dict):
-            raise click.BadParameter(f"{section} is a single value and has no setting {key}", param_hint="--set")
+            text = f"{section} is a single value and has no setting {key}: write {section}=VALUE"
+            raise click.BadParameter(text, param_hint="--set")
         written = below
     written[key] = value
 

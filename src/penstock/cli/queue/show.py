@@ -65,12 +65,13 @@ def describe(target: Target, queue: str, output: str) -> None:
 
 def _row(queue: QueueSummary) -> list[object]:
     sizes = queue.partitions, f"{queue.messages:,}", f"{queue.depth:,}", queue.groups, queue.consumers
-    return [queue.name, queue.namespace, *sizes, "paused" if queue.is_paused else "-"]
+    states = ["paused"] * queue.is_paused + ["volatile"] * queue.is_volatile
+    return [queue.name, queue.namespace, *sizes, ", ".join(states) or "-"]
 
 
 def _print(queue: QueueDescription) -> None:
     letters = queue.dead_letter_queue or "nowhere"
-    state = ", paused" if queue.is_paused else ""
+    state = (", in memory alone" if queue.is_volatile else "") + (", paused" if queue.is_paused else "")
     click.echo(
         f"{queue.name}: {queue.settings['partitions']} partitions, {queue.messages:,} messages, "
         f"depth {queue.depth:,}, dead letters to {letters}{state}"

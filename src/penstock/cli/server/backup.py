@@ -60,7 +60,7 @@ def backup(places: tuple[str, ...], target: Target, output: str) -> None:
 
 def _existing(text: str) -> Path:
     if not (directory := Path(text)).is_dir():
-        raise click.BadParameter(f"there is no directory {text}", param_hint="DIR")
+        raise click.BadParameter(f"there is no directory {text}: name the data directory", param_hint="DIR")
     return directory
 
 

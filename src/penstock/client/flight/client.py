@@ -43,7 +43,9 @@ class FlightClient(Closing):
         ca: str | Path | bytes | None = None,
     ) -> None:
         if not url.startswith(_SCHEMES):
-            raise InvalidArgument(f"{url!r} is no address of a Flight listener: write it like grpc://127.0.0.1:8815")
+            raise InvalidArgument(
+                f"{url!r} is not the address of a Flight listener: write it like grpc://127.0.0.1:8815"
+            )
         self._options = flight.FlightCallOptions(headers=_login(token, user, password))
         with translated():
             certificates = Path(ca).read_bytes() if isinstance(ca, str | Path) else ca
@@ -92,7 +94,7 @@ class FlightClient(Closing):
     ) -> Rows:
         """Rows at offsets start..stop, not including `stop`, which may be as far as partitions() said. All columns but
         `headers`, unless some are named. Rows that are gone are an error, or passed over and told in `skipped`. With
-        `log` a queue that was created anew meanwhile is refused, by the code QUEUE_REPLACED. `more` are read behind
+        `log` a queue that was created again meanwhile is refused, by the code QUEUE_REPLACED. `more` are read behind
         these, one after the other, by the same call."""
         place = {"queue": queue, "namespace": namespace, "partition": partition, "start": start, "stop": stop}
         behind = {"more": [asdict(each) for each in more]} if more else {}

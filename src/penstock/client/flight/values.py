@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Partition:
     """Offsets start..end can be read now; not each of them need name a row. `rows`: of the whole partition. `log`: a
     number that no other partition ever had, None while nothing was put into this one; a queue that was deleted and
-    created anew has other ones."""
+    created again has other ones."""
 
     number: int
     start: int

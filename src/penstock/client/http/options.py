@@ -104,7 +104,7 @@ class HttpOptions:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in _PORTS or not parts.hostname:
-            raise InvalidArgument(f"{self.url!r} is no URL of a server: write it as {URL} or https://host/path")
+            raise InvalidArgument(f"{self.url!r} is not the URL of a server: write it as {URL} or https://host/path")
         if parts.username or parts.query or parts.fragment:
             raise InvalidArgument("a server's URL has no user, query or fragment: give username and password apart")
         if sum([self.token is not None, self.api_key is not None, self.username is not None]) > 1:

@@ -62,9 +62,10 @@ class ScramSha256:
         except binascii.Error:
             salt = b""
         if not nonce.startswith(self._nonce) or nonce == self._nonce or not salt or not count.isdigit():
-            raise _refusal("the server's challenge is none")
+            raise _refusal("the server's challenge cannot be read")
         if len(count) > 9 or not _MIN_ITERATIONS <= int(count) <= _MAX_ITERATIONS:
-            raise _refusal(f"the server asks for {count.decode()} iterations")
+            limits = f"{_MIN_ITERATIONS} to {_MAX_ITERATIONS}"
+            raise _refusal(f"the server asks for {count[:20].decode()} iterations, and {limits} are safe")
         return nonce, salt, int(count)
 
 

@@ -20,6 +20,8 @@ class QueueSummary(msgspec.Struct, frozen=True):
     consumers: int
     is_paused: bool
     is_auto: bool
+    is_volatile: bool = False
+    """in memory alone: gone when the server is"""
 
 
 class Queues(msgspec.Struct, frozen=True):

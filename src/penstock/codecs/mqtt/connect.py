@@ -70,7 +70,7 @@ def _check_flags(flags: int, version: Version) -> None:
     if flags & _RESERVED:
         raise MalformedPacket("the reserved connect flag is set")
     if flags & _WILL_BITS and not flags & _WILL:
-        raise MalformedPacket("QoS or retain of a will are set, and there is no will")
+        raise MalformedPacket("the QoS or retain flag of a will is set, but there is no will")
     if flags >> 3 & 3 == 3:
         raise MalformedPacket("the will has QoS 3")
     if version is Version.V3_1_1 and flags & _PASSWORD and not flags & _USERNAME:

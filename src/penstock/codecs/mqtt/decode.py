@@ -247,7 +247,7 @@ def _suback(reader: Reader, _flags: int, version: Version) -> SubAck:
     properties = _properties(reader, PacketType.SUBACK, version)
     reasons = _reasons(reader, PacketType.SUBACK)
     if version is Version.V3_1_1 and not SUBACK_3_1_1.issuperset(reasons):
-        raise MalformedPacket("SUBACK has a return code that is none")
+        raise MalformedPacket("SUBACK has an unknown return code")
     return SubAck(packet_id, reasons, properties)
 
 

@@ -132,7 +132,7 @@ def _publish_body(packet: Publish, version: Version) -> bytes:
     if not 0 <= packet.qos <= 2:
         raise InvalidArgument(f"a PUBLISH has QoS {packet.qos}: give 0, 1 or 2")
     if packet.dup and not packet.qos:
-        raise InvalidArgument("a PUBLISH of QoS 0 is no duplicate: leave dup out")
+        raise InvalidArgument("a PUBLISH of QoS 0 cannot be a duplicate: leave dup out")
     if packet.topic or packet.properties.topic_alias is None:
         check_topic(packet.topic)
     made = bytearray(text_bytes(packet.topic, "the topic name"))

@@ -148,7 +148,7 @@ def read_properties(reader: Reader, packet: int) -> Properties:
     while section.remaining_bytes:
         row = _row(section.varint("a property's id"), packet)
         if row.name in values and packet not in row.repeatable_in:
-            raise ProtocolError(f"{row.name} is there twice")
+            raise ProtocolError(f"{row.name} is given twice")
         values.setdefault(row.name, []).append(_read_value(section, row))
     # The table says which type each field gets.
     fields: dict[str, Any] = {
@@ -164,7 +164,7 @@ def _row(id: int, packet: int) -> Property:
     if row is None:
         raise MalformedPacket(f"there is no property 0x{id:02X}")
     if packet not in row.packets:
-        raise MalformedPacket(f"{row.name} is no property of {_place(packet)}")
+        raise MalformedPacket(f"{row.name} is not a property of {_place(packet)}")
     return row
 
 
@@ -207,7 +207,7 @@ def properties_bytes(properties: Properties, packet: int) -> bytes:
         if value is None or value == ():
             continue
         if packet not in row.packets:
-            raise InvalidArgument(f"{row.name} is no property of {_place(packet)}: leave it out")
+            raise InvalidArgument(f"{row.name} is not a property of {_place(packet)}: leave it out")
         if row.is_tuple and len(value) > 1 and packet not in row.repeatable_in:
             raise InvalidArgument(f"{_place(packet)} has one of {row.name} at most, not {len(value)}")
         for item in value if row.is_tuple else (value,):

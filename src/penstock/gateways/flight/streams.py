@@ -73,9 +73,11 @@ class Streams:
         """Closed, with advice, if there are too many."""
         with self._lock:
             if self._open[client] >= self._limit_per_client:
-                raise Closed(f"you have {self._open[client]} streams open, max_streams_per_client: read these first")
+                raise Closed(
+                    f"you have {self._open[client]} streams open, which is max_streams_per_client: read these first"
+                )
             if self._open.total() >= self._limit:
-                raise Closed(f"{self._limit} streams are open, max_streams: try again in a moment")
+                raise Closed(f"{self._limit} streams are open, which is max_streams: try again in a moment")
             self._open[client] += 1
         try:
             yield

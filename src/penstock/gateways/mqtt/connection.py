@@ -211,7 +211,9 @@ class Connection:
         if self.incoming.held_count > FEW_HELD:
             self.session.claim(self._names)
             if self.session.claimed_bytes > self._names.room_bytes:
-                raise OutOfNames("the server has no memory left for what was not released", ReasonCode.QUOTA_EXCEEDED)
+                raise OutOfNames(
+                    "the server has no memory left for unfinished QoS 2 messages", ReasonCode.QUOTA_EXCEEDED
+                )
 
     def released(self, count: int) -> None:
         """So many identifiers of QoS 2 may be free."""

@@ -64,7 +64,7 @@ class Header:
         elif SIGNATURE_2.startswith(self._data):
             return
         elif not (SIGNATURE_1.startswith(self._data) or self._data.startswith(SIGNATURE_1)):
-            raise BadHeader("it begins like no header")
+            raise BadHeader("it does not begin like a header")
         elif len(self._data) > MAX_BYTES_1 or (self._data[-1:] == b"\n") != (self._data[-2:] == b"\r\n"):
             raise BadHeader("its line is too long or has no end")
         elif not self.need_bytes():

@@ -170,7 +170,7 @@ class SocketReactor:
         if len(self._columns) == MAX_COLUMNS:
             raise InvalidArgument(f"a reactor has at most {MAX_COLUMNS} columns")
         if width(typecode) == 4 and not -(1 << 31) <= initial < 1 << 31:
-            raise InvalidArgument(f"{initial} is no int32")
+            raise InvalidArgument(f"{initial} is not an int32")
         made = zeros(typecode, self._options.max_connections)
         for slot in range(self._begun_slots):
             made[slot] = initial

@@ -221,7 +221,7 @@ class _Backup:
         finally:
             file.close()
         if not is_same:
-            raise _Moved(f"{slot.path} was used anew")
+            raise _Moved(f"{slot.path} is used for something else now")
         walk = SlotWalk(memoryview(data), slot, limit, first)
         deque(walk, maxlen=0)
         if limit is not None and walk.expected < limit:

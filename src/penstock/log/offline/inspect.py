@@ -42,7 +42,7 @@ class UnchangedDisk:
         self._disk = disk
 
     def open(self, path: str, makes: bool = False) -> File:
-        raise OSError(errno.EROFS, "this look changes nothing", path)
+        raise OSError(errno.EROFS, "the directory was opened to be read only", path)
 
     def open_many(self, paths: Sequence[str], makes: Sequence[bool]) -> list[File | None]:
         return [None] * len(paths)
@@ -51,7 +51,7 @@ class UnchangedDisk:
         return [False] * len(writes)
 
     def create(self, path: str) -> File:
-        raise OSError(errno.EROFS, "this look changes nothing", path)
+        raise OSError(errno.EROFS, "the directory was opened to be read only", path)
 
     def open_read(self, path: str) -> File:
         return self._disk.open_read(path)

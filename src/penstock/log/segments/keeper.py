@@ -250,7 +250,7 @@ class Keeper:
                 self._sync_segments(list(self.files.unsynced), self._breathe)
                 self._sync_directories()
             if self._rescue.count != rescued:
-                raise InterruptedError("a segment had to be written anew meanwhile")
+                raise InterruptedError("a segment had to be written again meanwhile")
             if self._not_synced != unsynced:
                 # An edit may have taken it away since the capture, which names it all the same.
                 raise InterruptedError("a segment was not synced")

@@ -42,7 +42,7 @@ def refuse_foreign(disk: Disk) -> None:
     if foreign and not is_ours(disk):
         raise DirectoryFormat(
             f"not a Penstock data directory (it holds {foreign[0]!r} and no file {FORMAT_PATH!r}): "
-            f"give an empty one or one of ours"
+            f"name an empty directory, or a data directory"
         )
 
 

@@ -51,7 +51,7 @@ class Function(Kind):
             return written
         if not isinstance(written, str) or _FUNCTION.fullmatch(written) is None:
             advice = "write it like module:function or steps.py:function"
-            raise InvalidSetting(path, f"{shown(written)} is no function: {advice}")
+            raise InvalidSetting(path, f"{shown(written)} is not a function: {advice}")
         return written
 
     def schema(self) -> Json:
@@ -61,4 +61,6 @@ class Function(Kind):
 def check_name(name: str) -> None:
     """InvalidArgument unless SQL can call something so without quotes."""
     if _NAME.fullmatch(name) is None:
-        raise InvalidArgument(f"{shown(name)} is no name for SQL: letters, digits and _, not first a digit")
+        raise InvalidArgument(
+            f"{shown(name)} is not a name for SQL: use letters, digits and _, and begin with no digit"
+        )

@@ -353,7 +353,7 @@ def test_a_group_begins_where_it_is_told(tmp_path: Path) -> None:
                 assert found == [b"%d" % i for i in range(5 - count, 5)], text
             at_time = Start.at_time(s.clock.now_ms() - 3 * 60_000)
             assert len(await s.receive(await s.consumer(queue, "at-time", start=at_time))) == 3
-            with pytest.raises(InvalidArgument, match="no place to start"):
+            with pytest.raises(InvalidArgument, match="not a place to start"):
                 Start.parse("tomorrow")
 
     run(main())

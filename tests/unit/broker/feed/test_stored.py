@@ -40,3 +40,11 @@ def test_small_batches_are_bounded_in_number() -> None:
         cache.keep(cached, stored(number, 1))
     assert [] in lists
     assert lists[-1] != []
+
+
+def test_what_a_partition_has_no_place_for_any_more_is_not_kept_elsewhere() -> None:
+    cache, cached = StoredCache(each=2), list[StoredBatch]()
+    for number in range(100):
+        cache.keep(cached, stored(number))
+    assert list(cache._order) == cached[::-1]
+    assert cache._bytes == sum(batch.held_bytes for batch in cached)

@@ -18,6 +18,8 @@ from penstock.gateways.wire.secure import SecureConnections
 
 AUTHORITY = trustme.CA()
 LARGE = bytes(range(256)) * 4096 * 8
+HELD_BY_THE_SYSTEM_BYTES = 128 << 10
+"""on either side of a connection, of LARGE's 8 MiB"""
 Run = Callable[[Coroutine[object, object, None]], None]
 both_loops = pytest.mark.parametrize("run_on", [run, uvloop.run], ids=["asyncio", "uvloop"])
 
@@ -92,6 +94,8 @@ class Accepting:
         self.secure = SecureConnections(self._loop)
         self._context, self._make, self._deadline_s = context, make, deadline_s
         self._sock = socket.create_server(("127.0.0.1", 0), backlog=200)
+        # Accepted connections have the same. Without it the system keeps megabytes of what nobody reads.
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, HELD_BY_THE_SYSTEM_BYTES)
         self._sock.setblocking(False)
         self.port = self._sock.getsockname()[1]
         self._tasks: list[asyncio.Task[None]] = []
@@ -139,7 +143,11 @@ async def accepting(
 async def connected(
     port: int, context: ssl.SSLContext | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", port, ssl=context or client_side(), server_hostname="localhost")
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, HELD_BY_THE_SYSTEM_BYTES)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    return await asyncio.open_connection(sock=sock, ssl=context or client_side(), server_hostname="localhost")
 
 
 @both_loops

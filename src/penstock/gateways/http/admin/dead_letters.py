@@ -201,7 +201,7 @@ def _report(report: Report) -> RetryReport:
 
 
 def _not_there(exchange: Exchange) -> Refusal:
-    detail = f"no dead letter {exchange.parameters['id']!r} waits there: GET …/dlq lists those that do"
+    detail = f"no dead letter {exchange.parameters['id']!r} is there: GET …/dlq lists them"
     return Refusal(404, "not-found", detail)
 
 

@@ -119,7 +119,7 @@ def _warnings(exchange: Exchange) -> list[str]:
     found, shard = exchange.ports.operations.warnings(), exchange.ports.broker.shard
     if exchange.permissions.may_monitor:
         return found
-    others = {str(log.fault) for log in shard.logs if log.fault is not None and _is_of_another(exchange, log.name)}
+    others = {str(log.fault) for log in shard.faulty_logs if _is_of_another(exchange, log.name)}
     return [warning for warning in found if warning not in others]
 
 

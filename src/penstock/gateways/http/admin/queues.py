@@ -192,6 +192,7 @@ def _summary(queue: Queue) -> QueueSummary:
         consumers=sum([len(group.consumers) for group in queue.groups.values()]),
         is_paused=queue.is_paused,
         is_auto=queue.record.is_auto,
+        is_volatile=queue.is_volatile,
     )
 
 

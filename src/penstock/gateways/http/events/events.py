@@ -151,7 +151,7 @@ class Streams:
         if self._is_draining.is_set():
             raise Refusal(503, "closed", "the server is stopping: try again when it is back")
         if self.count >= limit:
-            detail = f"{limit} streams are open, which is all there may be: see http.max_streams"
+            detail = f"{limit} streams are open, which is the limit: close some, or raise http.max_streams"
             raise Refusal(503, "too-many-streams", detail, headers=((b"retry-after", b"10"),))
         self.count += 1
         try:

@@ -12,7 +12,7 @@ from penstock.broker.clients import ClientDirectory
 from penstock.broker.queues.queue import Queue
 from penstock.telemetry.breather import Breather
 
-# Between two looks at the clock: some 20 us.
+# Queues and partitions between two looks at the clock: some 20 us.
 _AT_ONCE = 20
 # A little less than the time after which those who watch come again.
 _RECENT_S = 0.9
@@ -103,12 +103,14 @@ class Glances:
     async def _count(self, breather: Breather) -> None:
         """Those that have changed."""
         changed = self._broker.declaring.changed
-        queues = list(changed)
+        queues, done = list(changed), 0
         changed.clear()
-        for number, queue in enumerate(queues):
+        for queue in queues:
             if not queue.is_deleted:
                 self._add(queue)
-            if number % _AT_ONCE == 0:
+            done += 1 + len(queue.units)
+            if done >= _AT_ONCE:
+                done = 0
                 await breather.turn()
 
     def _add(self, queue: Queue) -> None:

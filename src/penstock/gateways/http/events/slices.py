@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Event `gap`: these offsets are gone, removed by retention or a purge, or because the queue was created anew."""
+    """Event `gap`: these offsets are gone, removed by retention or a purge, or because the queue was created again."""
 
     partition: int
     start: int = msgspec.field(name="from")

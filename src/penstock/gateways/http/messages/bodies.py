@@ -67,7 +67,9 @@ def refuse_both(body: OutgoingMessage) -> None:
     """Of a body with `messages`, which is no message itself: Refusal if it looks like one, rather than pass over it."""
     for name in OutgoingMessage.__struct_fields__:
         if getattr(body, name) is not UNSET and getattr(body, name) is not None:
-            raise _malformed(name, "a body with `messages` has nothing of a message beside them")
+            raise _malformed(
+                name, "a body with `messages` has no other field of a message: put those into each message"
+            )
 
 
 def plain_columns(body: bytes | bytearray, is_lines: bool = False) -> Columns | None:
@@ -190,7 +192,7 @@ def _utf8(text: str, field: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise _malformed(field, "half of a surrogate pair is no text: send base64") from None
+        raise _malformed(field, "the text has half of a surrogate pair in it: send base64") from None
 
 
 def _malformed(field: str, detail: str) -> Refusal:

@@ -31,7 +31,7 @@ class Vector:
             match = _PAIR.fullmatch(pair)
             if match is None or int(match[1]) >= MAX_PARTITIONS or int(match[1]) in offsets:
                 raise InvalidArgument(
-                    f"{text[:100]!r} is no place in a queue: it looks like 0:17,1:5, give it back as it came"
+                    f"{text[:100]!r} is not a place in a queue: give it back as it came, like 0:17,1:5"
                 )
             offsets[int(match[1])] = int(match[2])
         return cls(offsets)

@@ -48,7 +48,7 @@ def _topic(exchange: str, key: str) -> str:
     try:
         return exchange_topic(exchange, key.encode()).decode()
     except UnicodeEncodeError:
-        detail = "routing_key: it has a half of a surrogate pair in it"
+        detail = "routing_key: it has half of a surrogate pair in it"
         raise Refusal(400, "malformed-body", detail, "routing_key") from None
 
 
@@ -58,10 +58,10 @@ def _messages(body: ExchangePublish) -> Sequence[ExchangeMessage]:
         refuse_both(body)
         messages = body.messages
     if not messages:
-        raise Refusal(400, "malformed-body", "messages: there is none to publish", "messages")
+        raise Refusal(400, "malformed-body", "messages: the list is empty, give at least one message", "messages")
     for field in ("topic", "partition"):
         if any(getattr(message, field) is not None for message in messages):
-            raise Refusal(400, "malformed-body", f"{field}: that is for the exchange to decide, leave it out", field)
+            raise Refusal(400, "malformed-body", f"{field}: the exchange decides that, leave it out", field)
     return messages
 
 

@@ -85,7 +85,7 @@ def _messages(body: TopicPublish) -> Sequence[TopicMessage]:
         refuse_both(body)
         messages = body.messages
     if not messages:
-        raise Refusal(400, "malformed-body", "messages: there is none to publish", "messages")
+        raise Refusal(400, "malformed-body", "messages: the list is empty, give at least one message", "messages")
     if any(message.partition is not None for message in messages):
         raise Refusal(400, "malformed-body", "partition: only queues have partitions", "partition")
     return messages

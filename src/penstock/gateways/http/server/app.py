@@ -67,7 +67,7 @@ class App:
             self.state.counters.failures += 1
             facts = exchange.method, exchange.scope["path"], exchange.request_id
             logger.exception("request failed method=%s path=%r id=%s", *facts)
-            detail = f"a mistake of the server: look for {exchange.request_id} in its log"
+            detail = f"an error in the server: look for {exchange.request_id} in its log"
             await self._refuse(exchange, Refusal(500, "internal", detail))
         finally:
             exchange.let_go()

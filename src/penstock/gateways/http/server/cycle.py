@@ -125,7 +125,7 @@ class Cycle(RequestResponseCycle):
         lines: list[bytes] = []
         for name, value in headers:
             if HEADER_RE.search(name):
-                raise RuntimeError("Invalid HTTP header name.")
+                raise RuntimeError("a header of an answer has a name that HTTP does not allow")
             if name == b"connection" and b"close" in [token.lower().strip() for token in value.split(b",")]:
                 self.keep_alive = False
             else:
@@ -135,7 +135,7 @@ class Cycle(RequestResponseCycle):
 
 def checked(value: bytes) -> bytes:
     if HEADER_VALUE_RE.search(value):
-        raise RuntimeError("Invalid HTTP header value.")
+        raise RuntimeError("a header of an answer has a value that HTTP does not allow")
     return value
 
 

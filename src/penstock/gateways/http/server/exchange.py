@@ -205,7 +205,7 @@ class Exchange:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS, errors="strict")
             given = dict(pairs)
             if len(given) < len(pairs):
-                raise ValueError("a parameter is there twice")
+                raise ValueError("a parameter is given twice")
             found = msgspec.convert(given, kind, strict=False)
             if isinstance(found, msgspec.Struct) and "null" in text.lower():
                 _refuse_null(found, given)
@@ -258,7 +258,7 @@ class Exchange:
         if taken.allowed < messages:
             self.state.counters.throttled["messages"] += 1
             wait_s = max(1, math.ceil(taken.wait_s))
-            detail = f"more messages than this connection may send: again in {wait_s} s, or see rate_limit"
+            detail = f"more messages than this connection may send: try again in {wait_s} s, or see rate_limit"
             raise Refusal(429, "too-many-requests", detail, headers=((b"retry-after", b"%d" % wait_s),))
 
     async def while_connected(self, work: Coroutine[object, None, Result], undo: Callable[[Result], object]) -> Result:
@@ -336,7 +336,7 @@ class Exchange:
 
     def _refuse_for_memory(self) -> NoReturn:
         self.state.memory.note_refusal()
-        detail = "the bodies of other requests take all memory there is for them: again soon, or see http.memory_size"
+        detail = "the bodies of other requests take all memory for them: try again soon, or raise http.memory_size"
         raise Refusal(503, "out-of-memory", detail, headers=((b"retry-after", b"1"),), closes=True)
 
     def _refuse_length(self, limit: int) -> None:
@@ -391,7 +391,7 @@ def _refuse_null(query: msgspec.Struct, given: Mapping[str, str]) -> None:
     """msgspec reads the word as nothing, but whoever says it means something else. ValueError."""
     for field in msgspec.structs.fields(query):
         if field.encode_name in given and getattr(query, field.name) is None:
-            raise ValueError(f"`null` is no value - at `$.{field.encode_name}`")
+            raise ValueError(f"`null` is not a value - at `$.{field.encode_name}`")
 
 
 def _explained(error: Exception) -> tuple[str, str | None]:

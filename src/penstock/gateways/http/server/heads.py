@@ -38,7 +38,7 @@ def check_head(version: str, target: bytes, fields: Fields) -> bytes:
         target = _absolute(target, fields)
         host = next((value for name, value in fields if name == b"host"), host)
     if hosts and not _HOST.fullmatch(host):
-        raise _malformed("Host is no host and port")
+        raise _malformed("the field Host is not a host and port")
     return target
 
 
@@ -62,7 +62,7 @@ def _absolute(target: bytes, fields: Fields) -> bytes:
     try:
         url = httptools.parse_url(target)
     except httptools.HttpParserInvalidURLError:
-        raise _malformed("the target is no URL") from None
+        raise _malformed("the target is not a URL") from None
     if url.schema is None or url.schema.decode().lower() not in _SCHEMES or not url.host or url.userinfo:
         raise _malformed("the target is a path, or a URL of http or https without a user")
     host = b"[%b]" % url.host if b":" in url.host else url.host

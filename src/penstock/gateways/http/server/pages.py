@@ -45,6 +45,6 @@ def _encoded(name: str) -> str:
 def _decoded(cursor: str) -> str:
     """Whatever it names: items that come behind that."""
     if _CURSOR.fullmatch(cursor) is None:
-        detail = "the cursor is not one of ours: give back `next` as it came"
+        detail = "the cursor is not known: give back `next` as it came"
         raise Refusal(400, "invalid-argument", detail, "cursor")
     return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode(errors="replace")

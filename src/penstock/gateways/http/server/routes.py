@@ -75,7 +75,7 @@ class RouteTable:
             node = self._root
             for part in route.path.split("/")[1:]:
                 node = _below(node, part)
-            assert route.method not in node.routes, f"{route.method} {route.path} is there twice"
+            assert route.method not in node.routes, f"{route.method} {route.path} is given twice"
             node.routes[route.method] = route
 
     def find(self, method: str, raw_path: bytes) -> Found:

@@ -66,7 +66,7 @@ class Admin:
             queue = self._broker.queue(topic_of_address(path), namespace)
             await self._broker.declaring.change(queue, said)
         else:
-            raise ValueError(f"{topic} is no request: {_CREATE} and {_QUEUE}<name>{_CONFIG} are")
+            raise ValueError(f"{topic} is not a request: publish to {_CREATE} or {_QUEUE}<name>{_CONFIG}")
 
     async def stats(self) -> list[tuple[str, bytes, bytes]]:
         """Namespace, topic and payload of what `$admin/queue/<name>/stats` says now, of each queue."""
@@ -82,9 +82,9 @@ def _decoded(payload: bytes) -> dict[str, object]:
     try:
         said = json.loads(payload)
     except ValueError as error:
-        raise ValueError(f"the payload is no JSON: {error}") from None
+        raise ValueError(f"the payload is not JSON: {error}") from None
     if not isinstance(said, dict):
-        raise ValueError("the payload is JSON, but no object: write it like {}")
+        raise ValueError("the payload is JSON, but not an object: write it like {}")
     return said
 
 

@@ -49,7 +49,7 @@ class UserAdmin:
         users = self._access.users_for(admin)
         act = _ACTS.get(topic)
         if act is None:
-            raise ValueError(f"{topic} is no request: {', '.join(_ACTS)} are")
+            raise ValueError(f"{topic} is not a request: publish to one of {', '.join(_ACTS)}")
         await act(users, said)
         logger.info("users or rules changed by=%s request=%s about=%s", admin, topic, said.get("name", "a rule"))
 

@@ -207,7 +207,7 @@ class Arrivals:
         for row in self._firsts[:distinct]:
             topic = bytes(data[starts[row] : ends[row]]) or client.aliases.topic(row_aliases[row])
             if topic is None:
-                raise ProtocolError(f"topic alias {row_aliases[row]} was never told")
+                raise ProtocolError(f"topic alias {row_aliases[row]} was not set before on this connection")
             topics.append(topic)
         for alias, number in enumerate(numbers):
             if number >= 0:

@@ -75,7 +75,7 @@ class Login:
             await self._let_in(connection, packet, await self._identify(connection, packet))
         elif method != SCRAM:
             raise ProtocolError(
-                f"no authentication method {method!r} here, but {SCRAM}",
+                f"there is no authentication method {method!r} here: use {SCRAM}",
                 ReasonCode.BAD_AUTHENTICATION_METHOD,
                 packet.version,
             )
@@ -187,9 +187,10 @@ class Login:
             return
         options = self._options.now
         if will.qos > options.maximum_qos:
-            raise ProtocolError("the will has a QoS that is not served", ReasonCode.QOS_NOT_SUPPORTED, packet.version)
+            detail = f"the will has QoS {will.qos}, and this server takes up to {options.maximum_qos}"
+            raise ProtocolError(detail, ReasonCode.QOS_NOT_SUPPORTED, packet.version)
         if will.retain and not options.retain_available:
-            raise ProtocolError("nothing is retained here", ReasonCode.RETAIN_NOT_SUPPORTED, packet.version)
+            raise ProtocolError("this server retains no messages", ReasonCode.RETAIN_NOT_SUPPORTED, packet.version)
         if is_reserved(will.topic.encode()):
             raise ProtocolError(
                 "a will is a message for others: it can neither settle one, nor ask $admin, nor be the broker's own",

@@ -76,12 +76,12 @@ class Terms:
 
 
 def _said(properties: Properties) -> dict[str, str]:
-    """InvalidArgument for a property that is not known here, or that is there twice: what a client asks for in vain it
+    """InvalidArgument for a property that is not known here, or that is given twice: what a client asks for in vain it
     would miss. Those of tracing, and those that begin with `x-`, are the client's own."""
     said: dict[str, str] = {}
     for name, value in properties.user_properties:
         if name in said and name in _KNOWN:
-            raise InvalidArgument(f"user property {name!r} is there twice: give one")
+            raise InvalidArgument(f"user property {name!r} is given twice: give one")
         if name not in _KNOWN and name not in _TRACING and not name.startswith(_OWN):
             known = ", ".join(_KNOWN)
             raise InvalidArgument(

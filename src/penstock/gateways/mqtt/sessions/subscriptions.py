@@ -196,7 +196,9 @@ class Subscriptions:
             return Refused(ReasonCode.QUOTA_EXCEEDED, detail)
         shared = parse_shared(wanted.filter)
         if shared is not None and wanted.no_local:
-            raise ProtocolError("a shared subscription is never without what is local", version=connection.version)
+            raise ProtocolError(
+                "a shared subscription cannot be no-local: leave that option out", version=connection.version
+            )
         if self._is_allowed(connection, wanted.filter):
             return None
         return Refused(ReasonCode.NOT_AUTHORIZED, f"{connection.identity.name} may not subscribe to this")
