@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ class Worker:
         command = [sys.executable, "-m", "celery", "-A", TASKS, "worker", "-c", str(processes), "-P", "prefork"]
         self._file = self.output.open("ab")
         self.process = subprocess.Popen(
-            [*command, "-l", "info", "-n", f"worker{os.getpid()}@%h", "--without-gossip"],
+            [*command, "-l", "info", "-n", f"{uuid.uuid4().hex}@%h", "--without-gossip"],
             cwd=REPOSITORY,
             env={**ENVIRONMENT, **variables, "C_FORCE_ROOT": "1"},
             stdin=subprocess.DEVNULL,
