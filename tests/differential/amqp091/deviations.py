@@ -76,5 +76,13 @@ MISTAKES: Mapping[str, Ours] = {
     "queue-stream-offset": Ours(_CRASHES, "channel", 406, None),
 }
 """By their names in `mistakes`."""
+_LIMITS = "Penstock limits connections by address and user, in `rate_limit`; not the queues and connections of a vhost"
+NOT_RUN: Mapping[str, str] = {
+    "vhost-full": _LIMITS,
+    "user-full": _LIMITS,
+    "user-channels-full": _LIMITS,
+    "queue-limit": _LIMITS,
+}
+"""Mistakes that cannot be made here."""
 SCENES: Mapping[str, str] = {}
 """By their names in `scenes`: the reason why a scene is not compared."""
