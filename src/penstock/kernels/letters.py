@@ -1,8 +1,8 @@
 """Dead letters in bulk: picked rows of stored batches in one buffer, each with what is said of its move before its own
 properties.
 
-What is said, queues/deadletter.py knows; bodies and their layouts are those of kernels/batch.py. Rows, counts and places
-are int32, offsets and times int64."""
+What is said, queues/deadletter.py knows; bodies and their layouts are those of kernels/batch.py. Rows, counts and
+places are int32, offsets and times int64."""
 
 from __future__ import annotations
 

@@ -42,13 +42,13 @@ class Frame(Reservation):
     """Rows that were let in and placed, all in one turn of the loop, on their way into the journal."""
 
     __slots__ = (
-        "asked",
-        "routed",
         "_latency",
+        "asked",
         "begun_s",
         "offsets",
         "parts",
         "places",
+        "routed",
         "sent",
         "spread",
         "steps",
