@@ -199,6 +199,6 @@ def test_what_arguments_ask_for() -> None:
         ("max_deliveries",): 7,
         ("count_requeues",): True,
     }
-    assert argument_settings({}, "quorum") == {("max_deliveries",): 20}
+    assert argument_settings({}, "quorum") == {("max_deliveries",): 20, ("count_requeues",): True}
     stream = table_of({"x-max-age": "2h", "x-max-length-bytes": 100})
     assert argument_settings(stream, "stream") == {("retention", "time"): "7200000ms", ("retention", "bytes"): 100}
