@@ -355,7 +355,7 @@ class Broker(AsyncClosing):
                 logger.info("group deleted, nobody used it queue=%s group=%s", queue.name, group.name)
                 await self.declaring.delete_group(group)
         for unit in list(queue.units.values()):
-            unit.producers.expire(now)
+            unit.forget_producers(now)
             for cursor in unit.cursors.values():
                 cursor.rest()
             await self._look_at_holes(queue, unit)

@@ -46,7 +46,7 @@ class Binding:
     @property
     def identity(self) -> object:
         """What makes it the same binding as another."""
-        return self.source, self.destination, self.key, _frozen(self.arguments)
+        return self.source, self.destination, self.key, _frozen(self.arguments) if self.arguments else None
 
 
 class Matcher(Protocol):

@@ -91,6 +91,8 @@ class Exchanges:
         self._of: dict[str, dict[int, Binding]] = {}
         """by source"""
         self._to: dict[Destination, dict[int, Binding]] = {}
+        self._onward: dict[str, dict[int, Binding]] = {}
+        """by source, those to other exchanges, of which there are few"""
         self._next_number = 1
         self._routes: dict[tuple[str, bytes], Routed] = {}
         self._by_headers: dict[tuple[str, bytes, bytes, object], Routed] = {}
@@ -194,6 +196,8 @@ class Exchanges:
         self._identities[binding.identity] = binding
         self._of.setdefault(binding.source, {})[binding.number] = binding
         self._to.setdefault(binding.destination, {})[binding.number] = binding
+        if binding.destination.kind != "queue":
+            self._onward.setdefault(binding.source, {})[binding.number] = binding
         self._next_number = max(self._next_number, binding.number + 1)
         self._changed()
 
@@ -202,6 +206,8 @@ class Exchanges:
         del self._bindings[binding.number], self._identities[binding.identity]
         _discard(self._of, binding.source, binding.number)
         _discard(self._to, binding.destination, binding.number)
+        if binding.destination.kind != "queue":
+            _discard(self._onward, binding.source, binding.number)
         self._changed()
 
     # What goes with what
@@ -273,7 +279,7 @@ class Exchanges:
                 continue
             if self._matchers[name].needs_headers or exchange.type == DELAYED_TYPE:
                 return True
-            following = [each.destination.name for each in self.bindings_of(name) if each.destination.kind != "queue"]
+            following = [each.destination.name for each in self._onward.get(name, {}).values()]
             if exchange.alternate is not None:
                 following.append(exchange.alternate)
             waiting += [each for each in following if each not in seen]
@@ -321,7 +327,7 @@ class Exchanges:
             raise ExchangeInternal(exchange)
         if exchange == DEFAULT_EXCHANGE:
             queue = key.decode("utf-8", "replace")
-            return Routed((queue,) if queue in self._topics else (), False, None)
+            return Routed((queue,) if self._topics.asked(queue) else (), False, None)
         return self._walk(exchange, key, headers)
 
     def _walk(self, first: str, key: bytes, headers: Headers) -> Routed:

@@ -61,6 +61,9 @@ _SWITCHES_KEPT = 16
 # More queues and groups than were ever declared between two records that say how many there were.
 _LOST_NUMBERS = 1 << 20
 
+# Of queues of which nothing is stored.
+_NO_SETTINGS: dict[str, object] = {}
+
 QueueName = tuple[str, str]
 """namespace, name"""
 
@@ -240,7 +243,7 @@ class Declaring:
         if key in self.queues or (lock is not None and lock.locked()):
             raise QueueExists(settings.name)
         incarnation = self.volatile.next_incarnation()
-        record = QueueRecord(incarnation, {}, self._timeline.wall(), 1, declared=declared)
+        record = QueueRecord(incarnation, _NO_SETTINGS, self._timeline.wall(), 1, declared=declared)
         self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
         queue = VolatileQueue(self._shard, self._cache, settings, record, self.changed, self.volatile.memory, owner)
         self.queues[key] = self.by_incarnation[incarnation] = queue

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -28,7 +29,7 @@ from penstock.queues.declared import GroupRecord, Switch
 from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
 from penstock.queues.names import GroupName
 from penstock.queues.retry import backoff_table, endless_table
-from penstock.queues.settings import Expiry, Ordering, QueueSettings
+from penstock.queues.settings import Expiry, Ordering, QueueSettings, RetryPolicy
 
 logger = logging.getLogger("penstock.broker.group")
 
@@ -36,6 +37,8 @@ DEFAULT_GROUP = GroupName("default")
 """the one that protocols without groups use, whose messages count for limits of what is ready"""
 NEVER = 1 << 62
 NO_LIMIT = 1 << 31
+# Most queues have the same.
+_KNOWN_LIMITS = 64
 
 
 class Failures(Protocol):
@@ -60,7 +63,7 @@ class Group:
         self.consumers: dict[int, GroupMember] = {}
         """members, and those who compete"""
         self.last_used_ms = self.now()
-        self.members = Members(self.name, queue.settings.partitions)
+        self._members: Members | None = None
         self.limits = limits_of(queue.settings)
         self._alarms, self._failures = alarms, failures
         self.switches: list[Switch] = []
@@ -70,8 +73,15 @@ class Group:
         self.turns, self.reads = Turns(self._ready_in), Reads()
         self.left: dict[int, bool] = {}
         """who left in this turn of the loop, and whether what they held counts as returned"""
-        self._pullers: set[asyncio.Event] = set()
-        self._kept_for: set[Hashable] = set()
+        self._pullers: dict[asyncio.Event, None] = {}
+        self._kept_for: dict[Hashable, None] = {}
+
+    @property
+    def members(self) -> Members:
+        """Where all who consume compete, nobody asks for them."""
+        if self._members is None:
+            self._members = Members(self.name, self.queue.settings.partitions)
+        return self._members
 
     @property
     def name(self) -> str:
@@ -113,10 +123,10 @@ class Group:
 
     def keep_for(self, session: Hashable) -> None:
         """A session that outlives its connection is subscribed: the group stays until let_go()."""
-        self._kept_for.add(session)
+        self._kept_for[session] = None
 
     def let_go(self, session: Hashable) -> None:
-        self._kept_for.discard(session)
+        self._kept_for.pop(session, None)
         self.last_used_ms = self.now()
 
     def cursor(self, unit: Unit) -> Cursor:
@@ -142,7 +152,7 @@ class Group:
             for hold in consumer.holds.values():
                 if hold.held:
                     self.watch_clock(consumer, hold)
-        if settings.partitions != self.members.partitions:
+        if self._members is not None and settings.partitions != self._members.partitions:
             self._act(self.members.set_partitions(settings.partitions, self.now()))
 
     # Members
@@ -319,13 +329,14 @@ class Group:
         self.notify_all([partition])
 
     def notify_all(self, partitions: Sequence[int]) -> None:
-        consumers, owner_of = self.consumers, self.members.owner_of
+        consumers = self.consumers
         if self.turns.contenders:
             self._notify_turns(partitions)
         elif len(consumers) == 1:
             for consumer in consumers.values():
                 consumer.notify(*partitions)
         if len(consumers) > max(len(self.turns.contenders), 1):
+            owner_of = self.members.owner_of
             for partition in partitions:
                 owner = owner_of(partition)
                 if owner is not None and (found := consumers.get(owner)) is not None:
@@ -342,11 +353,11 @@ class Group:
 
     def begin_pull(self, more: asyncio.Event) -> None:
         """Somebody who is no member waits until the event says that there may be something."""
-        self._pullers.add(more)
+        self._pullers[more] = None
         self.queue.listening[self] = None
 
     def end_pull(self, more: asyncio.Event) -> None:
-        self._pullers.discard(more)
+        self._pullers.pop(more, None)
         self._stop_listening()
 
     def _stop_listening(self) -> None:
@@ -612,8 +623,12 @@ def hold_key(consumer: GroupMember, hold: Hold) -> tuple[int, int]:
 
 
 def limits_of(settings: QueueSettings) -> Limits:
-    policy = settings.retry_policy
+    return _limits(settings.retry_policy, settings.max_deliveries, settings.group_window)
+
+
+@lru_cache(_KNOWN_LIMITS)
+def _limits(policy: RetryPolicy, max_deliveries: int | None, window: int) -> Limits:
     backoff = policy.initial_backoff_ms, policy.max_backoff_ms, policy.backoff_multiplier
     table = endless_table(*backoff) if policy.max_retries is None else backoff_table(*backoff, policy.max_retries)
-    most = NO_LIMIT if settings.max_deliveries is None else settings.max_deliveries
-    return Limits(table, policy.total_timeout_ms or 0, most, settings.group_window)
+    most = NO_LIMIT if max_deliveries is None else max_deliveries
+    return Limits(table, policy.total_timeout_ms or 0, most, window)

@@ -60,7 +60,7 @@ class Queue(PartitionedQueue):
         """It adds itself to `changed` when messages or groups have come, or groups have gone."""
         super().__init__(shard, cache, settings, record)
         self.changed = changed
-        self.snapshotting = asyncio.Lock()
+        self._snapshotting: asyncio.Lock | None = None
         self.refused = 0
         self.made_ms = record.created_ms
         """in running time, which is the record's at opening"""
@@ -71,6 +71,13 @@ class Queue(PartitionedQueue):
         self._reserved = 0
         """messages that are staged: there is room for them when they are committed"""
         self.note_change()
+
+    @property
+    def snapshotting(self) -> asyncio.Lock:
+        """Held while snapshots of its units are made, one at a time."""
+        if self._snapshotting is None:
+            self._snapshotting = asyncio.Lock()
+        return self._snapshotting
 
     def group(self, key: GroupName) -> Group:
         found = self.groups.get(key)

@@ -150,12 +150,11 @@ class Topics:
             await self._make(publication)
         publication, has_retained, made, (puts, parts, routed), accepted, targets = prepared
         self.retaining += has_retained
+        request = PublishRequest([Put(*put) for put in puts], parts, publication.producer, routed=routed)
+        if acks is not None:
+            request = request._replace(late=acks.late, purpose=Purpose.SETTLE)
         try:
-            if routed is not None or puts or parts or acks is not None:
-                fields = [Put(*put) for put in puts]
-                request = PublishRequest(fields, parts, publication.producer, routed=routed)
-                if acks is not None:
-                    request = request._replace(late=acks.late, purpose=Purpose.SETTLE)
+            if acks is not None or routed is not None or puts or parts:
                 await self._intake.stage(request)
             _note_taken(accepted, made)
         finally:
@@ -186,8 +185,7 @@ class Topics:
 
     def _entered(self, publication: Publication) -> tuple[Publication, Targets | None]:
         """The publication behind exchanges, and the queues that it feeds there; None if one has to be made first."""
-        routes, namespace = self._routes, publication.namespace
-        said = publication.headers, publication.further
+        routes, namespace, said = self._routes, publication.namespace, (publication.headers, publication.further)
         entered = routes.enter(publication.columns, publication.topics, namespace, *said)
         return publication.entered(entered), routes.targets(entered.topics, namespace, entered.found)
 

@@ -15,7 +15,7 @@ from penstock.codecs.amqp091.kinds import Table
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
 from penstock.gateways.amqp091.consumer import Consumer
-from penstock.gateways.amqp091.delivery_frames import encoded
+from penstock.gateways.amqp091.delivery_frames import DeliveryFrames
 from penstock.gateways.amqp091.options import CurrentOptions
 from penstock.gateways.amqp091.queues import Queues
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, Replies
@@ -132,7 +132,7 @@ class Consuming:
         self, connection: Connection, channel: Channel, group: Group, delivery: Delivery, no_ack: bool
     ) -> None:
         encoder = get_answers(channel.number, group.ready(), connection.frame_max)
-        data = encoded(encoder, delivery, channel.tags.next, self._routes, self._broker.timeline)
+        data = DeliveryFrames(encoder, self._routes, self._broker.timeline).encode(delivery, channel.tags.next)
         if not data:
             self._broker.settling.reject(Held(delivery), "its properties are longer than the consumer's frames")
             connection.send(channel.number, m.BasicGetEmpty())
