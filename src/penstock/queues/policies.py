@@ -109,7 +109,7 @@ def policy(record: PolicyRecord) -> Policy:
     try:
         matching = re.compile(record.pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidArgument(f"the pattern {record.pattern[:80]!r} is no regular expression: {error}") from None
+        raise InvalidArgument(f"the pattern {record.pattern[:80]!r} is not a regular expression: {error}") from None
     unknown = [key for key in record.definition if key not in NO_EFFECT and key not in _EFFECTIVE]
     if unknown:
         raise InvalidArgument(f"policy {record.name!r} says {', '.join(unknown)}, which no policy can")

@@ -15,7 +15,7 @@ from tests.differential.amqp091.brokers import SETTINGS
 from tests.differential.amqp091.compare import played, written
 from tests.differential.amqp091.mistakes import MISTAKES
 from tests.differential.amqp091.scenes import SCENES
-from tests.differential.amqp091.script import from_plain, Script, to_plain
+from tests.differential.amqp091.script import Script, from_plain, to_plain
 from tests.differential.amqp091.stage import Transcript
 from tests.support.rabbitmq import VERSION, rabbitmq
 

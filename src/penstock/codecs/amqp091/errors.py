@@ -187,9 +187,7 @@ class Fault(enum.Enum):
     SERVER_NAMED = Situation(Reply.PRECONDITION_FAILED, "Cannot declare a server-named queue for type {type}")
     STREAM_PURGE = Situation(Reply.NOT_IMPLEMENTED, "queue.purge not supported by stream queues {what}")
     STREAM_GET = Situation(Reply.NOT_IMPLEMENTED, "basic.get not supported by stream queues {what}")
-    STREAM_NO_ACK = Situation(
-        Reply.NOT_IMPLEMENTED, "automatic acknowledgement not supported by stream queues {what}"
-    )
+    STREAM_NO_ACK = Situation(Reply.NOT_IMPLEMENTED, "automatic acknowledgement not supported by stream queues {what}")
     STREAM_PREFETCH = Situation(Reply.PRECONDITION_FAILED, "consumer prefetch count is not set for '{what}'")
     X_MATCH = Situation(
         Reply.PRECONDITION_FAILED,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 
@@ -31,6 +31,7 @@ from penstock.gateways.mqtt.inbound.turn_answers import AnswerWays, TurnAnswers
 from penstock.gateways.mqtt.sessions.session import Session
 from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor
+from penstock.gateways.wire.turn_loop import TurnLoop
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import turn as kernel
 from penstock.kernels.mqtt_scan import Scanner
@@ -70,10 +71,8 @@ class Publishes:
         self._grants = Grants(access)
         self._work: dict[Connection, list[Work]] = {}
         """what has to be awaited of a connection, of this turn"""
-        self.then: Callable[[], None] = _nothing
-        """called when a frame is committed, or nobody knows whether it is"""
-        self.under_way = 0
-        """frames that are not committed yet"""
+        self.loop: TurnLoop
+        """it is told of frames under way"""
 
     def take(self, heads: array[int], regions: array[int], contents: array[int], every: int) -> None:
         """The publishes that a scan found; `contents` says what each region holds, `every` what any of them does."""
@@ -240,7 +239,7 @@ class Publishes:
     ) -> None:
         publication = self._publication(arrived, held, namespace, targets)
         turn = TurnAnswers(self._ways, arrived)
-        self.under_way += 1
+        self.loop.begun()
         try:
             is_taken = self._topics.publish_now(publication, partial(self._done, turn))
         except OutcomeUnknown as error:
@@ -248,11 +247,11 @@ class Publishes:
             self._done(turn, error)
             return
         except PenstockError as error:
-            self.under_way -= 1
+            self.loop.given_up()
             self._refused(arrived, held, namespace, error)
             return
         except BaseException:
-            self.under_way -= 1
+            self.loop.given_up()
             raise
         turn.owe()
         if not is_taken:
@@ -331,7 +330,7 @@ class Publishes:
         except OutcomeUnknown as error:
             self._done(turn, error)
         except PenstockError:
-            self.under_way -= 1
+            self.loop.given_up()
             turn.give_up()
             for region, connection in parties.items():
                 if not connection.is_ended:
@@ -341,9 +340,8 @@ class Publishes:
 
     def _done(self, turn: TurnAnswers, error: PenstockError | None) -> None:
         """All of it is committed, or nobody knows whether."""
-        self.under_way -= 1
         turn.done(error)
-        self.then()
+        self.loop.committed()
 
 
 class _Publishers:
@@ -375,10 +373,6 @@ async def _in_turn(several: Sequence[Work]) -> None:
 
 async def _finished(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
-
-
-def _nothing() -> None:
-    """Nobody has to be told."""
 
 
 def _zeros(count: int) -> array[int]:
