@@ -92,7 +92,7 @@ def _properties(said: Mapping[str, object]) -> Properties:
         elif name in ("delivery_mode", "priority", "timestamp"):
             most = (1 << 64) - 1 if name == "timestamp" else 255
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-                raise bad_request(f"the property {name} is no whole number from 0 to {most}")
+                raise bad_request(f"the property {name} is not a whole number from 0 to {most}")
             found[name] = value
         else:
             found[name] = str(value)
@@ -197,7 +197,7 @@ def _number(body: Json, key: str, default: int) -> int:
     if isinstance(found, str) and found.isdecimal() and len(found) < 10:
         return int(found)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise bad_request(f"{key} is no whole number")
+        raise bad_request(f"{key} is not a whole number")
     return found
 
 
