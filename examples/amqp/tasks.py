@@ -12,7 +12,9 @@ app = Celery(
     broker=os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//"),
     backend="rpc://",
 )
-app.conf.update(task_default_queue="celery.examples", task_queue_max_priority=9, broker_connection_retry_on_startup=True)
+app.conf.update(
+    task_default_queue="celery.examples", task_queue_max_priority=9, broker_connection_retry_on_startup=True
+)
 _PATIENCE_S = 60
 
 
