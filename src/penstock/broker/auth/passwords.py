@@ -90,7 +90,7 @@ def rabbit_hash(algorithm: str, text: str) -> str:
     except ValueError:
         size = 0
     if size != _SALT_BYTES + hashlib.new(kind).digest_size:
-        raise InvalidArgument("this is no password hash of RabbitMQ: take password_hash of its definitions as it is")
+        raise InvalidArgument("this is not a password hash of RabbitMQ: take password_hash of its definitions as it is")
     return f"{_RABBIT}{kind}:{text}"
 
 

@@ -49,7 +49,7 @@ def rabbitmq(target: Target, file: Path, output: str) -> None:
         raise NotThere(f"{file}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(
-            f"{file} is no JSON object ({error}): export it with `rabbitmqctl export_definitions`"
+            f"{file} is not a JSON object ({error}): export it with `rabbitmqctl export_definitions`"
         ) from None
 
     async def act(client: AsyncClient) -> ImportReport:

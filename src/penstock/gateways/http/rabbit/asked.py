@@ -118,16 +118,16 @@ async def body_of(exchange: Exchange) -> Json:
     try:
         found = msgspec.json.decode(data or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise bad_request("The request body is not valid JSON") from None
+        raise bad_request("the request body is not valid JSON") from None
     if not isinstance(found, dict):
-        raise bad_request("The request body is no JSON object")
+        raise bad_request("the request body is not a JSON object")
     return found
 
 
 def text_of(body: Mapping[str, object], key: str, default: str | None = None) -> str:
     found = body.get(key, default)
     if not isinstance(found, str):
-        raise bad_request(f"{key} is missing, or is no text")
+        raise bad_request(f"{key} is missing, or is not text")
     return found
 
 
@@ -144,7 +144,7 @@ def flag_of(body: Mapping[str, object], key: str, default: bool = False) -> bool
 def table_in(body: Mapping[str, object], key: str) -> Json:
     found = body.get(key) or {}
     if not isinstance(found, dict):
-        raise bad_request(f"{key} is no JSON object")
+        raise bad_request(f"{key} is not a JSON object")
     return found
 
 
@@ -153,7 +153,7 @@ def queries(exchange: Exchange) -> dict[str, str]:
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100))
     except ValueError:
-        raise bad_request("the query string has too many fields, or is no text") from None
+        raise bad_request("the query string has too many fields, or is not text") from None
 
 
 def listed(exchange: Exchange, items: Sequence[Json]) -> Reply:
@@ -169,7 +169,7 @@ def listed(exchange: Exchange, items: Sequence[Json]) -> Reply:
         return json_reply([_with_columns(said, item) for item in found])
     number, size = _count(said, "page", 1), _count(said, "page_size", 100)
     if size > _MAX_PAGE:
-        raise bad_request(f"Invalid page size: the limit is {_MAX_PAGE}")
+        raise bad_request(f"invalid page size: the limit is {_MAX_PAGE}")
     pages = max(1, -(-len(found) // size))
     if number > pages:
         raise bad_request(f"page_out_of_range,{number},{pages}")
@@ -230,5 +230,5 @@ def _sort_key(value: object) -> tuple[int, float, str]:
 def _count(said: Mapping[str, str], key: str, default: int) -> int:
     text = said.get(key, str(default))
     if not text.isdecimal() or not int(text[:9]) > 0 or len(text) > 9:
-        raise bad_request(f"{key} is no number of a page: {text[:40]!r}")
+        raise bad_request(f"{key} is not the number of a page: {text[:40]!r}")
     return int(text)

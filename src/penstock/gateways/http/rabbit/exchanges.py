@@ -56,7 +56,7 @@ def exchange_in(name: str, body: Json) -> Exchange:
     arguments: dict[str, Value] = dict(table_in(body, "arguments"))  # type: ignore[arg-type]  # what JSON has
     alternate = arguments.pop(_ALTERNATE, None)
     if alternate is not None and not isinstance(alternate, str):
-        raise bad_request(f"{_ALTERNATE} is no text")
+        raise bad_request(f"{_ALTERNATE} is not text")
     flags = flag_of(body, "durable", True), flag_of(body, "auto_delete"), flag_of(body, "internal")
     return Exchange(name, text_of(body, "type", "direct"), *flags, alternate, arguments)
 

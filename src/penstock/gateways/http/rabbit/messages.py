@@ -86,13 +86,13 @@ def _properties(said: Mapping[str, object]) -> Properties:
     found: dict[str, object] = {}
     for name, value in said.items():
         if name not in Properties.__struct_fields__:
-            raise bad_request(f"there is no property {name[:40]!r}")
+            raise bad_request(f"{name[:40]!r} is not a property of messages")
         if name == "headers":
             found[name] = table_of(value) if isinstance(value, dict) else None
         elif name in ("delivery_mode", "priority", "timestamp"):
             most = (1 << 64) - 1 if name == "timestamp" else 255
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-                raise bad_request(f"the property {name} is no whole number from 0 to {most}")
+                raise bad_request(f"the property {name} is not a whole number from 0 to {most}")
             found[name] = value
         else:
             found[name] = str(value)
@@ -197,7 +197,7 @@ def _number(body: Json, key: str, default: int) -> int:
     if isinstance(found, str) and found.isdecimal() and len(found) < 10:
         return int(found)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise bad_request(f"{key} is no whole number")
+        raise bad_request(f"{key} is not a whole number")
     return found
 
 

@@ -41,7 +41,7 @@ def policy_in(namespace: str, name: str, body: Json) -> PolicyRecord:
     if isinstance(priority, str) and priority.removeprefix("-").isdecimal():
         priority = int(priority[:10])
     if not isinstance(priority, int) or isinstance(priority, bool):
-        raise bad_request("priority is no whole number")
+        raise bad_request("priority is not a whole number")
     apply_to, pattern = text_of(body, "apply-to", "all"), text_of(body, "pattern")
     return PolicyRecord(namespace, name, pattern, table_in(body, "definition"), apply_to, priority)
 

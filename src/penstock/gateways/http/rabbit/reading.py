@@ -77,7 +77,7 @@ class Reader:
     def _items(self, kind: str) -> list[Json]:
         items = self._body.get(kind, [])
         if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
-            raise bad_request(f"{kind} is no list of objects")
+            raise bad_request(f"{kind} is not a list of objects")
         return items
 
     def _space(self, each: Json) -> str:
