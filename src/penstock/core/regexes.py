@@ -26,7 +26,7 @@ def regex_of(text: str) -> re.Pattern[str]:
         _refuse_slow(text)
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidArgument(f"{text[:80]!r} is no regular expression: {error}") from None
+        raise InvalidArgument(f"{text[:80]!r} is not a regular expression: {error}") from None
 
 
 def _refuse_slow(text: str) -> None:
