@@ -182,7 +182,7 @@ class _Topics:
         if queue is None:
             raise NoSuchQueue(binding.destination.name)
         if queue.is_volatile:
-            raise InvalidArgument(f"queue {queue.name!r} is not durable: bind it on its own connection")
+            raise InvalidArgument(f"queue {queue.name!r} is not durable: bind it when it is declared")
         self._existing[queue] = _with_topic(self._existing.get(queue, queue.own), topic_filter)
         return True
 

@@ -79,7 +79,7 @@ def tags_in(body: Json) -> list[str]:
         return [tag for tag in (part.strip() for part in said.split(",")) if tag]
     if isinstance(said, list) and all(isinstance(tag, str) for tag in said):
         return list(said)
-    raise bad_request("tags is neither text with commas nor a list of texts")
+    raise bad_request("tags is neither a text with commas nor a list of texts")
 
 
 def password_in(body: Json) -> bytes | None:
