@@ -118,7 +118,9 @@ class Broker(AsyncClosing):
             self.wall,
         )
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
-        self.heads = self.declaring.heads = Heads(self.alarms, self.timeline, self.settling, self.declaring.delete)
+        self.heads = self.declaring.heads = Heads(
+            self.alarms, self.timeline, self.settling, self.declaring.by_incarnation, self.declaring.delete
+        )
         self.publishing = Publishing(intake, routes)
         self.publishing.bury = letters.bury
         self.staging = Staging(shard, intake, self.declaring, self.now)
