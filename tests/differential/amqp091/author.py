@@ -251,6 +251,9 @@ class Author:
         return say("basic.get", channel, on, queue=self._queue(), **({"no_ack": True} if self._maybe(0.4) else {}))
 
     def _consume(self, on: int, channel: int) -> Step:
+        if self._open[on, channel].consumers and self._maybe(0.97):
+            # Of several queues nobody knows which delivers first on a channel.
+            return self._get(on, channel)
         said: dict[str, Any] = {
             flag: True for flag, chance in (("no_ack", 0.3), ("exclusive", 0.05)) if self._maybe(chance)
         }

@@ -19,8 +19,13 @@ class Ours(NamedTuple):
     """None: in words of our own"""
 
 
-def normalised(came: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
-    return {where: [_equal(what) for what in each] for where, each in sorted(came.items())}
+def normalised(came: Mapping[str, Sequence[Told]], is_publish: bool = False) -> dict[str, list[Told]]:
+    """Of a publish, nothing says whether it is confirmed before it is delivered."""
+    found = {where: [_equal(what) for what in each] for where, each in sorted(came.items())}
+    if is_publish:
+        for each in found.values():
+            each.sort(key=lambda what: what.get("method") != "basic.deliver")
+    return found
 
 
 def _equal(what: Told) -> Told:
@@ -35,7 +40,24 @@ _CRASHES = "RabbitMQ's reader crashes on it and says 541, or nothing; it is the 
 _UNSEEN = "RabbitMQ does not notice it, and the channel can do nothing more"
 _UNUSED = "RabbitMQ fails with it; where a queue's leader is has no meaning here"
 _TYPES = "RabbitMQ 4 closes the channel only, which clients of today expect; 3.10 the connection with 503"
+_AT_ONCE = "RabbitMQ waits three seconds before it closes the socket"
+_MALFORMED = "RabbitMQ crashes on it and closes the socket; it is a login that is refused"
+_LIMITS = "connections, channels and queues of a user or a namespace have no limit here yet"
+_SECRETS = "RabbitMQ does not look at the secret of a user with a password; it is a password that is wrong"
+_REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
 MISTAKES: Mapping[str, Ours] = {
+    "header-and-rubbish": Ours(_AT_ONCE, None),
+    "frame-too-large-before-login": Ours(_AT_ONCE, None),
+    "open-before-start": Ours(_AT_ONCE, None),
+    "channel-before-start": Ours(_AT_ONCE, None),
+    "login-empty-response": Ours(_MALFORMED, "connection", 403, _REFUSED.format("PLAIN")),
+    "login-malformed-response": Ours(_MALFORMED, "connection", 403, _REFUSED.format("PLAIN")),
+    "login-amqplain-malformed": Ours(_MALFORMED, "connection", 403, _REFUSED.format("AMQPLAIN")),
+    "vhost-full": Ours(_LIMITS, None),
+    "user-full": Ours(_LIMITS, None),
+    "user-channels-full": Ours(_LIMITS, None),
+    "queue-limit": Ours(_LIMITS, None),
+    "secret-refused": Ours(_SECRETS, "connection", 530, "NOT_ALLOWED - New secret was refused by one of the backends"),
     "method-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
     "class-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
     "method-unknown-on-0": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
@@ -54,5 +76,13 @@ MISTAKES: Mapping[str, Ours] = {
     "queue-stream-offset": Ours(_CRASHES, "channel", 406, None),
 }
 """By their names in `mistakes`."""
+_LIMITS = "Penstock limits connections by address and user, in `rate_limit`; not the queues and connections of a vhost"
+NOT_RUN: Mapping[str, str] = {
+    "vhost-full": _LIMITS,
+    "user-full": _LIMITS,
+    "user-channels-full": _LIMITS,
+    "queue-limit": _LIMITS,
+}
+"""Mistakes that cannot be made here."""
 SCENES: Mapping[str, str] = {}
 """By their names in `scenes`: the reason why a scene is not compared."""

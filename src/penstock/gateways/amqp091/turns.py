@@ -224,8 +224,11 @@ class Turns:
             frame = read_frame(data, at, stop, connection.frame_max)
             if not isinstance(frame, Frame):
                 break
-            self._take_frame(connection, frame)
             at += frame.size
+            try:
+                self._take_frame(connection, frame)
+            except Exception as error:
+                connection.broke(error)
             if connection.waiting is not None or connection.order.state is State.CLOSED:
                 break
         return at
@@ -365,8 +368,11 @@ class Turns:
             if why == names.OTHER_FRAME:
                 frame = read_frame(data, at, len(data), frame_max)
                 assert isinstance(frame, Frame)
-                self._take_frame(connection, frame)
                 at += frame.size
+                try:
+                    self._take_frame(connection, frame)
+                except Exception as error:
+                    connection.broke(error)
                 assembling = connection.assembly.assembling
             elif why != names.ROWS_FULL:
                 break
