@@ -35,7 +35,17 @@ _TYPES = {
     "V": "void",
 }
 _MAX_TEXT_BYTES, _CUT_TEXT_BYTES = 255, 252
-_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\v": "\\v", "\f": "\\f", "\r": "\\r", "\x1b": "\\e", '"': '\\"', "\\": "\\\\"}
+_ESCAPES = {
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\v": "\\v",
+    "\f": "\\f",
+    "\r": "\\r",
+    "\x1b": "\\e",
+    '"': '\\"',
+    "\\": "\\\\",
+}
 _PRINTED = {chr(code): chr(code) for code in range(32, 127)} | _ESCAPES
 
 
@@ -146,9 +156,7 @@ class Fault(enum.Enum):
 
     # Rights
     REFUSED = Situation(Reply.ACCESS_REFUSED, "access to {what} refused for user '{user}'")
-    TOPIC_REFUSED = Situation(
-        Reply.ACCESS_REFUSED, "access to topic '{topic}' in {what} refused for user '{user}'"
-    )
+    TOPIC_REFUSED = Situation(Reply.ACCESS_REFUSED, "access to topic '{topic}' in {what} refused for user '{user}'")
     USER_ID = Situation(
         Reply.PRECONDITION_FAILED, "user_id property set to '{user_id}' but authenticated user was '{user}'"
     )

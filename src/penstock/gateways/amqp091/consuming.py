@@ -61,9 +61,10 @@ class Consuming:
             raise AmqpError(Fault.PREFETCH_SIZE, channel.number, QOS, size=method.prefetch_size)
         if method.is_global:
             channel.limit = method.prefetch_count
-            channel.pump()
         else:
-            channel.prefetch = method.prefetch_count
+            # RabbitMQ forgets the bound of the channel then.
+            channel.prefetch, channel.limit = method.prefetch_count, 0
+        channel.pump()
         connection.send(channel.number, m.BasicQosOk())
 
     # Consumers
@@ -187,7 +188,6 @@ class _Owner:
         channel, connection = self._channel, self._connection
         if channel.consumers.pop(consumer.tag, None) is None:
             return
-        channel.tags.drop(consumer)
         consumer.leave()
         if channel.is_open and connection.is_open and _CANCEL_NOTIFY in connection.capabilities:
             connection.send(channel.number, m.BasicCancel(consumer.tag, True))

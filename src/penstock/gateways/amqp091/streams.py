@@ -46,7 +46,7 @@ def _named(queue: Queue, field: Field) -> Start:
             return LATEST
         case "last":
             return Start("offset", tuple((number, unit.end - 1) for number, unit in queue.units.items()))
-        case str(text) if (age := age_ms(text)):
+        case str(text) if age := age_ms(text):
             return Start.ago(age / 1000)
     raise InvalidArgument(
         f"{_OFFSET} is {field.value!r:.100}: give first, last, next, an offset, a timestamp, or an interval like 1h"
