@@ -11,7 +11,7 @@ from penstock.broker.feed.competing import Competitor
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.gateways.amqp091.channel import Channel
-from penstock.gateways.amqp091.delivery_frames import DeliveryFrames
+from penstock.gateways.amqp091.delivery_frames import DeliveryFrames, Number
 from penstock.gateways.amqp091.routes import Routes
 from penstock.gateways.wire.outbox import Outbox
 from penstock.kernels.amqp_deliver import deliveries
@@ -50,11 +50,13 @@ class Consumer:
         needs_no_ack: bool,
         routes: Routes,
         owner: Owner,
+        number: Number | None = None,
     ) -> None:
+        """`number`: what messages of its queue carry beside what was published."""
         self._channel, self._outbox, self.competitor, self.tag = channel, outbox, competitor, tag
         self.needs_no_ack, self._owner, self._settling = needs_no_ack, owner, broker.settling
         encoder = deliveries(channel.number, tag.encode(), frame_max)
-        self._frames = DeliveryFrames(encoder, routes, broker.timeline)
+        self._frames = DeliveryFrames(encoder, routes, broker.timeline, number)
         self._at_once = _FIRST_MESSAGES
         """so many messages that they are not larger than what the client may leave lying"""
         self._is_cancelled = False
