@@ -23,7 +23,8 @@ PROPERTIES = st.builds(
     Properties,
     content_type=TEXTS,
     content_encoding=TEXTS,
-    headers=st.none() | st.dictionaries(st.text(max_size=5), st.integers(-9, 9).map(lambda n: Field("l", n)), max_size=3),
+    headers=st.none()
+    | st.dictionaries(st.text(max_size=5), st.integers(-9, 9).map(lambda n: Field("l", n)), max_size=3),
     delivery_mode=st.none() | st.integers(0, 255),
     message_id=TEXTS,
     cluster_id=TEXTS,
@@ -44,7 +45,9 @@ def test_runs_are_rows_of_one_sort_on_one_channel(amqp_turn: ModuleType, rows: l
 
 
 @BUILDS
-@given(rows=st.lists(st.tuples(st.sampled_from(KINDS[1:4]), st.sampled_from([0, 4, 8]), st.integers(0, 5)), max_size=20))
+@given(
+    rows=st.lists(st.tuples(st.sampled_from(KINDS[1:4]), st.sampled_from([0, 4, 8]), st.integers(0, 5)), max_size=20)
+)
 def test_settlements_that_rise_by_one_go_together(amqp_turn: ModuleType, rows: list[tuple[int, int, int]]) -> None:
     kinds, flags = array("i", [row[0] for row in rows]), array("i", [row[1] for row in rows])
     tags, firsts = array("q", [row[2] for row in rows]), array("i", bytes(4 * len(rows)))

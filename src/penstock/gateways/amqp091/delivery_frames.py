@@ -55,8 +55,8 @@ class DeliveryFrames:
         without = batch_spans(batch.body, batch.layout, rows, self._ends, spans)
         redelivered = b"" if counts is None else bytes([count > 1 for count in counts])
         if self._number is not None:
-            blocks, block_ends = _numbered(delivery, spans, self._number, self._timeline)
-            return encoder.encode(batch.body, spans, self._known, first_tag, redelivered, blocks, block_ends)
+            numbered, ends = _numbered(delivery, spans, self._number, self._timeline)
+            return encoder.encode(batch.body, spans, self._known, first_tag, redelivered, numbered, ends)
         if not without:
             return encoder.encode(batch.body, spans, self._known, first_tag, redelivered)
         blocks, block_ends = _made(stored, rows, spans, without, self._timeline)

@@ -27,9 +27,7 @@ def _said(data: bytes) -> list[tuple[bool, int]]:
     runs=st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=1, max_size=6),
     order=st.randoms(use_true_random=False),
 )
-def test_everything_is_answered_once_in_order_and_not_before_it_is_known(
-    runs: list[list[bool]], order: object
-) -> None:
+def test_everything_is_answered_once_in_order_and_not_before_it_is_known(runs: list[list[bool]], order: object) -> None:
     confirms = Confirms(7)
     marks = [(confirms.take(len(run)), run) for run in runs]
     fates = [is_taken for run in runs for is_taken in run]
