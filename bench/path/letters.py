@@ -1,5 +1,5 @@
-"""Processor time of a message that becomes a dead letter: rejected or expired, to a dead-letter queue or an exchange. The
-baseline makes each letter by itself, as objects, in a frame for all of a batch."""
+"""Processor time of a message that becomes a dead letter: rejected or expired, to a dead-letter queue or an exchange.
+The baseline makes each letter by itself, as objects, in a frame for all of a batch."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from penstock.broker.catalogue import recovery as opening
 from penstock.broker.catalogue.configuration import Configuration
 from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.catalogue.exchanging import Exchanging
+from penstock.broker.catalogue.importing import Importing
 from penstock.broker.catalogue.policies import Policies
 from penstock.broker.catalogue.volatile import VolatileOptions
 from penstock.broker.feed.begun import begun
@@ -100,6 +101,7 @@ class Broker(AsyncClosing):
         )
         self.exchanges = Exchanging(configuration, self.declaring)
         self.policies = Policies(configuration, self.declaring)
+        self.importing = Importing(self.declaring, self.exchanges, self.policies)
         self._numbers, self._sessions = count(1), count()
 
         def dropped(group: Group, unit: Unit) -> None:

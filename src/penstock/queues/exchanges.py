@@ -151,6 +151,14 @@ class Exchanges:
             self._topics.changed()
         return is_new
 
+    def copied(self, topics: Bindings) -> Exchanges:
+        """Its exchanges without their bindings, to try what can be bound; numbers go on from here."""
+        made = Exchanges(self._namespace, topics, self._seed)
+        for exchange in self._all.values():
+            made._put(exchange)
+        made._next_number = self._next_number
+        return made
+
     def _put(self, exchange: Exchange) -> None:
         self._all[exchange.name] = exchange
         self._matchers[exchange.name] = matcher_of(exchange.type, exchange.arguments, self._seed)

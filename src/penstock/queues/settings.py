@@ -122,7 +122,7 @@ def _check_exchange(text: str) -> None:
 def _check_routing_key(text: str) -> None:
     if len(text.encode(errors="replace")) > MAX_ROUTING_KEY_BYTES or "\0" in text:
         raise InvalidArgument(
-            f"{text[:80]!r} is no routing key: at most {MAX_ROUTING_KEY_BYTES} bytes in UTF-8, without NUL"
+            f"{text[:80]!r} is not a routing key: write at most {MAX_ROUTING_KEY_BYTES} bytes in UTF-8, without NUL"
         )
 
 

@@ -113,6 +113,7 @@ def here(directory: Path) -> Iterator[tuple[str, int]]:
         f"listeners.{LISTENER}.port=0",
         f"listeners.{LISTENER}.host={HOST}",
         "storage.disk_reserve=0",
+        "log.level=warning",
         f"auth.users={json.dumps(_users())}",
         "auth.max_failed_logins_per_ip=1000",
         "rate_limit.max_connections_per_ip=0",

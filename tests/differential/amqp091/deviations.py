@@ -61,7 +61,6 @@ _UNUSED = "RabbitMQ fails with it; where a queue's leader is has no meaning here
 _TYPES = "RabbitMQ 4 closes the channel only, which clients of today expect; 3.10 the connection with 503"
 _AT_ONCE = "RabbitMQ waits three seconds before it closes the socket"
 _MALFORMED = "RabbitMQ crashes on it and closes the socket; it is a login that is refused"
-_LIMITS = "connections, channels and queues of a user or a namespace have no limit here yet"
 _SECRETS = "RabbitMQ does not look at the secret of a user with a password; it is a password that is wrong"
 _REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
 MISTAKES: Mapping[str, Ours] = {
@@ -72,10 +71,6 @@ MISTAKES: Mapping[str, Ours] = {
     "login-empty-response": Ours(_MALFORMED, "connection", 403, _REFUSED.format("PLAIN")),
     "login-malformed-response": Ours(_MALFORMED, "connection", 403, _REFUSED.format("PLAIN")),
     "login-amqplain-malformed": Ours(_MALFORMED, "connection", 403, _REFUSED.format("AMQPLAIN")),
-    "vhost-full": Ours(_LIMITS, None),
-    "user-full": Ours(_LIMITS, None),
-    "user-channels-full": Ours(_LIMITS, None),
-    "queue-limit": Ours(_LIMITS, None),
     "secret-refused": Ours(_SECRETS, "connection", 530, "NOT_ALLOWED - New secret was refused by one of the backends"),
     "method-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
     "class-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
@@ -95,6 +90,14 @@ MISTAKES: Mapping[str, Ours] = {
     "queue-stream-offset": Ours(_CRASHES, "channel", 406, None),
 }
 """By their names in `mistakes`."""
+_LIMITS = "Penstock limits connections by address and user, in `rate_limit`; not the queues and connections of a vhost"
+NOT_RUN: Mapping[str, str] = {
+    "vhost-full": _LIMITS,
+    "user-full": _LIMITS,
+    "user-channels-full": _LIMITS,
+    "queue-limit": _LIMITS,
+}
+"""Mistakes that cannot be made here."""
 SCENES: Mapping[str, str] = {
     "reject-publish-to-one-of-two": "what one queue refuses is in none of them: the publish is one",
     "prefetch-global-is-the-channels": "several places that one answer frees go to consumers in another order",

@@ -28,7 +28,8 @@ _CLOSES = {"channel.close": "channel", "connection.close": "connection"}
 
 
 def outcome(transcript: Transcript) -> dict[str, Any]:
-    """Of the last step in which a channel or a connection was closed; `level` is none where nothing was."""
+    """Of the last step in which a channel or a connection was closed; `level` is none where nothing was, and then it
+    is the last step of which something came."""
     for came in reversed(transcript):
         for what in [what for each in came.values() for what in each]:
             if (level := _CLOSES.get(what.get("method", ""))) is not None:
@@ -40,7 +41,7 @@ def outcome(transcript: Transcript) -> dict[str, Any]:
                     "method": what["failing_method"],
                     "came": came,
                 }
-    return {"level": None, "came": transcript[-1]}
+    return {"level": None, "came": next((came for came in reversed(transcript) if came), {})}
 
 
 def recorded_errors() -> Mapping[str, dict[str, Any]]:

@@ -26,13 +26,12 @@ class CannotInstall(Exception):
 
 @cache
 def modules() -> Path:
-    """Where MQTT.js is, installed from package.json the first time; CannotInstall if it cannot be."""
+    """Where libraries of Node are, installed from package.json the first time; CannotInstall if it cannot be."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise CannotInstall("node and npm are not installed")
-    wanted = json.loads((HERE / "package.json").read_text())["dependencies"]["mqtt"]
-    there = _INSTALLED / "node_modules" / "mqtt" / "package.json"
-    if not there.exists() or json.loads(there.read_text())["version"] != wanted:
+    wanted: dict[str, str] = json.loads((HERE / "package.json").read_text())["dependencies"]
+    if any(_installed_version(name) != version for name, version in wanted.items()):
         _INSTALLED.mkdir(parents=True, exist_ok=True)
         shutil.copy(HERE / "package.json", _INSTALLED)
         flags = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
@@ -40,6 +39,12 @@ def modules() -> Path:
         if ran.returncode:
             raise CannotInstall(f"npm install failed: {ran.stderr.decode(errors='replace')[-300:]}")
     return _INSTALLED / "node_modules"
+
+
+def _installed_version(name: str) -> str | None:
+    there = _INSTALLED / "node_modules" / name / "package.json"
+    version: str | None = json.loads(there.read_text())["version"] if there.exists() else None
+    return version
 
 
 class NodePeer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -75,7 +76,7 @@ def columns(gathered: Any) -> Columns:
         at += len(topic)
     ends = array("i", [*starts[1:], at])
     words = [places[word::5] for word in range(5)]
-    spans = [Spans(first, stop) for first, stop in zip(words, words[1:], strict=False)]
+    spans = [Spans(first, stop) for first, stop in pairwise(words)]
     index = gathered.topic_index
     return Columns(count, source, spans[3], spans[0], spans[1], spans[2], index, Spans(starts, ends))
 

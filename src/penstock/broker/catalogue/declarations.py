@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -25,6 +26,10 @@ from penstock.broker.queues.volatile import VolatileQueue, check_volatile
 from penstock.broker.webhooks.events import with_secrets
 from penstock.core.errors import InvalidArgument, InvalidSetting, NoSuchGroup, NoSuchQueue, QueueExists
 from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue, is_dead_letter_queue
+from penstock.core.types import LogName
+from penstock.log.journal.late import Part
+from penstock.log.partition import Log
+from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
 from penstock.queues.declared import (
@@ -66,6 +71,18 @@ _NO_SETTINGS: dict[str, object] = {}
 
 QueueName = tuple[str, str]
 """namespace, name"""
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Queues that are to be made together."""
+
+    settings: list[QueueSettings]
+    records: list[QueueRecord]
+    groups: list[list[GroupRecord]]
+
+    def __iter__(self) -> Iterator[tuple[QueueSettings, QueueRecord, list[GroupRecord]]]:
+        return iter(zip(self.settings, self.records, self.groups, strict=True))
 
 
 class Heads(Protocol):
@@ -206,6 +223,63 @@ class Declaring:
                 )
             return queue
 
+    # Many at once
+
+    def locked(self, key: QueueName) -> asyncio.Lock:
+        """While it is held nobody else makes, changes or deletes a queue of that name."""
+        return self._lock(key)
+
+    def making(self, wanted: Sequence[tuple[QueueSettings, Sequence[GroupName], dict[str, object] | None]]) -> Making:
+        """Records of queues that are to be made together, each name locked(). QueueExists."""
+        found = Making([], [], [])
+        for settings, groups, declared in wanted:
+            if (settings.namespace, settings.name) in self.queues:
+                raise QueueExists(settings.name)
+            record = QueueRecord(
+                self._next_incarnation,
+                queue_json(settings),
+                self._timeline.wall(),
+                settings.partitions,
+                declared=declared,
+            )
+            self._next_incarnation += 1
+            found.settings.append(settings)
+            found.records.append(record)
+            found.groups.append([self._group_record(record, self._next_number(), name) for name in groups])
+        return found
+
+    async def make_all(self, making: Making, beside: Sequence[Change], parts: Callable[[], list[Part]]) -> None:
+        """In one commit with changes and parts of others."""
+        changes, logs, wanted = list(beside), list[tuple[LogName, LogSettings]](), list[range]()
+        for settings, record, groups in making:
+            partitions = range(settings.partitions) if settings.partitions == 1 else range(0)
+            changes.append((queue_key(record.incarnation), record))
+            changes += [(group_key(record.incarnation, group.number), group) for group in groups]
+            logs += wanted_logs(self.effective(settings, record), partitions)
+            wanted.append(partitions)
+        made = await self._configuration.write_creating([*changes, self._numbers()], logs, parts)
+        at = 0
+        for (settings, record, groups), partitions in zip(making, wanted, strict=True):
+            count = 2 * len(partitions)
+            self.heads.configured(self._adopt_made(settings, record, groups, partitions, made[at : at + count]))
+            at += count
+
+    def _adopt_made(
+        self,
+        settings: QueueSettings,
+        record: QueueRecord,
+        groups: Sequence[GroupRecord],
+        partitions: Sequence[int],
+        logs: Sequence[Log],
+    ) -> Queue:
+        queue = self.adopt(settings, record)
+        queue.adopt_logs(partitions, logs)
+        for group in groups:
+            self.adopt_group(queue, group)
+            queue.used_ms = self._now()
+        queue.made_ms = self._now()
+        return queue
+
     async def _make(self, settings: QueueSettings, record: QueueRecord, names: Sequence[GroupName]) -> Queue:
         groups = [self._group_record(record, self._next_number(), name) for name in names]
         partitions = range(settings.partitions) if settings.partitions == 1 else ()
@@ -218,13 +292,7 @@ class Declaring:
             )
         finally:
             self._making -= record.is_auto
-        queue = self.adopt(settings, record)
-        queue.adopt_logs(partitions, logs)
-        for group in groups:
-            self.adopt_group(queue, group)
-            queue.used_ms = self._now()
-        queue.made_ms = self._now()
-        return queue
+        return self._adopt_made(settings, record, groups, partitions, logs)
 
     def declare_volatile(
         self,
@@ -245,7 +313,9 @@ class Declaring:
         incarnation = self.volatile.next_incarnation()
         record = QueueRecord(incarnation, _NO_SETTINGS, self._timeline.wall(), 1, declared=declared)
         self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
-        queue = VolatileQueue(self._shard, self._cache, settings, record, self.changed, self.volatile.memory, owner)
+        follows, memory = self.effective(settings, record), self.volatile.memory
+        queue = VolatileQueue(self._shard, self._cache, follows, record, self.changed, memory, owner)
+        queue.own = settings
         self.queues[key] = self.by_incarnation[incarnation] = queue
         self.volatile.count += 1
         for name in groups:
@@ -368,7 +438,8 @@ class Declaring:
             return
         async with self.holding(queue):
             settings = self.effective(queue.own, queue.record)
-            await self._configuration.write(logs=queue.changed_logs(settings))
+            if logs := queue.changed_logs(settings):
+                await self._configuration.write(logs=logs)
             queue.configure(settings, queue.record, queue.own)
             self.heads.configured(queue)
 

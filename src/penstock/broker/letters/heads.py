@@ -18,8 +18,10 @@ from penstock.broker.queues.group import DEFAULT_GROUP, Group
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.unit import Unit
 from penstock.core.errors import OffsetOutOfRange, PenstockError
+from penstock.core.ports import Buffer
 from penstock.core.timeline import Timeline
 from penstock.kernels.window import EntryState
+from penstock.log.header import EXPIRY, FLAGS_AT
 from penstock.queues.cursor import NO_DEADLINE, Cursor
 from penstock.queues.deadletter import Reason
 
@@ -124,18 +126,38 @@ class Head:
         """what is moved, and waits for that"""
         self._reading: set[int] = set()
         self._returned: dict[int, None] = {}
+        self._expiring = set(queue.units)
+        """partitions that may hold messages with an expiry of their own"""
+        self._seen: dict[int, int] = {}
+        """up to where batches were looked at for that"""
 
     def notify_all(self, partitions: Sequence[int]) -> None:
         """There is more at the end, which changes nothing at the head, unless it is too much."""
         for partition in partitions:
-            if partition not in self._armed or self._queue.settings.limits_ready:
+            if self._may_leave(partition) and (partition not in self._armed or self._queue.settings.limits_ready):
                 self.look(partition)
+
+    def _may_leave(self, partition: int) -> bool:
+        """Most queues have neither a limit nor messages with an expiry: that costs a look at what came."""
+        settings, unit = self._queue.settings, self._queue.units.get(partition)
+        if settings.limits.message_ttl_ms is not None or settings.limits_ready or unit is None:
+            return True
+        if partition not in self._expiring:
+            seen = self._seen.get(partition, 0)
+            batches = unit.batches_from(seen) if seen < unit.data.end else []
+            is_known = bool(batches) and batches[0].first <= seen and batches[-1].end == unit.data.end
+            is_unknown = seen < unit.data.end and not is_known
+            if is_unknown or any(_has_expiry(batch.data) for batch in batches):
+                self._expiring.add(partition)
+            self._seen[partition] = unit.data.end
+        return partition in self._expiring
 
     def returned(self, partitions: Sequence[int]) -> None:
         """Something may be ready again there, which may be an older message than the one that was."""
-        if not self._returned:
+        wanted = [partition for partition in partitions if self._may_leave(partition)]
+        if wanted and not self._returned:
             asyncio.get_running_loop().call_soon(self._look_at_returned)
-        self._returned.update(dict.fromkeys(partitions))
+        self._returned.update(dict.fromkeys(wanted))
 
     def _look_at_returned(self) -> None:
         returned, self._returned = self._returned, {}
@@ -170,6 +192,10 @@ class Head:
                 missing = taking.expired()
             if not taking.offsets:
                 self._arm(unit, taking.due_ms)
+                window = group.cursor(unit).window
+                if not window.pending and window.next >= unit.data.end:
+                    self._expiring.discard(unit.partition)
+                    self._seen[unit.partition] = unit.data.end
                 return missing
             leaving.append((reason, taking.offsets))
             if len(leaving) == 1:
@@ -222,6 +248,10 @@ class Head:
     def _ring(self, partition: int) -> None:
         self._armed.pop(partition, None)
         self.look(partition)
+
+
+def _has_expiry(data: Buffer) -> bool:
+    return bool(data[FLAGS_AT] & EXPIRY)
 
 
 async def _stored(group: Group, unit: Unit, offset: int) -> StoredBatch | None:

@@ -92,17 +92,20 @@ class GroupCommit:
 
     def try_step(self) -> Progress | None:
         """A step that the caller tells the loop of; None, and what is staged waits for a step(), if another thread is
-        at it, or if the journal failed. So does what needs another file, which may have to be waited for, and a sync
-        that nobody waits for: see is_due."""
+        at it, if it is time for another file, which may have to be waited for, or if the journal failed. A sync that
+        nobody waits for is left to a step(): see is_due."""
         if not self._stepping.acquire(blocking=False):
             return None
         try:
-            return self._advance(None)
+            size = 0
+            for frame in list(self._staged):
+                size += frame.bytes
+            return self._advance(None) if self._journal.has_room(size) else None
         finally:
             self._stepping.release()
 
     def _advance(self, sync: bool | None) -> Progress | None:
-        """`sync` is None where only what somebody waits for is synced, and no other file is begun."""
+        """`sync` is None where only what somebody waits for is synced."""
         if self.failure is not None:
             return None
         frames: list[Frame] = []
@@ -115,7 +118,7 @@ class GroupCommit:
         try:
             if frames:
                 self._metrics.commit_frames.observe(len(frames))
-                self._write(frames, sync is not None)
+                self._write(frames)
             if self._sync_wanted or (sync is not None and self._unsynced and (sync or self._is_overdue)):
                 self._sync()
                 ended = self._last_sync
@@ -152,22 +155,17 @@ class GroupCommit:
     def is_idle(self) -> bool:
         return not self._staged
 
-    def _write(self, frames: list[Frame], may_roll: bool) -> None:
-        """What cannot be written now stays staged, in its order, if that can pass; what needs another file too, if none
-        may be begun."""
+    def _write(self, frames: list[Frame]) -> None:
+        """What cannot be written now stays staged, in its order, if that can pass."""
         done, self._is_put_off = 0, False
         try:
-            while True:
+            while done < len(frames):
                 some = frames[done:] if done else frames
                 taken = self._journal.write(some)
                 self._await_sync(some if taken == len(some) else some[:taken])
                 done += taken
-                if done == len(frames):
-                    return
-                if not may_roll:
-                    self._staged.extendleft(reversed(frames[done:]))
-                    return
-                self._roll()
+                if done < len(frames):
+                    self._roll()
         except OSError as error:
             if not can_pass(error):
                 raise

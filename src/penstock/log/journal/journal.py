@@ -233,6 +233,10 @@ class Journal:
             self._file = None
         self._marks.close()
 
+    def has_room(self, size: int) -> bool:
+        """Whether the current file takes so many bytes of frames."""
+        return size <= self._options.file_bytes - self._position
+
     @property
     def has_free_file(self) -> bool:
         return bool(self._free)

@@ -6,17 +6,21 @@ import shutil
 from pathlib import Path
 
 from tests.support.broker import Stage, retries, stage
-from tests.support.letter_queues import classic, deaths, group_of, read_all, send
+from tests.support.letter_queues import DEFAULT, PROFILE, classic, deaths, group_of, read_all, send
 from tests.support.loop import run
 
 from penstock.broker.feed.held import Held
 from penstock.broker.queues.queue import Queue
+from penstock.codecs.amqp091.wire import table_of
 from penstock.log.columns import Columns
 from penstock.queues.deadletter import from_properties
 from penstock.queues.exchange_topics import exchange_topic
 from penstock.queues.exchange_types import Destination
 from penstock.queues.exchanges import Exchange
 from penstock.queues.properties import encode_user_properties
+from penstock.queues.rabbit_arguments import Declared
+from penstock.queues.rabbit_settings import queue_settings
+from penstock.queues.settings import Expiry, Overflow
 
 
 async def dlx(
@@ -225,5 +229,56 @@ def test_one_that_fails_for_good_goes_to_the_exchange_too(tmp_path: Path) -> Non
             await s.broker.settling.fail(held)
             [(_, properties, _)] = await read_all(s, dead)
             assert deaths(properties)[0]["reason"] == "delivery_limit"
+
+    run(main())
+
+
+def test_queues_in_memory_alone_have_dead_letters_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            dead = await classic(s, "dead")
+            for name, letters, limits in (
+                ("q", {"exchange": "", "routing_key": "beside"}, {"message_ttl": "1s", "expiry": "at-head"}),
+                ("beside", {"exchange": "", "routing_key": "dead"}, {"expiry": "at-head"}),
+            ):
+                settings = s.broker.declaring.settings_for(
+                    name, {**PROFILE, "name": name, "dlq_config": letters, "limits": limits}
+                )
+                s.broker.declaring.declare_volatile(settings, [DEFAULT])
+            queue, beside = s.broker.queue("q"), s.broker.queue("beside")
+            await send(s, "", "q", b"a")
+            await s.advance(1)
+            assert (group_of(queue).depth(), group_of(beside).ready()) == (0, 1)
+            [held] = await taken(s, beside, 1)
+            await s.broker.settling.reject(held)
+            [(value, properties, _)] = await read_all(s, dead)
+            assert value == b"a"
+            assert [(each["queue"], each["reason"]) for each in deaths(properties)] == [
+                ("beside", "rejected"),
+                ("q", "expired"),
+            ]
+
+    run(main())
+
+
+def test_arguments_of_amqp_are_these_settings(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            arguments = {
+                "x-message-ttl": 5000,
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": "dead",
+                "x-max-length": 7,
+                "x-max-length-bytes": 1000,
+                "x-overflow": "reject-publish-dlx",
+                "x-expires": 60_000,
+            }
+            declared = Declared(arguments=table_of(arguments))
+            made = s.broker.declaring.settings_for("q", {"name": "q", **queue_settings(declared)})
+            assert (made.dead_letter_exchange, made.dlq_config.routing_key) == ("", "dead")
+            assert (made.limits.max_ready, made.limits.max_ready_bytes_) == (7, 1000)
+            assert (made.limits.expiry, made.limits.message_ttl_ms) == (Expiry.AT_HEAD, 5000)
+            assert (made.overflow, made.expires_after_ms) == (Overflow.REJECT_DEAD_LETTER, 60_000)
+            assert (made.performance.delivery_timeout_ms, made.retry_policy.max_retries) == (None, None)
 
     run(main())
