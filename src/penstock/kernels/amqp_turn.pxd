@@ -1,7 +1,9 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-cdef int _PUBLISHES, _SETTLEMENTS, _HEARTBEATS, _PUBLISH, _HEARTBEAT, _MULTIPLE
+from penstock.kernels cimport memory
+
+cdef int _PUBLISHES, _SETTLEMENTS, _HEARTBEATS, _PUBLISH, _HEARTBEAT, _MULTIPLE, _LONG
 
 
 @cython.locals(row=Py_ssize_t, count=Py_ssize_t)
@@ -46,3 +48,27 @@ cpdef Py_ssize_t find_text(
 
 @cython.locals(i=Py_ssize_t, same=Py_ssize_t)
 cdef bint _is(const unsigned char[::1] data, Py_ssize_t at, const unsigned char[::1] text) noexcept
+
+
+@cython.locals(
+    i=Py_ssize_t,
+    size=Py_ssize_t,
+    count=Py_ssize_t,
+    field=Py_ssize_t,
+    at=Py_ssize_t,
+    table=Py_ssize_t,
+    held=int64_t,
+    flags=int,
+    whole="unsigned char[::1]",
+)
+cpdef bytearray with_number(
+    const unsigned char[::1] data,
+    const int[::1] starts,
+    const int[::1] ends,
+    const unsigned char[::1] name,
+    const int64_t[::1] values,
+    int[::1] out_ends,
+)
+
+
+cdef Py_ssize_t _table_at(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end, int flags) except -1

@@ -7,10 +7,13 @@ from array import array
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
 from penstock.kernels import amqp_columns as names
+from penstock.kernels import memory
 
 PUBLISHES, SETTLEMENTS, HEARTBEATS = 0, 1, 2
 """What the rows of a run are."""
 _PUBLISHES, _SETTLEMENTS, _HEARTBEATS = PUBLISHES, SETTLEMENTS, HEARTBEATS
+_LONG = 0x6C
+"""the letter of a whole number of 64 bits"""
 _PUBLISH, _HEARTBEAT, _MULTIPLE = names.PUBLISH, names.HEARTBEAT, names.MULTIPLE
 
 
@@ -119,3 +122,55 @@ def _is(data: Buffer, at: int, text: bytes) -> bool:
     for i in range(len(text)):
         same += data[at + i] == text[i]
     return same == len(text)
+
+
+def with_number(
+    data: Buffer, starts: array[int], ends: array[int], name: bytes, values: array[int], out_ends: array[int]
+) -> bytearray:
+    """Properties with one more header, a whole number: of each span of the data one behind the other, and where they
+    end."""
+    size, count = 0, len(starts)
+    if len(ends) < count or len(values) < count or len(out_ends) < count or len(name) > 255:
+        raise InvalidArgument("properties have a start, an end, a value and room for where they end; a name 255 bytes")
+    for i in range(count):
+        if starts[i] < 0 or ends[i] - starts[i] < 2 or ends[i] > len(data):
+            raise InvalidArgument("properties leave their buffer")
+        size += ends[i] - starts[i]
+    field = len(name) + 10
+    out = bytearray(size + count * (field + 4))
+    whole, at = out, 0
+    for i in range(count):
+        flags = memory.load_big16(data, starts[i])
+        table = _table_at(data, starts[i] + 2, ends[i], flags)
+        memory.copy_bytes(whole, at, data, starts[i], table - starts[i])
+        whole[at] = (flags | 0x2000) >> 8
+        at += table - starts[i]
+        held = 0
+        if flags & 0x2000:
+            held = memory.load_big32(data, table)
+            table += 4
+            if held > ends[i] - table:
+                raise InvalidArgument("headers leave their properties")
+        memory.store_big32(whole, at, held + field)
+        memory.copy_bytes(whole, at + 4, data, table, held)
+        at += 4 + held
+        whole[at] = len(name)
+        memory.copy_bytes(whole, at + 1, name, 0, len(name))
+        at += field
+        whole[at - 9] = _LONG
+        memory.store_big64(whole, at - 8, values[i])
+        memory.copy_bytes(whole, at, data, table + held, ends[i] - table - held)
+        at += ends[i] - table - held
+        out_ends[i] = at
+    return out[:at]
+
+
+def _table_at(data: Buffer, at: int, end: int, flags: int) -> int:
+    """Where the headers are, or would be."""
+    if flags & 0x8000 and at < end:
+        at += 1 + data[at]
+    if flags & 0x4000 and at < end:
+        at += 1 + data[at]
+    if at > end or (flags & 0x2000 and end - at < 4):
+        raise InvalidArgument("properties leave their span")
+    return at

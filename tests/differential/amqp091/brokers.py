@@ -87,7 +87,7 @@ HOMES: Mapping[str, str] = {"stranger": "elsewhere", "few": "small"}
 
 def _users() -> list[dict[str, object]]:
     hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
-    users = [
+    users: list[dict[str, object]] = [
         {"name": name, "password_hash": hasher.hash(name), "acl": acl, "namespace": HOMES.get(name, "default")}
         for name, acl in RIGHTS.items()
     ]

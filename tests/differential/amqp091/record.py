@@ -1,4 +1,4 @@
-"""Writes down what a real RabbitMQ says: `python -m tests.differential.amqp091.record errors`, `scenes` or `scripts`."""
+"""Writes down what a real RabbitMQ says: `python -m tests.differential.amqp091.record` errors, scenes or scripts."""
 
 from __future__ import annotations
 

@@ -188,16 +188,15 @@ class Turns:
             for after in range(len(ring) - 1, -1, -1):
                 contender = next(iter(ring))
                 room = contender.room - contender.promised
-                share = min(-(-left // (after + 1)), room)
-                if share < room:
-                    ring.move_to_end(contender)
-                else:
+                if room <= 0:
                     del ring[contender]
                     contender.is_full = True
-                if share > 0:
-                    self._promise(contender, share)
-                    told.append(contender)
-                    left -= share
+                    continue
+                ring.move_to_end(contender)
+                share = min(-(-left // (after + 1)), room)
+                self._promise(contender, share)
+                told.append(contender)
+                left -= share
                 if left <= 0:
                     break
         return left

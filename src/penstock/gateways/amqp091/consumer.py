@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from time import monotonic
 from typing import Protocol
@@ -11,7 +12,7 @@ from penstock.broker.feed.competing import Competitor
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.gateways.amqp091.channel import Channel
-from penstock.gateways.amqp091.delivery_frames import DeliveryFrames
+from penstock.gateways.amqp091.delivery_frames import DeliveryFrames, Number
 from penstock.gateways.amqp091.routes import Routes
 from penstock.gateways.wire.outbox import Outbox
 from penstock.kernels.amqp_deliver import deliveries
@@ -20,6 +21,7 @@ from penstock.kernels.amqp_turn import standing
 # Asked for before it is known how large messages of the queue are.
 _FIRST_MESSAGES = 64
 _MOST_MESSAGES = 10_000
+_LOOK_AGAIN_S = 0.005
 _TOO_LONG = "its properties are longer than the consumer's frames"
 
 
@@ -50,14 +52,16 @@ class Consumer:
         needs_no_ack: bool,
         routes: Routes,
         owner: Owner,
+        number: Number | None = None,
     ) -> None:
+        """`number`: what messages of its queue carry beside what was published."""
         self._channel, self._outbox, self.competitor, self.tag = channel, outbox, competitor, tag
         self.needs_no_ack, self._owner, self._settling = needs_no_ack, owner, broker.settling
         encoder = deliveries(channel.number, tag.encode(), frame_max)
-        self._frames = DeliveryFrames(encoder, routes, broker.timeline)
+        self._frames = DeliveryFrames(encoder, routes, broker.timeline, number)
         self._at_once = _FIRST_MESSAGES
         """so many messages that they are not larger than what the client may leave lying"""
-        self._is_cancelled = False
+        self._is_cancelled = self._looks_again = False
         self.sent = 0
         self._feed = broker.feed(competitor, self)
 
@@ -66,7 +70,10 @@ class Consumer:
         return self.competitor.held
 
     def room(self) -> int:
-        if self._is_cancelled or self._outbox.is_paused or self._outbox.waiting_bytes > self._outbox.limit_bytes:
+        if self._is_cancelled or self._outbox.is_paused:
+            return 0
+        if self._outbox.waiting_bytes > self._outbox.limit_bytes:
+            self._look_again()
             return 0
         return self._at_once if self.needs_no_ack else min(self._at_once, self._channel.room)
 
@@ -100,6 +107,17 @@ class Consumer:
     def pump(self) -> None:
         """The client may take more."""
         self._feed.has_room()
+
+    def _look_again(self) -> None:
+        """A client that takes all of it before anybody has noticed that it was too much is not said to have."""
+        if not self._looks_again:
+            self._looks_again = True
+            asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self._looked_again)
+
+    def _looked_again(self) -> None:
+        self._looks_again = False
+        if not self._is_cancelled:
+            self.pump()
 
     def cancel(self) -> None:
         """Nothing more is sent. What the client was sent is still its own."""

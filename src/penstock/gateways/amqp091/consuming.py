@@ -15,7 +15,7 @@ from penstock.codecs.amqp091.kinds import Table
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
 from penstock.gateways.amqp091.consumer import Consumer
-from penstock.gateways.amqp091.delivery_frames import DeliveryFrames
+from penstock.gateways.amqp091.delivery_frames import DeliveryFrames, Number
 from penstock.gateways.amqp091.options import CurrentOptions
 from penstock.gateways.amqp091.queues import SINGLE_ACTIVE, Queues, declaration
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, Replies
@@ -26,6 +26,7 @@ from penstock.queues.rabbit_arguments import QUORUM, STREAM, Declared, is_on
 CONSUME, GET, QOS, RECOVER = (60, 20), (60, 70), (60, 10), (60, 110)
 _CANCEL_NOTIFY = "consumer_cancel_notify"
 _INTEGERS = "bBsuIilL"
+_NUMBERS = {QUORUM: Number.DELIVERIES, STREAM: Number.OFFSET}
 
 
 class Consuming:
@@ -61,9 +62,10 @@ class Consuming:
             raise AmqpError(Fault.PREFETCH_SIZE, channel.number, QOS, size=method.prefetch_size)
         if method.is_global:
             channel.limit = method.prefetch_count
-            channel.pump()
         else:
-            channel.prefetch = method.prefetch_count
+            # RabbitMQ forgets the bound of the channel then.
+            channel.prefetch, channel.limit = method.prefetch_count, 0
+        channel.pump()
         connection.send(channel.number, m.BasicQosOk())
 
     # Consumers
@@ -94,7 +96,16 @@ class Consuming:
         owner = _Owner(connection, channel, self._queues)
         frame_max = connection.frame_max
         made = Consumer(
-            self._broker, channel, connection.outbox, competitor, tag, frame_max, method.no_ack, self._routes, owner
+            self._broker,
+            channel,
+            connection.outbox,
+            competitor,
+            tag,
+            frame_max,
+            method.no_ack,
+            self._routes,
+            owner,
+            _NUMBERS.get(declared.type),
         )
         channel.consumers[tag] = made
 
@@ -146,15 +157,22 @@ class Consuming:
         if delivery is None:
             connection.send(channel.number, m.BasicGetEmpty())
         elif channel.is_open:
-            self._send_got(connection, channel, group, delivery, method.no_ack)
+            self._send_got(connection, channel, group, delivery, method.no_ack, _NUMBERS.get(declared.type))
         else:
             self._broker.settling.release(Held(delivery))
 
     def _send_got(
-        self, connection: Connection, channel: Channel, group: Group, delivery: Delivery, no_ack: bool
+        self,
+        connection: Connection,
+        channel: Channel,
+        group: Group,
+        delivery: Delivery,
+        no_ack: bool,
+        number: Number | None,
     ) -> None:
         encoder = get_answers(channel.number, group.ready(), connection.frame_max)
-        data = DeliveryFrames(encoder, self._routes, self._broker.timeline).encode(delivery, channel.tags.next)
+        frames = DeliveryFrames(encoder, self._routes, self._broker.timeline, number)
+        data = frames.encode(delivery, channel.tags.next)
         if not data:
             self._broker.settling.reject(Held(delivery), "its properties are longer than the consumer's frames")
             connection.send(channel.number, m.BasicGetEmpty())
@@ -187,7 +205,6 @@ class _Owner:
         channel, connection = self._channel, self._connection
         if channel.consumers.pop(consumer.tag, None) is None:
             return
-        channel.tags.drop(consumer)
         consumer.leave()
         if channel.is_open and connection.is_open and _CANCEL_NOTIFY in connection.capabilities:
             connection.send(channel.number, m.BasicCancel(consumer.tag, True))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 from array import array
 from itertools import accumulate
 
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.stored import StoredBatch
+from penstock.core.ports import Buffer
 from penstock.core.timeline import Timeline
 from penstock.gateways.amqp091.routes import Routes
 from penstock.kernels.amqp_deliver import SPAN_WORDS, Encoder, batch_spans
+from penstock.kernels.amqp_turn import with_number
 from penstock.log.batch import EXPIRY
+from penstock.log.columns import Spans
 from penstock.log.view import amqp091_of
 from penstock.queues.exchange_topics import DEFAULT_EXCHANGE, exchange_topic
 
@@ -19,12 +23,22 @@ _PROPS = 2
 _KEPT_BYTES = 16 << 10
 
 
+class Number(enum.Enum):
+    """The value is the name of the header."""
+
+    DELIVERIES = b"x-delivery-count"
+    """how often it was handed out before"""
+    OFFSET = b"x-stream-offset"
+
+
 class DeliveryFrames:
     """Of one encoder."""
 
-    __slots__ = ("_ends", "_known", "_routes", "_stored", "_timeline", "encoder")
+    __slots__ = ("_ends", "_known", "_number", "_routes", "_stored", "_timeline", "encoder")
 
-    def __init__(self, encoder: Encoder, routes: Routes, timeline: Timeline) -> None:
+    def __init__(self, encoder: Encoder, routes: Routes, timeline: Timeline, number: Number | None = None) -> None:
+        """Messages get this number as one more header."""
+        self._number = number
         self.encoder, self._routes, self._timeline = encoder, routes, timeline
         self._stored: StoredBatch | None = None
         """the batch that was looked at last, whose routes these are"""
@@ -40,6 +54,9 @@ class DeliveryFrames:
         spans = array("q", bytes(8 * SPAN_WORDS * len(rows)))
         without = batch_spans(batch.body, batch.layout, rows, self._ends, spans)
         redelivered = b"" if counts is None else bytes([count > 1 for count in counts])
+        if self._number is not None:
+            numbered, ends = _numbered(delivery, spans, self._number, self._timeline)
+            return encoder.encode(batch.body, spans, self._known, first_tag, redelivered, numbered, ends)
         if not without:
             return encoder.encode(batch.body, spans, self._known, first_tag, redelivered)
         blocks, block_ends = _made(stored, rows, spans, without, self._timeline)
@@ -62,10 +79,26 @@ def _made(
     picked = rows
     if without < len(rows):
         picked = array("i", [row for place, row in enumerate(rows) if spans[SPAN_WORDS * place + _PROPS] < 0])
+    data, found = _as_amqp(stored, picked, timeline)
+    return bytes(data), found.ends
+
+
+def _numbered(
+    delivery: Delivery, spans: array[int], number: Number, timeline: Timeline
+) -> tuple[bytearray, array[int]]:
+    """Properties of all of them with that header."""
+    rows = delivery.rows
+    data, found = _as_amqp(delivery.stored, rows, timeline)
+    values = delivery.offsets if number is Number.OFFSET else array("q", [count - 1 for count in delivery.counts])
+    ends = array("i", bytes(4 * len(rows)))
+    spans[_PROPS::SPAN_WORDS] = array("q", [-1]) * len(rows)
+    return with_number(data, found.starts, found.ends, number.value, values, ends), ends
+
+
+def _as_amqp(stored: StoredBatch, picked: array[int], timeline: Timeline) -> tuple[Buffer, Spans]:
     batch, left = stored.batch, None
     expiries = batch.fixed_column(EXPIRY)
     if expiries is not None:
         now, times = timeline.now_at(batch.header.base_timestamp), expiries.cast("q")
         left = array("q", [max(times[row] - now, -1) if times[row] else 0 for row in picked])
-    data, found = amqp091_of(batch, picked, left)
-    return bytes(data), found.ends
+    return amqp091_of(batch, picked, left)

@@ -31,7 +31,9 @@ from penstock.gateways.amqp091.shares import Share, split
 from penstock.gateways.wire.turn_loop import TurnLoop
 from penstock.kernels import amqp_columns as names
 from penstock.kernels.amqp_scan import Scanner
+from penstock.log.columns import Columns
 from penstock.queues.exchange_topics import DEFAULT_EXCHANGE, exchange_topic
+from penstock.queues.settings import Overflow
 
 _REPLIES = exchange_topic(DEFAULT_EXCHANGE, f"{REPLY_QUEUE}.".encode())
 _QOS_1 = b"\x01"
@@ -238,8 +240,26 @@ class Publishes:
             for wanted in (0, 1):
                 self._publish_marked(messages, shares, namespace, marks, wanted)
             return
-        self._refuse(shares, marks if any(marks) else bytearray(b"\x01"), error)
+        marks = marks if any(marks) else bytearray(b"\x01")
+        self._refuse(shares, marks, error)
+        if isinstance(error, QueueFull):
+            self._bury(messages, shares, namespace, marks, error.queue)
         self._publish_marked(messages, shares, namespace, marks, 0)
+
+    def _bury(self, messages: Messages, shares: Sequence[Share], namespace: str, marks: bytearray, name: str) -> None:
+        """A queue that wants them keeps what it refuses as dead letters: who asks behind them sees them."""
+        queue = self._broker.declaring.queues.get((namespace, name))
+        if queue is None or queue.settings.overflow is not Overflow.REJECT_DEAD_LETTER:
+            return
+        picked = messages.select(array("i", [row for row, mark in enumerate(marks) if mark]))
+        task = asyncio.get_running_loop().create_task(self._buried(queue, picked.columns))
+        for connection, channel in dict.fromkeys(
+            [(share.connection, share.channel) for share in split(shares, marks, 1)]
+        ):
+            self.wait(connection, channel, _finished(task))
+
+    async def _buried(self, queue: Queue, columns: Columns) -> None:
+        await self._broker.publishing.bury(queue, columns)
 
     def _blamed(self, messages: Messages, namespace: str, error: PenstockError) -> bytearray:
         """A mark for each row that a queue refuses: of those for one that is full, all that do not find room."""

@@ -62,7 +62,7 @@ class Settlements:
             parts = [part for part in answers.parts if not is_reader(part.of.delivery.group)]
             for held in held_of(parts):
                 if answers.requeues:
-                    self._settling.release(held, counted=True)
+                    self._settling.release(held)
                 else:
                     self._settling.reject(held)
         self._ack(acked)
