@@ -35,9 +35,7 @@ def run(settings: Run) -> list[Comparison]:
 def _p99(many: Many, broker: Broker, ms: int) -> float:
     assert broker.http is not None, "the address of its MQTT listener"
     mqtt = replace(broker, address=broker.http)
-    said, _ = many.run(
-        mqtt, speech="mqtt", topic="$queue/beside", publishers=4, window=1000, rate=_RATE, ms=duration_ms
-    )
+    said, _ = many.run(mqtt, speech="mqtt", topic="$queue/beside", publishers=4, window=1000, rate=_RATE, ms=ms)
     return said.to_acknowledged_ns[1] / 1e9
 
 

@@ -95,8 +95,8 @@ class Author:
         channel = self._random.choice(CHANNELS[: self._random.randint(1, 3)])
         if (on, channel) not in self._open:
             return self._where_nothing_is_open(on, channel)
-        kinds, weights = zip(*_WEIGHTS.items(), strict=True)
-        return self._random.choices(kinds, weights)[0](self, on, channel)
+        [kind] = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+        return kind(self, on, channel)
 
     def see(self, step: Step, came: Mapping[str, Sequence[Told]]) -> None:
         if isinstance(step, Connect):
@@ -167,10 +167,13 @@ class Author:
         return self._random.random() < chance
 
     def _queue(self) -> str:
-        return self._random.choice(sorted(self._declared) or QUEUES) if self._maybe(0.95) else self._random.choice(QUEUES)
+        return (
+            self._random.choice(sorted(self._declared) or QUEUES) if self._maybe(0.95) else self._random.choice(QUEUES)
+        )
 
     def _exchange(self) -> str:
-        return self._random.choice([*(EXCHANGES if self._maybe(0.03) else sorted(self._exchanges)), *GIVEN])
+        names: list[str] = [*(EXCHANGES if self._maybe(0.03) else sorted(self._exchanges)), *GIVEN]
+        return self._random.choice(names)
 
     def _where_nothing_is_open(self, on: int, channel: int) -> Step:
         if self._maybe(0.01):
@@ -252,10 +255,14 @@ class Author:
         if self._open[on, channel].consumers and self._maybe(0.97):
             # Of several queues nobody knows which delivers first on a channel.
             return self._get(on, channel)
-        said: dict[str, Any] = {flag: True for flag, chance in (("no_ack", 0.3), ("exclusive", 0.05)) if self._maybe(chance)}
+        said: dict[str, Any] = {
+            flag: True for flag, chance in (("no_ack", 0.3), ("exclusive", 0.05)) if self._maybe(chance)
+        }
         if self._maybe(0.1):
             said["arguments"] = {"x-priority": self._random.randint(-1, 2)}
-        return say("basic.consume", channel, on, queue=self._queue(), consumer_tag=self._random.choice("abcdef"), **said)
+        return say(
+            "basic.consume", channel, on, queue=self._queue(), consumer_tag=self._random.choice("abcdef"), **said
+        )
 
     def _cancel(self, on: int, channel: int) -> Step:
         tags = self._open[on, channel].consumers
@@ -284,7 +291,9 @@ class Author:
 
     def _mode(self, on: int, channel: int) -> Step:
         is_tx = self._open[on, channel].has_tx
-        names = ("tx.commit", "tx.commit", "tx.rollback") if is_tx else ("confirm.select", "confirm.select", "tx.select")
+        names = (
+            ("tx.commit", "tx.commit", "tx.rollback") if is_tx else ("confirm.select", "confirm.select", "tx.select")
+        )
         return say(self._random.choice(names), channel, on)
 
     def _wrong(self, on: int, channel: int) -> Step:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from argon2 import PasswordHasher
-
 from tests.differential.amqp091.mistakes import MAX_MESSAGE_BYTES
 from tests.support.live_server import live_server
 from tests.support.rabbitmq import RabbitSettings, permission, rabbitmq, user

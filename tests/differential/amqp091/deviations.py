@@ -40,7 +40,31 @@ _CRASHES = "RabbitMQ's reader crashes on it and says 541, or nothing; it is the 
 _UNSEEN = "RabbitMQ does not notice it, and the channel can do nothing more"
 _UNUSED = "RabbitMQ fails with it; where a queue's leader is has no meaning here"
 _TYPES = "RabbitMQ 4 closes the channel only, which clients of today expect; 3.10 the connection with 503"
+_SILENT = "RabbitMQ closes what it cannot read before a login after three seconds, Penstock with its handshake timeout"
+_SAID = "Penstock says what is wrong with the bytes, and where"
+_LOGIN = "RabbitMQ's mechanism crashes on it; Penstock refuses it as any other login"
+_NUMBERS = "Penstock names the method at which it happened"
 MISTAKES: Mapping[str, Ours] = {
+    "header-and-rubbish": Ours(_SILENT, None),
+    "frame-too-large": Ours("RabbitMQ shows no payload, Penstock what it has of it", "connection", 501, None),
+    "frame-too-large-by-one": Ours("RabbitMQ forgives eight bytes more than negotiated", "connection", 501, None),
+    "method-cut": Ours(_SAID, "connection", 502, None),
+    "method-too-long": Ours(_SAID, "connection", 502, None),
+    "table-cut": Ours(_SAID, "connection", 502, None),
+    "shortstr-no-utf8": Ours(_NUMBERS, "connection", 501, "FRAME_ERROR - Malformed UTF-8 in shortstr"),
+    "connection-method-on-a-channel": Ours(_SAID, "connection", 503, None),
+    "channel-max-exceeded": Ours(
+        _NUMBERS,
+        "connection",
+        530,
+        "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)",
+    ),
+    "login-empty-response": Ours(_LOGIN, "connection", 403, None),
+    "login-malformed-response": Ours(_LOGIN, "connection", 403, None),
+    "login-amqplain-malformed": Ours(_LOGIN, "connection", 403, None),
+    "secret-refused": Ours(
+        "RabbitMQ takes any secret for users of its own; here it is a login", "connection", 530, None
+    ),
     "method-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
     "class-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
     "method-unknown-on-0": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
@@ -67,5 +91,11 @@ NOT_RUN: Mapping[str, str] = {
     "queue-limit": _LIMITS,
 }
 """Mistakes that cannot be made here."""
-SCENES: Mapping[str, str] = {}
+_TURNS = "which of several consumers with room is next: RabbitMQ's ring moves on at each message, ours at each turn"
+SCENES: Mapping[str, str] = {
+    "direct-reply-to": "RabbitMQ returns a mandatory answer that it has delivered",
+    "round-robin-with-backlog": _TURNS,
+    "prefetch-global-is-the-channels": _TURNS,
+    "requeued-comes-to-another": _TURNS,
+}
 """By their names in `scenes`: the reason why a scene is not compared."""

@@ -1,4 +1,4 @@
-"""Writes down what a real RabbitMQ says: `python -m tests.differential.amqp091.record errors`, `scenes` or `scripts`."""
+"""Writes down what a real RabbitMQ says: `python -m tests.differential.amqp091.record errors` and the like."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.differential.amqp091.brokers import SETTINGS
 from tests.differential.amqp091.compare import played, written
 from tests.differential.amqp091.mistakes import MISTAKES
 from tests.differential.amqp091.scenes import SCENES
-from tests.differential.amqp091.script import from_plain, Script, to_plain
+from tests.differential.amqp091.script import Script, from_plain, to_plain
 from tests.differential.amqp091.stage import Transcript
 from tests.support.rabbitmq import VERSION, rabbitmq
 
@@ -103,7 +103,11 @@ def _written(said: dict[str, Any]) -> str:
     return f'{{"of": {json.dumps(said["of"])}, "scripts": {{\n' + ",\n".join(scripts) + "\n}}\n"
 
 
-WHAT = {"errors": (_record_errors, ERRORS), "scenes": (_record_scenes, SCENES_FILE), "scripts": (_record_scripts, SCRIPTS)}
+WHAT = {
+    "errors": (_record_errors, ERRORS),
+    "scenes": (_record_scenes, SCENES_FILE),
+    "scripts": (_record_scripts, SCRIPTS),
+}
 
 
 def main() -> int:

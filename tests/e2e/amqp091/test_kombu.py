@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from amqp.exceptions import NotFound, PreconditionFailed
-from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu import Connection, Consumer, Exchange, Message, Producer, Queue
 from kombu.pools import producers
 from tests.e2e.amqp091.broker import AmqpBroker
 
@@ -23,9 +23,9 @@ def connection(broker: AmqpBroker) -> Iterator[Connection]:
 def drained(connection: Connection, queue: Queue, count: int) -> list[object]:
     found: list[object] = []
 
-    def take(body: object, message: object) -> None:
+    def take(body: object, message: Message) -> None:
         found.append(body)
-        message.ack()  # type: ignore[attr-defined]  # kombu's
+        message.ack()
 
     with Consumer(connection, queues=[queue], callbacks=[take], prefetch_count=4):
         while len(found) < count:
@@ -41,7 +41,12 @@ def test_bodies_of_every_serializer_come_back(connection: Connection, name: str)
             producer.publish(body, exchange=queue.exchange, routing_key="k", declare=[queue], serializer=serializer)
     found: list[dict[str, object]] = []
     accepting = Consumer(connection, queues=[queue], accept=["json", "pickle", "yaml"])
-    accepting.register_callback(lambda body, message: (found.append(body), message.ack()))
+
+    def take(body: dict[str, object], message: Message) -> None:
+        found.append(body)
+        message.ack()
+
+    accepting.register_callback(take)
     with accepting:
         while len(found) < 3:
             connection.drain_events(timeout=WAIT_S)
