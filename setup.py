@@ -91,12 +91,14 @@ def kernels() -> list[Extension]:
     typed = [KERNELS / f"{path.stem}.py" for path in sorted(KERNELS.glob("*.pxd")) if path.stem not in NOT_COMPILED]
     sources = [*sorted(KERNELS.glob("*.pyx")), *(path for path in typed if path.exists())]
     headers = [str(path) for path in sorted(KERNELS.glob("*.h"))]
+    # Who uses the declarations of another module has them compiled in.
+    declared = [str(path) for path in sorted(KERNELS.glob("*.pxd"))]
     named = {f"penstock.kernels.{source.stem}": source for source in sources}
     named[SHARED] = KERNELS / "_memoryviews.c"
-    built = [_extension(name, source, [*headers, str(KERNELS / "memory.pxd")]) for name, source in named.items()]
+    built = [_extension(name, source, [*headers, *declared]) for name, source in named.items()]
     if sys.platform == "linux":
-        built.append(_extension("penstock.gateways.wire.epoll", WIRE / "epoll.pyx", [str(WIRE / "wire.h")]))
-        built.append(_extension("penstock.log.at_once", LOG / "at_once.pyx", []))
+        built.append(_extension("penstock.gateways.wire.epoll", WIRE / "epoll.pyx", [str(WIRE / "wire.h"), *declared]))
+        built.append(_extension("penstock.log.at_once", LOG / "at_once.pyx", declared))
     return built
 
 

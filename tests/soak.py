@@ -28,6 +28,7 @@ from tests.sim.broker_damage_walk import failure_of as broker_damage_of
 from tests.sim.damage_walk import failure_of as damage_of
 from tests.sim.refusal_walk import refusal_walk
 from tests.sim.soak_queues import failure_of
+from tests.stress.beside import EVERYTHING, SENSITIVE, beside
 from tests.stress.http_deaf import exhaust_http
 from tests.stress.mqtt_churn import churn
 from tests.stress.mqtt_connections import CannotOpen, costs
@@ -59,6 +60,8 @@ STALLED_S = 120.0
 HTTP_FUZZ_S = 600.0
 # Eight sessions of Spark, one of them a cluster, on two cores that are busy otherwise.
 SPARK_S, SPARK_LEAST = 1800.0, 20_000
+# Unit and end-to-end tests one after the other, with a sixth of a processor.
+BESIDE_S = 1000.0
 # No piece of a part takes nearly as long; one that does has hung.
 GRACE_S = 600.0
 
@@ -337,6 +340,12 @@ def threads(budget: Budget) -> str:
     return f"{done} runs of {STRESS_S:.0f} s with all threads at work, seeds {budget.seed} to {seed - 1}"
 
 
+def beside_others(budget: Budget) -> str:
+    """All of it takes hours where processors are busy: it is left out of a short soak."""
+    tests = EVERYTHING if budget.seconds >= BESIDE_S else SENSITIVE
+    return beside(budget.place, tests, max(budget.seconds, BESIDE_S) * 4 + GRACE_S)
+
+
 def clock_jumps(budget: Budget) -> str:
     return _crashes(budget, clock_rounds, "jumps of a wall clock")
 
@@ -363,6 +372,7 @@ PARTS = [
     Part("mqtt-kill", 0.1, mqtt_kills),
     Part("mqtt-power", 0.05, mqtt_power_cuts),
     Part("clock", 0.02, clock_jumps),
+    Part("beside", 0.1, beside_others),
     Part("mqtt-garbage", 0.15, mqtt_garbage),
     Part("mqtt-connections", 0.05, mqtt_connections),
     Part("mqtt-churn", 0.02, mqtt_churn),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from penstock.kernels.entry import KIND_BATCH
-from penstock.log.journal.frames import MAGIC, FrameScratch, read_entries, read_frame_header
+from penstock.kernels.entry import KIND_BATCH, MAGIC
+from penstock.log.journal.frames import FrameScratch, read_entries, read_frame_header
 from penstock.log.journal.replay import entry_of
 
 _RECORD = struct.Struct("<QQqqIIQ")

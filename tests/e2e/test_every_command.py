@@ -58,10 +58,15 @@ exchange declare logs --type topic
 exchange list
 binding add logs orders --key eu.#
 binding list --source logs
+policy put short ^ord --set message-ttl=60000
+policy list
+policy remove short
+import rabbitmq {definitions}
 exchange show logs
 exchange publish logs 'a lamp' --key us.1
 binding remove logs orders --key eu.#
 exchange delete logs
+queue delete moved
 queue put orders
 produce orders 'a lamp'
 publish sensors/1 21.5 --retain
@@ -194,7 +199,10 @@ class Script:
 
 def known_of(secured: SecureServer, place: Path) -> dict[str, str]:
     """What the lines of the catalogue have places for."""
+    definitions = place / "defs.json"
+    definitions.write_text('{"queues": [{"name": "moved", "vhost": "/", "durable": true, "arguments": {}}]}')
     return {
+        "definitions": str(definitions),
         "pipeline": str(Path(__file__).parents[2] / "examples" / "pipeline" / "devices.yaml"),
         "url": secured.url,
         "mqtt": secured.mqtt,

@@ -105,7 +105,7 @@ def test_rules_are_added_listed_checked_and_removed(data: Path) -> None:
 
 def test_built_in_roles_are_listed_and_checked(data: Path) -> None:
     names = [role["name"] for role in shown("acl", "roles")["roles"]]
-    assert names == ["admin", "producer", "consumer", "read-only", "monitor"]
+    assert names == ["admin", "producer", "consumer", "read-only", "monitor", "impersonator"]
     assert "read-only" in said("acl", "roles")
     said("user", "roles", "--data", data, "alice", "producer")
     assert (

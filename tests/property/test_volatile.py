@@ -211,10 +211,12 @@ class Together(RuleBasedStateMachine):
         model, settling, mine = self.models[name], self.stage.broker.settling, list(delivery.offsets)
 
         async def work() -> int:
-            if how == "fail":
-                return (await settling.fail(Held(delivery), 0)).done
-            settle = {"ack": settling.ack, "reject": settling.reject, "release": settling.release}[how]
-            return (await settle(Held(delivery))).done
+            held = Held(delivery)
+            if how == "ack":
+                return (await settling.ack(held)).done
+            if how == "reject":
+                return (await settling.reject(held)).done
+            return (await (settling.release(held) if how == "release" else settling.fail(held, 0))).done
 
         still = [offset for offset in mine if offset in model.held]
         assert self.run(work()) == len(still)
@@ -315,6 +317,4 @@ class Together(RuleBasedStateMachine):
 
 
 def test_stored_and_volatile_queues_together() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        Together, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(Together, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))

@@ -153,6 +153,7 @@ class Stage:
         """Nothing is under way any more."""
         for _ in range(3):
             await asyncio.sleep(0)
+            await self.broker.heads.idle()
             await self.broker.settling.finish()
             await self.broker.ledger.drain()
             if self.broker._upkeep is not None:

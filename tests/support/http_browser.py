@@ -38,7 +38,7 @@ class Page:
 
     def resize(self, width_px: int, height_px: int) -> None:
         """The window, as a page sees it."""
-        size = {"width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": False}
+        size: dict[str, object] = {"width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": False}
         self._call("Emulation.setDeviceMetricsOverride", size)
 
     def _call(self, method: str, params: dict[str, object]) -> dict[str, Any]:

@@ -51,6 +51,8 @@ class HttpSetup:
     port: int = 0
     heartbeat_s: float | None = None
     """of event streams, where a test cannot wait for the product's"""
+    listener: str = "http"
+    """as which it is reached"""
 
 
 class Answer(NamedTuple):
@@ -90,6 +92,7 @@ class RunningHttp(LoopThread):
         setup = self._setup
         self.broker = await Broker.open(self._directory, BrokerOptions(setup.shard), self.clock)
         self.access = await access_to(self.broker.shard, self._setup.auth, self.clock)
+        self.access.working.is_declared = self.broker.declaring.has_namespace
         limits, shard, now = RateLimits(setup.rates, self.clock), self.broker.shard, self.broker.now
         self._sessions, self._retained = await Sessions.open(shard, now), await Retained.open(shard)
         self._topics = Topics(self.broker, self._sessions, self._retained)
@@ -98,7 +101,7 @@ class RunningHttp(LoopThread):
         self.gateway = HttpGateway(self._ports(limits), setup.options)
         if setup.heartbeat_s is not None:
             self.gateway.app.state.streams._heartbeat_s = setup.heartbeat_s
-        facts = ListenerFacts("http", True)
+        facts = ListenerFacts(setup.listener, True)
         self._server = await self._loop.create_server(lambda: self.gateway.protocol(facts), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -216,7 +219,7 @@ class RunningHttp(LoopThread):
 
 
 def _full(path: str) -> str:
-    return path if path.startswith(API) else API + path
+    return path if path.startswith("/api/") else API + path
 
 
 @contextmanager

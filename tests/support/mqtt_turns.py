@@ -21,8 +21,8 @@ def watched(mqtt: RunningGateway) -> list[bool]:
     publishes, found = mqtt.gateway.turns.publishes, list[bool]()
     apart = publishes._apart
 
-    def watch(*arguments: object) -> Ints:
-        marks = apart(*arguments)  # type: ignore[arg-type]  # passed on as they are
+    def watch(*arguments: object, **named: object) -> Ints:
+        marks = apart(*arguments, **named)  # type: ignore[arg-type]  # passed on as they are
         found.append(not any(marks))
         return marks
 
@@ -34,7 +34,7 @@ def barred(mqtt: RunningGateway) -> None:
     """From now on every connection is taken on its own."""
     publishes = mqtt.gateway.turns.publishes
 
-    def all_of_them(arrived: Arrived, *_: object) -> Ints:
+    def all_of_them(arrived: Arrived, *_: object, **__: object) -> Ints:
         return array("i", [1]) * (max(arrived.regions) + 1)
 
     mqtt.call(lambda: setattr(publishes, "_apart", all_of_them))

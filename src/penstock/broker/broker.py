@@ -14,6 +14,7 @@ from penstock.broker.catalogue import recovery as opening
 from penstock.broker.catalogue.configuration import Configuration
 from penstock.broker.catalogue.declarations import Declaring
 from penstock.broker.catalogue.exchanging import Exchanging
+from penstock.broker.catalogue.importing import Importing
 from penstock.broker.catalogue.policies import Policies
 from penstock.broker.catalogue.volatile import VolatileOptions
 from penstock.broker.feed.begun import begun
@@ -27,6 +28,7 @@ from penstock.broker.feed.inbox import Inbox
 from penstock.broker.feed.pulls import pull
 from penstock.broker.feed.settling import Settling
 from penstock.broker.letters.dead_letters import DeadLetters
+from penstock.broker.letters.heads import Heads
 from penstock.broker.publish.commit import Intake
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.publishing import Publishing
@@ -59,6 +61,7 @@ from penstock.queues.settings import QueueSettings
 logger = logging.getLogger("penstock.broker")
 
 _UPKEEP_MS = 5_000
+_LET_GO_MS = 1_000
 # Looked at in one turn of the loop: about 0.2 ms.
 _UPKEEP_QUEUES = 100
 _AUTO_QUEUE_MS = 24 * 3600 * 1000
@@ -84,7 +87,7 @@ class Broker(AsyncClosing):
         self.timeline.watch(self._note_jump)
         self.alarms = Alarms(self.timeline)
         self.ledger = Ledger(shard)
-        self._feeder = Feeder()
+        self.feeder = Feeder()
         self.webhooks = Webhooks(self.wall)
         self.taps = Taps()
         self.declaring = Declaring(
@@ -98,18 +101,28 @@ class Broker(AsyncClosing):
         )
         self.exchanges = Exchanging(configuration, self.declaring)
         self.policies = Policies(configuration, self.declaring)
+        self.importing = Importing(self.declaring, self.exchanges, self.policies)
         self._numbers, self._sessions = count(1), count()
 
         def dropped(group: Group, unit: Unit) -> None:
             self.settling.after_dropping(group, unit)
 
-        intake = Intake(shard, self.now, dropped)
+        routes = Routes(shard, self.declaring)
+        intake = Intake(shard, self.timeline.now, dropped)
         letters = DeadLetters(
-            intake, self.ledger, self.webhooks, self.publisher(), self.declaring.dead_letters_of, shard.max_frame_bytes
+            intake,
+            routes,
+            self.ledger,
+            self.webhooks,
+            self.publisher(),
+            self.declaring.dead_letters_of,
+            shard.max_frame_bytes,
+            self.wall,
         )
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
-        routes = Routes(shard, self.declaring)
+        self.heads = self.declaring.heads = Heads(self.alarms, self.timeline, self.settling, self.declaring.delete)
         self.publishing = Publishing(intake, routes)
+        self.publishing.bury = letters.bury
         self.staging = Staging(shard, intake, self.declaring, self.now)
         self._watch = Watch(self.webhooks, shard, lambda: self.queues, self.alarms, self.now)
         self._upkeep: asyncio.Task[None] | None = None
@@ -129,7 +142,9 @@ class Broker(AsyncClosing):
         except BaseException:
             await shard.close()
             raise
+        await broker.heads.begin(broker.queues)
         broker._keep_up(broker.now())
+        broker.let_go(broker.now())
         return broker
 
     async def close(self) -> None:
@@ -146,6 +161,7 @@ class Broker(AsyncClosing):
         if self._upkeep is not None:
             await asyncio.wait([self._upkeep])
         await self._watch.finish()
+        await self.heads.finish()
         await self.settling.finish()
         await self.webhooks.close()
         await self.staging.close()
@@ -254,19 +270,19 @@ class Broker(AsyncClosing):
 
     def feed(self, source: Source, outlet: Outlet) -> Feed:
         """What the source is handed is sent to the outlet, from now on."""
-        return Feed(source, outlet, self._feeder)
+        return Feed(source, outlet, self.feeder)
 
     def after_feeding(self, call: Callable[[], None]) -> None:
         """For outlets: see Feeder.after()."""
-        self._feeder.after(call)
+        self.feeder.after(call)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Behind all that is fed now, or in the next turn of the loop."""
-        self._feeder.soon(call)
+        self.feeder.soon(call)
 
     def inbox(self, source: Source) -> Inbox:
         """What the source is handed, for one who comes for it."""
-        return Inbox(source, self._feeder)
+        return Inbox(source, self.feeder)
 
     def session(self) -> int:
         """The number of one who pulls without being a member. Each request may take one: they come round again, long
@@ -277,7 +293,7 @@ class Broker(AsyncClosing):
         self, group: Group, session: int, limit: int, wait_s: float = 0.0, lease_ms: int | None = None
     ) -> list[Delivery]:
         """Messages of any partition, each leased for a time of its own (default: the queue's delivery_timeout)."""
-        timeout = group.queue.settings.performance.delivery_timeout_ms
+        timeout = group.queue.settings.performance.lease_ms
         return await pull(group, session, limit, wait_s, timeout if lease_ms is None else lease_ms)
 
     async def claim(
@@ -285,7 +301,7 @@ class Broker(AsyncClosing):
     ) -> list[Delivery]:
         """Messages that members other than `spared` were handed so long ago and have not settled, taken over by one who
         pulls: leased as in pull(). Of a key all that is in flight goes, or nothing: no more than `limit` in all."""
-        timeout = group.queue.settings.performance.delivery_timeout_ms
+        timeout = group.queue.settings.performance.lease_ms
         claiming = Claiming(group, self.settling, session, idle_ms, timeout if lease_ms is None else lease_ms, spared)
         return await claiming.claim(limit)
 
@@ -300,6 +316,18 @@ class Broker(AsyncClosing):
         return queue, unit
 
     # Upkeep
+
+    def let_go(self, now: int) -> None:
+        """Of the disk that is held by what every group has settled, a second ago at most."""
+        self.alarms.set("let go", now + _LET_GO_MS, self.let_go)
+        filled = self.declaring.filled
+        for queue in list(filled):
+            try:
+                if not queue.let_go():
+                    filled.discard(queue)
+            except PenstockError as error:
+                logger.error("settled messages stay on the disk queue=%s error=%s", queue.name, error)
+                filled.discard(queue)
 
     def _keep_up(self, now: int) -> None:
         self.alarms.set(self, now + _UPKEEP_MS, self._keep_up)
@@ -329,7 +357,7 @@ class Broker(AsyncClosing):
                 logger.info("group deleted, nobody used it queue=%s group=%s", queue.name, group.name)
                 await self.declaring.delete_group(group)
         for unit in list(queue.units.values()):
-            unit.producers.expire(now)
+            unit.forget_producers(now)
             for cursor in unit.cursors.values():
                 cursor.rest()
             await self._look_at_holes(queue, unit)

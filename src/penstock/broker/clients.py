@@ -37,6 +37,22 @@ class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
     """messages that it was sent through this connection"""
 
 
+class ChannelDescription(NamedTuple):
+    """Of a protocol that has several in a connection."""
+
+    connection: str
+    """the client's id"""
+    namespace: str
+    user: str
+    number: int
+    consumers: int
+    unacknowledged: int
+    unconfirmed: int
+    prefetch: int
+    is_confirming: bool = False
+    is_transactional: bool = False
+
+
 class SubscriptionDescription(msgspec.Struct, frozen=True, kw_only=True):
     """`share` is the name of a shared subscription; a subscription to a queue has `queue` and `group`."""
 

@@ -17,7 +17,10 @@ from penstock.core.descriptions import (
 )
 from penstock.core.errors import OffsetOutOfRange
 from penstock.kernels.window import Window
+from penstock.queues.names import GroupName
 from penstock.queues.settings import queue_json
+
+_DEFAULT = GroupName("default")
 
 
 def shown_settings(queue: Queue) -> dict[str, object]:
@@ -25,6 +28,21 @@ def shown_settings(queue: Queue) -> dict[str, object]:
     shown = without_secrets(queue_json(queue.own))
     assert isinstance(shown, dict)
     return shown
+
+
+def default_group(queue: Queue) -> Group | None:
+    """Whose messages are counted where there is one number: those of AMQP, or of the group that has most to do."""
+    if (found := queue.groups.get(_DEFAULT)) is not None:
+        return found
+    return max(queue.groups.values(), key=lambda group: group.depth(), default=None)
+
+
+def ready_and_held(queue: Queue) -> tuple[int, int]:
+    """How many are ready for that group, and how many are with a consumer or wait for another try."""
+    if (group := default_group(queue)) is None:
+        return sum([_partition(unit).messages for unit in queue.units.values()]), 0
+    ready = group.ready()
+    return ready, max(group.depth() - ready, 0)
 
 
 async def describe_queue(queue: Queue, now: int) -> QueueDescription:

@@ -27,6 +27,8 @@ COMMANDS = {
     "queue": LazyCommand("queue.queue", "queue", "Create, list, browse, change and delete queues."),
     "exchange": LazyCommand("exchange.exchange", "exchange", "List, declare, publish to and delete exchanges."),
     "binding": LazyCommand("exchange.binding", "binding", "List, add and remove bindings of exchanges."),
+    "policy": LazyCommand("policy.policy", "policy", "List, put and remove policies of queues."),
+    "import": LazyCommand("policy.importing", "import_", "Import what another broker had declared."),
     "group": LazyCommand("group.group", "group", "Create, list, reset and delete consumer groups."),
     "dlq": LazyCommand("dlq.dlq", "dlq", "List, redrive and drop dead letters."),
     "client": LazyCommand("server.client", "client", "List and disconnect clients."),

@@ -327,6 +327,18 @@ class QueueFull(PenstockError):
         self.queue, self.depth, self.limit = queue, depth, limit
 
 
+class ReadyFull(QueueFull):
+    def __init__(self, queue: str, ready: int, most: int | None, most_bytes: int | None) -> None:
+        limits = [] if most is None else [f"max_ready is {most}"]
+        limits += [] if most_bytes is None else [f"max_ready_bytes {most_bytes} bytes"]
+        PenstockError.__init__(
+            self,
+            f"queue {queue!r} is full: {ready} messages wait for a consumer, {' and '.join(limits)}. "
+            f"Publish again when some are taken, raise the limit, or set overflow to drop-oldest",
+        )
+        self.queue, self.depth, self.limit = queue, ready, most or 0
+
+
 class VolatileFull(QueueFull):
     """Of a queue that is in memory alone: by bytes."""
 

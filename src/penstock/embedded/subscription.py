@@ -170,7 +170,7 @@ class Subscription:
         if message.delivery.deadline < 0:
             settling.restart_clock(message.held)
             return
-        until = self.runtime.broker.now() + self.queue.settings.performance.delivery_timeout_ms
+        until = self.runtime.broker.now() + self.queue.settings.performance.lease_ms
         await settling.extend(message.held, until)
 
     async def reject(self, message: Taken, reason: str) -> None:

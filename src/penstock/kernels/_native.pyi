@@ -34,4 +34,12 @@ class FrameEntry:
         sequence: int = -1,
     ) -> None: ...
 
-def packed(entries: Sequence[FrameEntry]) -> bytes: ...
+def entries_of(
+    logs: array[int],
+    batches: list[bytearray],
+    firsts: array[int],
+    counts: array[int],
+    times: array[int],
+    sequence: int,
+) -> list[FrameEntry]: ...
+def framed(entries: Sequence[FrameEntry], generation: int, sequence: int, durable: int) -> bytes: ...

@@ -120,11 +120,33 @@ cdef class FrameEntry:
         self.first_timestamp, self.max_timestamp, self.sequence = first_timestamp, max_timestamp, sequence
 
 
-def packed(list entries):
+def entries_of(
+    const long long[::1] logs,
+    list batches,
+    const long long[::1] firsts,
+    const int[::1] counts,
+    const long long[::1] times,
+    long long sequence,
+):
+    """See kernels/entry.py."""
+    cdef FrameEntry entry
+    cdef Py_ssize_t i
+    cdef list made = []
+    for i in range(len(batches)):
+        entry = FrameEntry.__new__(FrameEntry)
+        entry.log, entry.data, entry.edit = logs[i], batches[i], None
+        entry.first, entry.end, entry.records = firsts[i], firsts[i] + counts[i], counts[i]
+        entry.first_timestamp, entry.max_timestamp, entry.sequence = times[i], times[i], sequence
+        made.append(entry)
+    return made
+
+
+def framed(list entries, long long generation, long long sequence, long long durable):
     """See kernels/entry.py."""
     cdef FrameEntry entry
     cdef Py_buffer view
-    cdef Py_ssize_t total = 0, at = 0, padded, i
+    cdef Py_ssize_t total = 40, at = 40, padded, i
+    cdef uint32_t crc
     cdef unsigned char* out
     cdef bytes made
     for i in range(len(entries)):
@@ -147,6 +169,18 @@ def packed(list entries):
             at += padded
         finally:
             PyBuffer_Release(&view)
+    memcpy(out, b"PSTF", 4)
+    (<long long*> (out + 8))[0] = generation
+    (<long long*> (out + 16))[0] = sequence
+    (<long long*> (out + 24))[0] = durable
+    (<uint32_t*> (out + 32))[0] = <uint32_t> (total - 40)
+    (<uint32_t*> (out + 36))[0] = <uint32_t> len(entries)
+    if total < RELEASE_GIL_BYTES:
+        crc = penstock_crc32c(0, out + 8, total - 8)
+    else:
+        with nogil:
+            crc = penstock_crc32c(0, out + 8, total - 8)
+    (<uint32_t*> (out + 4))[0] = crc
     return made
 
 

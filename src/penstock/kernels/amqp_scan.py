@@ -252,7 +252,7 @@ class Scanner:
         if kind == 0 or (kind > _BODY_FRAME and kind != _HEARTBEAT_FRAME):
             return self._bad(_FRAME_ERROR)
         size = word >> 8 & _LOW_32
-        if size > self._frame_max - _EMPTY_FRAME:
+        if size > self._frame_max:
             return self._bad(_FRAME_ERROR)
         self._channel = word >> 40 & 0xFFFF
         self._frame_end = at + _EMPTY_FRAME + size
@@ -273,7 +273,7 @@ class Scanner:
     def _settlement(self, method: int, at: int, end: int) -> int:
         """basic.ack, basic.nack or basic.reject; its fields begin at `at`."""
         if end - at != _SETTLEMENT_BYTES - 4 + 1:
-            return self._bad(_SYNTAX_ERROR)
+            return self._bad(_FRAME_ERROR)
         bits = self._data[at + 8]
         high, low = memory.load_big32(self._data, at), memory.load_big32(self._data, at + 4)
         if method == _BASIC_ACK:
@@ -333,15 +333,15 @@ class Scanner:
         """Exchange, routing key and bits: exactly the bytes from `at` to `stop`."""
         self._route = at
         if stop - at < _LEAST_PUBLISH - 6:
-            self._bad(_SYNTAX_ERROR)
+            self._bad(_FRAME_ERROR)
             return False
         key = at + 1 + self._data[at]
         if stop - key < 2:
-            self._bad(_SYNTAX_ERROR)
+            self._bad(_FRAME_ERROR)
             return False
         end = key + 1 + self._data[key]
         if stop - end != 1:
-            self._bad(_SYNTAX_ERROR)
+            self._bad(_FRAME_ERROR)
             return False
         self._exchange_end, self._route_end, self._flags = key, end, self._data[end] & 3
         if not self._is_plain(at, end) and not (self._is_text(at + 1, key) and self._is_text(key + 1, end)):

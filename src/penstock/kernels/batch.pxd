@@ -1,9 +1,10 @@
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from penstock.kernels cimport memory
 
-cdef int64_t _MAGIC, _LAST_EPOCH
+cdef int64_t _MAGIC, _LOW_32, _VERSION
+cdef int64_t _TIMESTAMP_DELTA, _OFFSET_DELTA, _EXPIRY, _TOPIC, _KEY, _PROPERTIES, _NATIVE, _VALUE
 
 
 @cython.locals(i=Py_ssize_t, total=int64_t)
@@ -15,11 +16,11 @@ cdef int64_t var_bytes(const int[::1] starts, const int[::1] ends, Py_ssize_t en
 
 
 @cython.locals(
-    source_bytes=int64_t, topics=Py_ssize_t, size=int64_t, at=int64_t, out="unsigned char[::1]"
+    source_bytes=int64_t, topics=Py_ssize_t, size=int64_t, flags=int64_t, at=int64_t, whole=bytearray,
+    out="unsigned char[::1]",
 )
 cpdef bytearray build(
     int64_t limit_bytes,
-    int64_t head_bytes,
     const unsigned char[::1] source,
     Py_ssize_t count,
     const int[::1] timestamp_delta,
@@ -36,6 +37,9 @@ cpdef bytearray build(
     const int[::1] native_ends,
     const int[::1] value_starts,
     const int[::1] value_ends,
+    uint64_t producer_id=*,
+    int64_t producer_epoch=*,
+    int64_t base_sequence=*,
 )
 
 
@@ -63,8 +67,22 @@ cdef int64_t put_spans(
     Py_ssize_t entries,
 ) except? -1
 
-cpdef int stamp(
-    unsigned char[::1] batch, int64_t base_offset, int64_t epoch, int64_t base_timestamp, int64_t max_timestamp
+
+@cython.locals(out="unsigned char[::1]")
+cpdef int put_header(
+    bytearray batch,
+    int64_t count,
+    int64_t flags,
+    int64_t compression,
+    uint64_t producer_id,
+    int64_t producer_epoch,
+    int64_t base_sequence,
+) except -1
+
+
+@cython.locals(out="unsigned char[::1]")
+cpdef int seal(
+    bytearray batch, int64_t base_offset, int64_t epoch, int64_t base_timestamp, int64_t max_timestamp
 ) except -1
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from penstock.core.errors import CorruptBatch, InvalidArgument, TooLarge
 from penstock.core.ports import Buffer
 from penstock.kernels import memory
+from penstock.kernels.crc import crc32c
 
 Ints: TypeAlias = "array[int] | None"
 
@@ -36,7 +37,6 @@ def var_bytes(starts: Ints, ends: Ints, entries: int, source_bytes: int) -> int:
 
 def build(
     limit_bytes: int,
-    head_bytes: int,
     source: Buffer,
     count: int,
     timestamp_delta: Ints,
@@ -53,19 +53,29 @@ def build(
     native_ends: Ints,
     value_starts: Ints,
     value_ends: Ints,
+    producer_id: int = 0,
+    producer_epoch: int = 0,
+    base_sequence: int = 0,
 ) -> bytearray:
-    """`head_bytes` zeros, then the body with every column that is not None, in the order of the format.
+    """The header but what seal() fills, then the body with every column that is not None, in the order of the format.
     TooLarge when the body would pass `limit_bytes`; nothing is allocated then."""
     source_bytes = len(source)
     topics = 0
     size = 0
+    flags = _VALUE
     if timestamp_delta is not None:
+        flags |= _TIMESTAMP_DELTA
         size += _pad8(4 * count)
     if offset_delta is not None:
+        flags |= _OFFSET_DELTA
         size += _pad8(4 * count + 4)
     if expiry is not None:
+        flags |= _EXPIRY
         size += 8 * count
+    flags |= (0 if key_starts is None else _KEY) | (0 if property_starts is None else _PROPERTIES)
+    flags |= 0 if native_starts is None else _NATIVE
     if topic_index is not None:
+        flags |= _TOPIC
         topics = 0 if topic_starts is None else len(topic_starts)
         size += _pad8(4 * count) + 8 + var_bytes(topic_starts, topic_ends, topics, source_bytes)
     size += var_bytes(key_starts, key_ends, count, source_bytes)
@@ -74,9 +84,10 @@ def build(
     size += var_bytes(value_starts, value_ends, count, source_bytes)
     if size > limit_bytes:
         raise TooLarge("batch body", size, limit_bytes)
-    whole = bytearray(head_bytes + size)
+    whole = bytearray(64 + size)
+    put_header(whole, count, flags, 0, producer_id, producer_epoch, base_sequence)
     out = whole
-    at = put_int32(out, head_bytes, timestamp_delta, count)
+    at = put_int32(out, 64, timestamp_delta, count)
     at = put_int32(out, at, offset_delta, count + 1)
     at = put_int64(out, at, expiry, count)
     if topic_index is not None:
@@ -131,14 +142,38 @@ def put_spans(out: bytearray, at: int, source: Buffer, starts: Ints, ends: Ints,
     return first_byte + _pad8(filled)
 
 
-def stamp(batch: bytearray, base_offset: int, epoch: int, base_timestamp: int, max_timestamp: int) -> int:
-    """Fill what the log decides about a batch: offset and timestamps below 2**63, epoch below 2**32."""
-    if base_offset < 0 or epoch < 0 or epoch > _LAST_EPOCH or base_timestamp < 0 or max_timestamp < base_timestamp:
+def put_header(
+    batch: bytearray,
+    count: int,
+    flags: int,
+    compression: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> int:
+    """All of the header but what seal() fills, where zeros are."""
+    out = batch
+    memory.store_u32(out, 0, _MAGIC)
+    memory.store_u32(out, 16, len(batch) - 64)
+    memory.store_u32(out, 20, count)
+    memory.store_u32(out, 28, flags | compression << 16 | _VERSION << 24)
+    memory.store_u32(out, 48, producer_id & _LOW_32)
+    memory.store_u32(out, 52, producer_id >> 32)
+    memory.store_u32(out, 56, producer_epoch)
+    return memory.store_u32(out, 60, base_sequence)
+
+
+def seal(batch: bytearray, base_offset: int, epoch: int, base_timestamp: int, max_timestamp: int) -> int:
+    """Fill what the log decides about a batch, offset and timestamps below 2**63, epoch below 2**32; then the
+    checksum."""
+    if base_offset < 0 or epoch < 0 or epoch > _LOW_32 or base_timestamp < 0 or max_timestamp < base_timestamp:
         raise InvalidArgument("a batch is stamped with an offset, epoch or timestamp out of range")
-    memory.store_i64(batch, 8, base_offset)
-    memory.store_u32(batch, 24, epoch)
-    memory.store_i64(batch, 32, base_timestamp)
-    return memory.store_i64(batch, 40, max_timestamp)
+    out = batch
+    memory.store_i64(out, 8, base_offset)
+    memory.store_u32(out, 24, epoch)
+    memory.store_i64(out, 32, base_timestamp)
+    memory.store_i64(out, 40, max_timestamp)
+    return memory.store_u32(out, 4, crc32c(batch, 0, 8))
 
 
 def lay_out(data: Buffer, start: int, stop: int, count: int, flags: int, layout: array[int] | memoryview) -> int:
@@ -290,6 +325,8 @@ def _var_end(data: Buffer, at: int, stop: int, entries: int) -> int:
     return _fixed_end(first_byte, stop, memory.load_i32(data, at + 4 * entries))
 
 
+_TIMESTAMP_DELTA, _OFFSET_DELTA, _EXPIRY, _TOPIC, _KEY, _PROPERTIES, _NATIVE, _VALUE = 1, 2, 4, 8, 16, 32, 64, 128
 # Named, because Cython takes a literal above 2**31 for a Python object.
 _MAGIC = int.from_bytes(b"PSTB", "little")
-_LAST_EPOCH = 0xFFFFFFFF
+_LOW_32 = 0xFFFFFFFF
+_VERSION = 1

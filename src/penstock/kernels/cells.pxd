@@ -15,3 +15,6 @@ cpdef long long ends(list entries, long long first, int[::1] out) except -1
 
 @cython.locals(i=Py_ssize_t, row=int, found=list)
 cpdef list cut(const unsigned char[::1] data, const int[::1] offsets, const int[::1] rows)
+
+
+cpdef list pieces(const unsigned char[::1] data, const int[::1] starts, const int[::1] ends)

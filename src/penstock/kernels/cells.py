@@ -43,3 +43,8 @@ def cut(data: Buffer, offsets: memoryview, rows: array[int]) -> list[bytes]:
             raise IndexError("a row number is negative")
         found.append(memory.piece(data, offsets[row], offsets[row + 1]))
     return found
+
+
+def pieces(data: Buffer, starts: array[int], ends: array[int]) -> list[bytes]:
+    """data[starts[i] : ends[i]] of each (int32). IndexError outside of data."""
+    return [memory.piece(data, starts[i], ends[i]) for i in range(len(starts))]

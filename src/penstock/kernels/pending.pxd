@@ -9,6 +9,11 @@ cdef int _DEAD, _INFLIGHT, _LEASED, _BACKOFF, _READY, _PARKED
 cdef class Pending(Entries):
     cpdef int state_of(self, int64_t offset) except -1
 
+    @cython.locals(k=Py_ssize_t, at=Py_ssize_t, found=Py_ssize_t)
+    cpdef Py_ssize_t counts(
+        self, const long long[::1] offsets, int[::1] deliveries, int[::1] failures, long long[::1] firsts
+    ) except -1
+
     @cython.locals(held=int64_t)
     cpdef int64_t held_by(self, int consumer) except -1
 

@@ -101,6 +101,19 @@ class Pending(Entries):
         counts = self.deliveries[i], self.failures[i], self.returns[i]
         return PendingEntry(offset, key, self.state[i], self.consumer[i], self.time[i], *counts, self.first[i])
 
+    def counts(self, offsets: Ints, deliveries: Ints, failures: Ints, firsts: Ints) -> int:
+        """Of each offset, which rise: how often it was handed out, how often it failed, and if it did, when it was
+        delivered first; 0 for what is settled, or not reached yet. How many are neither."""
+        at, found = self.head, 0
+        for k in range(len(offsets)):
+            at = self.seek(offsets[k], at)
+            deliveries[k] = failures[k] = firsts[k] = 0
+            if at < self.count and self.offset[at] == offsets[k] and self.state[at] != _DEAD:
+                deliveries[k], failures[k] = self.deliveries[at], self.failures[at]
+                firsts[k] = self.first[at] if self.failures[at] > 0 else 0
+                found += 1
+        return found
+
     def held_by(self, consumer: int) -> int:
         held = self.holders.get(consumer, 0)
         return held + self.run_change if consumer == self.run_consumer else held

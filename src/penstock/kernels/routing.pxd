@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from penstock.kernels cimport hashing
+from penstock.kernels.takers cimport Taker
 
 
 @cython.locals(i=Py_ssize_t)
@@ -10,23 +11,23 @@ cpdef int place_by_key(
 ) except -1
 
 
-@cython.locals(i=Py_ssize_t, total=int64_t)
-cpdef int64_t count_targets(const int[::1] index, const int[::1] begins) except -1
-
-
-@cython.locals(i=Py_ssize_t, count=Py_ssize_t, target=int, queue=int, size=int, place=int64_t, at=int64_t)
-cpdef Py_ssize_t lay_out(
+@cython.locals(
+    i=Py_ssize_t, total=Py_ssize_t, count=Py_ssize_t, target=int, queue=int, size=int, lane=int, place=int64_t,
+    at=int64_t, taker=Taker, refusing=Py_ssize_t, too_long=int, lane_of="int[::1]", out="int[::1]", lanes="int[::1]",
+    sizes="int[::1]", filled="int[::1]",
+)
+cpdef tuple lay_out(
+    list queues,
     const int[::1] index,
     const int[::1] begins,
-    const int[::1] queues,
+    const int[::1] numbers,
     const int64_t[::1] places,
-    const int[::1] first_lanes,
-    const int[::1] partitions,
     const int[::1] steps,
     const int[::1] starts,
     const int[::1] ends,
-    int[::1] rows,
-    int[::1] lanes,
     int[::1] counts,
-    int[::1] longest,
-) except -1
+)
+
+
+@cython.locals(i=Py_ssize_t, place=int, out="int[::1]", at="int[::1]")
+cdef object _scattered(const int[::1] fed, const int[::1] lanes, const int[::1] counts)

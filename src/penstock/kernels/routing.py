@@ -6,10 +6,18 @@ of a row with a key its hash, of one without a key -1 less the number of its sen
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from penstock.core.errors import InvalidArgument
 from penstock.core.ports import Buffer
 from penstock.kernels import hashing
+from penstock.kernels.takers import Taker
+
+Laid: TypeAlias = "tuple[array[int], array[int], array[int], int, int]"
+"""rows in the order of their lanes; how many each lane gets; the first lane of each queue, and one behind the last; the
+place of the first queue that is deleted or does not take a value, -1 if all do, and the length of that value"""
+_ZERO = array("i", [0])
 
 
 def place_by_key(source: Buffer, starts: array[int], ends: array[int], places: array[int]) -> int:
@@ -20,45 +28,68 @@ def place_by_key(source: Buffer, starts: array[int], ends: array[int], places: a
     return 0
 
 
-def count_targets(index: array[int], begins: array[int]) -> int:
-    """How many rows there are when each stands once for every queue that its topic feeds: see lay_out()."""
+def lay_out(
+    queues: Sequence[Taker],
+    index: array[int],
+    begins: array[int],
+    numbers: array[int],
+    places: array[int],
+    steps: array[int] | None,
+    starts: array[int],
+    ends: array[int],
+    counts: array[int],
+) -> Laid:
+    """Row i, of topic index[i], goes to the queues numbers[begins[index[i]]:begins[index[i] + 1]], in each to the
+    partition of its place; where that is a sender's, so many `steps` of the queue further on: without it, none of the
+    queues spreads them. Values go from starts[i] to ends[i]. `counts`, zeros on entry, get the rows of each queue."""
+    first_lanes = _ZERO * (len(queues) + 1)
+    lane_of = first_lanes
+    for i in range(len(queues)):
+        taker = queues[i]
+        if taker.partitions < 1 or (steps is not None and steps[i] < 0):
+            raise InvalidArgument("a queue has at least one partition, and steps lead forward")
+        lane_of[i + 1] = lane_of[i] + taker.partitions
     total = 0
     for i in range(len(index)):
         total += begins[index[i] + 1] - begins[index[i]]
-    return total
-
-
-def lay_out(
-    index: array[int],
-    begins: array[int],
-    queues: array[int],
-    places: array[int],
-    first_lanes: array[int],
-    partitions: array[int],
-    steps: array[int],
-    starts: array[int],
-    ends: array[int],
-    rows: array[int],
-    lanes: array[int],
-    counts: array[int],
-    longest: array[int],
-) -> int:
-    """Row i, of topic index[i], goes to the queues queues[begins[index[i]]:begins[index[i] + 1]], in each to the
-    partition of its place; where that is a sender's, so many `steps` of the queue further on. rows[n] and lanes[n] are
-    those of the n-th, row by row, and have room for count_targets(). How many there are. `counts` and `longest`, zeros
-    on entry, get the rows of each queue, and the longest of their values, which go from starts[i] to ends[i]."""
+    fed, of_row, longest = _ZERO * total, _ZERO * total, _ZERO * len(queues)
+    lane_counts = _ZERO * lane_of[len(queues)]
+    out, lanes, sizes, filled = fed, of_row, longest, lane_counts
     count = 0
     for i in range(len(index)):
         place, size = places[i], ends[i] - starts[i]
         for target in range(begins[index[i]], begins[index[i] + 1]):
-            queue = queues[target]
-            if partitions[queue] < 1 or steps[queue] < 0:
-                raise InvalidArgument("a queue has at least one partition, and steps lead forward")
-            at = place if place >= 0 else -1 - place + steps[queue]
-            rows[count] = i
-            lanes[count] = first_lanes[queue] + at % partitions[queue]
+            queue = numbers[target]
+            at = place if place >= 0 else -1 - place
+            if place < 0 and steps is not None:
+                at += steps[queue]
+            lane = lane_of[queue] + at % (lane_of[queue + 1] - lane_of[queue])
+            out[count] = i
+            lanes[count] = lane
+            filled[lane] += 1
             count += 1
             counts[queue] += 1
-            if size > longest[queue]:
-                longest[queue] = size
-    return count
+            if size > sizes[queue]:
+                sizes[queue] = size
+    rows = fed if len(lane_counts) == 1 else _scattered(fed, of_row, lane_counts)
+    refusing, too_long = -1, 0
+    for i in range(len(queues)):
+        taker = queues[i]
+        if taker.is_deleted or sizes[i] > taker.largest_value:
+            refusing, too_long = i, sizes[i]
+            break
+    return rows, lane_counts, first_lanes, refusing, too_long
+
+
+def _scattered(fed: array[int], lanes: array[int], counts: array[int]) -> array[int]:
+    """In the order of their lanes, those of a lane in their own."""
+    made, begins = _ZERO * len(fed), _ZERO * len(counts)
+    out, at = made, begins
+    place = 0
+    for i in range(len(counts)):
+        at[i] = place
+        place += counts[i]
+    for i in range(len(lanes)):
+        out[at[lanes[i]]] = fed[i]
+        at[lanes[i]] += 1
+    return made

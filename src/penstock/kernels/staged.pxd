@@ -30,7 +30,12 @@ cdef class StagedLog:
 
 @cython.locals(i=Py_ssize_t, log=StagedLog)
 cpdef Py_ssize_t stamps(
-    list logs, int64_t now, long long[::1] firsts, long long[::1] epochs, long long[::1] times
+    list logs,
+    int64_t now,
+    long long[::1] numbers,
+    long long[::1] firsts,
+    long long[::1] epochs,
+    long long[::1] times,
 ) except? -2
 
 
@@ -43,7 +48,7 @@ cpdef int64_t data_bytes(list entries) except -1
 
 
 @cython.locals(i=Py_ssize_t, log=StagedLog, entry=FrameEntry, size=int64_t, records=int64_t)
-cpdef tuple append_all(list logs, list entries)
+cpdef tuple fold_all(list logs, list entries, int level, int64_t sequence)
 
 
 @cython.locals(i=Py_ssize_t, log=StagedLog)

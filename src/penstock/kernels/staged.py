@@ -81,12 +81,21 @@ class StagedLog:
 L = TypeVar("L", bound=StagedLog)
 
 
-def stamps(logs: Sequence[StagedLog], now: int, firsts: array[int], epochs: array[int], times: array[int]) -> int:
-    """Offset, epoch and timestamp of the next batch of each log; the first log that has a fault, -1 if none has."""
+def stamps(
+    logs: Sequence[StagedLog],
+    now: int,
+    numbers: array[int],
+    firsts: array[int],
+    epochs: array[int],
+    times: array[int],
+) -> int:
+    """The number of each log, and offset, epoch and timestamp of its next batch; the first log that has a fault, -1 if
+    none has."""
     for i in range(len(logs)):
         log = logs[i]
         if log.fault is not None:
             return i
+        numbers[i] = log.number
         firsts[i] = log.bounds.end
         epochs[i] = log.bounds.epoch
         times[i] = max(now, log.last_timestamp)
@@ -111,14 +120,20 @@ def data_bytes(entries: Sequence[frame.FrameEntry]) -> int:
     return size
 
 
-def append_all(logs: Sequence[StagedLog], entries: Sequence[frame.FrameEntry]) -> tuple[int, int]:
-    """Fold entry i into log i, all of them batches; their bytes and records."""
+def fold_all(
+    logs: Sequence[StagedLog], entries: Sequence[frame.FrameEntry], level: int, sequence: int
+) -> tuple[int, int, int]:
+    """Fold entry i into log i, all of them batches of one frame. What the frame waits for, see strongest(); the bytes
+    and records of the batches."""
     size = records = 0
+    level = strongest(logs, level)
     for i in range(len(logs)):
         log, entry = logs[i], entries[i]
         size += log.append(entry)
         records += entry.records
-    return size, records
+    if level > 0:
+        wait_all(logs, level, sequence)
+    return level, size, records
 
 
 def strongest(logs: Sequence[StagedLog], level: int) -> int:

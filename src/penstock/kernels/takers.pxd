@@ -11,7 +11,7 @@ cdef class Passage:
 
 cdef class Taker:
     cdef public Passage gate
-    cdef public set changed
+    cdef public set changed, filled
     cdef public dict units, groups
     cdef public bint is_deleted, spreads
     cdef public int64_t expected, published, used_ms, allowance, depth_limit, largest_value
@@ -20,12 +20,15 @@ cdef class Taker:
     cpdef note_change(self)
 
 
-@cython.locals(i=Py_ssize_t, queue=Taker, spreading=list)
-cpdef list shapes(list queues, int[::1] partitions)
+@cython.locals(i=Py_ssize_t, queue=Taker, found=list)
+cpdef list spreading(list queues)
 
 
-@cython.locals(i=Py_ssize_t, queue=Taker)
-cpdef Py_ssize_t refusing(list queues, const int[::1] longest) except? -2
+@cython.locals(
+    i=Py_ssize_t, j=Py_ssize_t, total=Py_ssize_t, queues=list, known=dict, some=list, firsts="int[::1]",
+    places="int[::1]",
+)
+cpdef tuple targets(list fed)
 
 
 @cython.locals(i=Py_ssize_t, queue=Taker, count=int)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 NO_LIMIT = -1
+_ZERO = array("i", [0])
 
 
 class Passage:
@@ -36,6 +37,8 @@ class Taker:
 
     def __init__(self, gate: Passage, changed: set[Any] | None) -> None:
         self.gate, self.changed = gate, changed
+        self.filled: set[Any] | None = None
+        """where it is noted when something has come"""
         self.units: dict[int, Any] = {}
         self.groups: dict[Any, Any] = {}
         self.is_deleted = False
@@ -46,29 +49,44 @@ class Taker:
     def note_change(self) -> None:
         if self.changed is not None and not self.is_deleted:
             self.changed.add(self)
+        if self.filled is not None:
+            self.filled.add(self)
 
 
 T = TypeVar("T", bound=Taker)
 
 
-def shapes(queues: Sequence[Taker], partitions: array[int]) -> list[int]:
-    """How many partitions each queue has; the places of those that spread messages without a key."""
-    spreading = []
+def spreading(queues: Sequence[Taker]) -> list[int]:
+    """The places of those that spread messages without a key."""
+    found = []
     for i in range(len(queues)):
         queue = queues[i]
-        partitions[i] = queue.partitions
         if queue.spreads:
-            spreading.append(i)
-    return spreading
+            found.append(i)
+    return found
 
 
-def refusing(queues: Sequence[Taker], longest: array[int]) -> int:
-    """The place of the first queue that is deleted or does not take a value of so many bytes; -1 if all do."""
-    for i in range(len(queues)):
-        queue = queues[i]
-        if queue.is_deleted or longest[i] > queue.largest_value:
-            return i
-    return -1
+def targets(fed: Sequence[Sequence[T]]) -> tuple[list[T], array[int], array[int]]:
+    """The queues that topics feed, each once: topic t feeds those numbers[begins[t]:begins[t + 1]] of them."""
+    queues, known = list[T](), dict[T, int]()
+    total = 0
+    for i in range(len(fed)):
+        total += len(fed[i])
+    begins, numbers = _ZERO * (len(fed) + 1), _ZERO * total
+    firsts, places = begins, numbers
+    total = 0
+    for i in range(len(fed)):
+        some = fed[i]
+        for j in range(len(some)):
+            queue = some[j]
+            number = known.get(queue)
+            if number is None:
+                known[queue] = number = len(queues)
+                queues.append(queue)
+            places[total] = number
+            total += 1
+        firsts[i + 1] = total
+    return queues, begins, numbers
 
 
 def take(queues: Sequence[T], counts: array[int], first: int, now: int, is_kept: bool, taken: dict[T, int]) -> int:

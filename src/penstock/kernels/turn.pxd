@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 cdef int _PUBLISH, _HAS_ALIAS, _PUBLISHES, _ACKNOWLEDGES, _HAS_QOS_2, _HAS_ALIASES, _ANSWER_BYTES
+cdef int _IS_OVER, _IS_LIMITED, _ARE_APART
 cdef int _GRANT_WORDS, _GENERATION_BITS, _PROBES
 cdef uint64_t _MIX, _LOW_64
 
@@ -30,20 +31,20 @@ cpdef Py_ssize_t pick_publishes(
 cpdef Py_ssize_t pick_regions(const int[::1] regions, const int[::1] wanted, int[::1] out) except -1
 
 
-@cython.locals(i=Py_ssize_t)
-cpdef int spread(const int64_t[::1] values, const int[::1] regions, int64_t[::1] out) except -1
-
-
-@cython.locals(i=Py_ssize_t, found=Py_ssize_t)
-cpdef Py_ssize_t count_in(
+@cython.locals(i=Py_ssize_t, found=int, slot=int)
+cpdef int count_in(
     const int[::1] regions,
     const unsigned char[::1] heads,
     const int[::1] slots,
     int[::1] unanswered,
     const int[::1] maxima,
     int64_t[::1] received,
+    const int[::1] is_limited,
+    const int[::1] namespaces,
+    const int64_t[::1] places,
     int[::1] counts,
     int[::1] over,
+    int64_t[::1] places_of_rows,
 ) except -1
 
 
@@ -76,19 +77,17 @@ cpdef int grant(int64_t slot, int64_t generation, int64_t number, int64_t[::1] t
 cdef uint64_t _place(uint64_t who, uint64_t number) except? 0
 
 
-@cython.locals(i=Py_ssize_t, count=Py_ssize_t, at=Py_ssize_t, last=int)
-cpdef Py_ssize_t answers(
+@cython.locals(
+    i=Py_ssize_t, count=Py_ssize_t, owners=Py_ssize_t, at=Py_ssize_t, last=int, data=bytearray,
+    out="unsigned char[::1]", to="int[::1]", by="int[::1]", starts="int[::1]", stops="int[::1]", counts="int[::1]",
+)
+cpdef tuple answers(
     const int[::1] regions,
     const unsigned char[::1] heads,
     const int[::1] packet_ids,
     const int[::1] slots,
     const int[::1] generations,
-    unsigned char[::1] out,
-    int[::1] to,
-    int[::1] starts,
-    int[::1] stops,
-    int[::1] counts,
-) except -1
+)
 
 
 @cython.locals(i=Py_ssize_t, others=Py_ssize_t)

@@ -7,15 +7,21 @@ for every connection that the reactor can have; `slots` and `generations` name t
 from __future__ import annotations
 
 from array import array
+from typing import TypeAlias
 
-from penstock.core.errors import InvalidArgument
 from penstock.kernels import mqtt_columns as names
 
 _PUBLISH, _HAS_ALIAS = names.PUBLISH, names.HAS_ALIAS
 PUBLISHES, ACKNOWLEDGES, HAS_QOS_2, HAS_ALIASES = 1, 2, 4, 8
 """What a region holds: publishes; acknowledgements; publishes of QoS 2; publishes with an alias."""
 _PUBLISHES, _ACKNOWLEDGES, _HAS_QOS_2, _HAS_ALIASES = PUBLISHES, ACKNOWLEDGES, HAS_QOS_2, HAS_ALIASES
+IS_OVER, IS_LIMITED, ARE_APART = 1, 2, 4
+"""what count_in() says"""
+_IS_OVER, _IS_LIMITED, _ARE_APART = IS_OVER, IS_LIMITED, ARE_APART
 _ANSWER_BYTES = 4
+_ZERO = array("i", [0])
+Answers: TypeAlias = "tuple[bytearray, array[int], array[int], array[int], array[int], array[int]]"
+"""their bytes; slots, generations, starts, stops and counts of those who get them"""
 GRANT_WORDS = 2
 """of an entry in a table of grants"""
 _GRANT_WORDS, _GENERATION_BITS, _PROBES = GRANT_WORDS, 30, 4
@@ -79,13 +85,6 @@ def pick_regions(regions: array[int], wanted: array[int], out: array[int]) -> in
     return count
 
 
-def spread(values: array[int], regions: array[int], out: array[int]) -> int:
-    """out[i] ('q') = values[regions[i]] ('q')."""
-    for i in range(len(regions)):
-        out[i] = values[regions[i]]
-    return 0
-
-
 def count_in(
     regions: array[int],
     heads: bytes,
@@ -93,20 +92,32 @@ def count_in(
     unanswered: memoryview,
     maxima: memoryview,
     received: memoryview,
+    is_limited: memoryview,
+    namespaces: memoryview,
+    places: memoryview,
     counts: array[int],
     over: array[int],
+    places_of_rows: array[int],
 ) -> int:
     """Publishes of QoS 1 of each region to `counts`, which is zeros on entry, and to those by slot that are unanswered;
-    all of its publishes to `received` ('q'). Regions with more than their maximum are marked `over` and not counted;
-    how many these are. `heads` are the first bytes of the rows' packets."""
+    all of its publishes to `received` ('q'). Regions with more than their maximum are marked `over` and not counted.
+    The places by slot ('q') to those of the rows. What has to be looked at: IS_OVER, IS_LIMITED if the rate of one of
+    those with rows is, and ARE_APART if they are of more than one namespace. `heads` are the first bytes of the rows'
+    packets."""
     found = 0
     for i in range(len(regions)):
+        slot = slots[regions[i]]
         if heads[i] & 6 == 2:
             counts[regions[i]] += 1
+        if is_limited[slot]:
+            found |= _IS_LIMITED
+        if namespaces[slot] != namespaces[slots[regions[0]]]:
+            found |= _ARE_APART
+        places_of_rows[i] = places[slot]
     for i in range(len(slots)):
         if unanswered[slots[i]] + counts[i] > maxima[slots[i]]:
             over[i] = 1
-            found += 1
+            found |= _IS_OVER
             counts[i] = 0
         else:
             unanswered[slots[i]] += counts[i]
@@ -184,38 +195,37 @@ def _place(who: int, number: int) -> int:
 
 
 def answers(
-    regions: array[int],
-    heads: bytes,
-    packet_ids: array[int],
-    slots: array[int],
-    generations: array[int],
-    out: bytearray,
-    to: array[int],
-    starts: array[int],
-    stops: array[int],
-    counts: array[int],
-) -> int:
+    regions: array[int], heads: bytes, packet_ids: array[int], slots: array[int], generations: array[int]
+) -> Answers:
     """PUBACK or PUBREC for every row with a packet identifier. Those of a region lie behind each other: the n-th such
-    region is of the connection with the slot to[n] and the generation to[rows + n], its bytes are
-    out[starts[n]:stops[n]], with counts[n] PUBACKs; zeros on entry. How many there are. `out` has 4 bytes a row."""
-    if len(out) < _ANSWER_BYTES * len(regions):
-        raise InvalidArgument("there is less room than answers")
-    count, at, last = 0, 0, -1
+    region is of the connection with the n-th slot and generation, its bytes go from starts[n] to stops[n] and have
+    counts[n] PUBACKs."""
+    count, last = 0, -1
+    owners = 0
+    for i in range(len(regions)):
+        if packet_ids[i]:
+            count += 1
+            owners += regions[i] != last
+            last = regions[i]
+    data, made = bytearray(_ANSWER_BYTES * count), _ZERO * owners
+    slots_of, generations_of, starts_of, stops_of, counts_of = made[:], made[:], made[:], made[:], made
+    out, to, by, starts, stops, counts = data, slots_of, generations_of, starts_of, stops_of, counts_of
+    count, at, last = -1, 0, -1
     for i in range(len(regions)):
         if packet_ids[i] == 0:
             continue
         if last != regions[i]:
             last = regions[i]
-            to[count], to[len(regions) + count], starts[count] = slots[last], generations[last], at
             count += 1
+            to[count], by[count], starts[count] = slots[last], generations[last], at
         out[at], out[at + 1] = 0x50, 2
         if heads[i] & 6 == 2:
             out[at] = 0x40
-            counts[count - 1] += 1
+            counts[count] += 1
         out[at + 2], out[at + 3] = packet_ids[i] >> 8 & 255, packet_ids[i] & 255
         at += _ANSWER_BYTES
-        stops[count - 1] = at
-    return count
+        stops[count] = at
+    return data, slots_of, generations_of, starts_of, stops_of, counts_of
 
 
 def owe(slots: array[int], waiting: memoryview, owed: memoryview, direct: array[int]) -> int:

@@ -25,10 +25,8 @@ from penstock.log.header import (
     CRC_AT,
     CRC_FROM,
     EXPIRY,
-    HEADER,
     HEADER_BYTES,
     KEY,
-    MAGIC,
     MAX_BODY_BYTES,
     NATIVE,
     OFFSET_DELTA,
@@ -36,7 +34,6 @@ from penstock.log.header import (
     TIMESTAMP_DELTA,
     TOPIC,
     VALUE,
-    VERSION,
     Header,
     read_header,
     read_whole,
@@ -116,10 +113,15 @@ def build(
     offset_delta: array[int] | None = None,
 ) -> bytearray:
     """encode() with the two columns that only batches made from other batches have (FORMAT.md)."""
-    key, properties, native, topics = columns.key, columns.properties, columns.native, columns.topics
+    key, properties, native, topics, value = (
+        columns.key,
+        columns.properties,
+        columns.native,
+        columns.topics,
+        columns.value,
+    )
     batch = kernel.build(
         MAX_BODY_BYTES,
-        HEADER_BYTES,
         columns.source,
         columns.count,
         timestamp_delta,
@@ -134,14 +136,13 @@ def build(
         None if properties is None else properties.ends,
         None if native is None else native.starts,
         None if native is None else native.ends,
-        columns.value.starts,
-        columns.value.ends,
+        value.starts,
+        value.ends,
+        columns.producer_id,
+        columns.producer_epoch,
+        columns.base_sequence,
     )
-    if compression:
-        batch, compression = codec.compress(batch, HEADER_BYTES, Compression(compression))
-    flags = flags_of(columns) | (0 if timestamp_delta is None else TIMESTAMP_DELTA)
-    _write_header(batch, columns, flags | (0 if offset_delta is None else OFFSET_DELTA), compression)
-    return batch
+    return codec.compressed(batch, Compression(compression)) if compression else batch
 
 
 def flags_of(columns: Columns) -> int:
@@ -156,21 +157,13 @@ def flags_of(columns: Columns) -> int:
     )
 
 
-def _write_header(batch: bytearray, columns: Columns, flags: int, compression: int) -> None:
-    """All but checksum, base offset, epoch and timestamps, which are zeros until seal()."""
-    body_bytes = len(batch) - HEADER_BYTES
-    head = (MAGIC, 0, 0, body_bytes, columns.count, 0, flags, compression, VERSION, 0, 0)
-    HEADER.pack_into(batch, 0, *head, columns.producer_id, columns.producer_epoch, 0, columns.base_sequence)
-
-
 def seal(
     batch: bytearray, base_offset: int, epoch: int, timestamp_ms: int, max_timestamp_ms: int | None = None
 ) -> None:
     """Fill offset, epoch and timestamps in place, then the checksum. May be called again with other values.
     `max_timestamp_ms` is for batches that build() gave a timestamp column."""
     last_ms = timestamp_ms if max_timestamp_ms is None else max_timestamp_ms
-    kernel.stamp(batch, base_offset, epoch, timestamp_ms, last_ms)
-    _UINT32.pack_into(batch, CRC_AT, crc32c(batch, 0, CRC_FROM))
+    kernel.seal(batch, base_offset, epoch, timestamp_ms, last_ms)
 
 
 def check_crc(data: Buffer) -> None:

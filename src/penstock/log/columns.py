@@ -82,12 +82,20 @@ class Columns:
     @property
     def bytes(self) -> int:
         """Bytes of all fields and their offsets: what admission counts. InvalidArgument if a span leaves the source."""
-        total = 8 * self.count if self.expiry is not None else 0
-        if self.topics is not None:
-            total += 4 * self.count + self._span_bytes(self.topics, len(self.topics.starts))
-        for spans in (self.value, self.key, self.properties, self.native):
-            if spans is not None:
-                total += self._span_bytes(spans, self.count)
+        count, value, topics = self.count, self.value, self.topics
+        size = len(self.source)
+        total = 4 * count + kernel.spans_bytes(value.starts, value.ends, count, size)
+        if topics is not None:
+            entries = len(topics.starts)
+            total += 4 * (count + entries) + kernel.spans_bytes(topics.starts, topics.ends, entries, size)
+        if self.expiry is not None:
+            total += 8 * count
+        if (key := self.key) is not None:
+            total += 4 * count + kernel.spans_bytes(key.starts, key.ends, count, size)
+        if (properties := self.properties) is not None:
+            total += 4 * count + kernel.spans_bytes(properties.starts, properties.ends, count, size)
+        if (native := self.native) is not None:
+            total += 4 * count + kernel.spans_bytes(native.starts, native.ends, count, size)
         return total
 
     @property
@@ -211,9 +219,6 @@ class Columns:
         """Of columns that nobody else has seen yet."""
         if self.topic_index is not None and self.topics is not None:
             self.topics = self.topics.take(_renumber(self.topic_index, len(self.topics.starts)))
-
-    def _span_bytes(self, spans: Spans, entries: int) -> int:
-        return 4 * entries + kernel.spans_bytes(spans.starts, spans.ends, entries, len(self.source))
 
 
 def _append(parts: list[bytes], entries: Sequence[bytes]) -> Spans:

@@ -9,22 +9,27 @@ import cramjam
 from penstock.core.errors import CorruptBatch
 from penstock.core.ports import Buffer
 from penstock.core.types import Compression
+from penstock.log.header import BODY_BYTES_AT, COMPRESSION_AT, HEADER_BYTES
 
 _LENGTHS = Struct("<II")
+_UINT32 = Struct("<I")
 
 
-def compress(batch: bytearray, head_bytes: int, compression: Compression) -> tuple[bytearray, Compression]:
-    """The batch with its body compressed; unchanged, with NONE, where that saves less than an eighth of the body."""
-    body = memoryview(batch)[head_bytes:]
+def compressed(batch: bytearray, compression: Compression) -> bytearray:
+    """The batch with its body compressed; as it is where that saves less than an eighth of the body."""
+    body = memoryview(batch)[HEADER_BYTES:]
     packed = _pack(body, compression)
     stored_bytes = (_LENGTHS.size + len(packed) + 7) & -8
     if stored_bytes > len(body) - len(body) // 8:
-        return batch, Compression.NONE
-    out = bytearray(head_bytes + stored_bytes)
-    _LENGTHS.pack_into(out, head_bytes, len(body), len(packed))
-    first = head_bytes + _LENGTHS.size
+        return batch
+    out = bytearray(HEADER_BYTES + stored_bytes)
+    out[:HEADER_BYTES] = memoryview(batch)[:HEADER_BYTES]
+    _UINT32.pack_into(out, BODY_BYTES_AT, stored_bytes)
+    out[COMPRESSION_AT] = compression
+    _LENGTHS.pack_into(out, HEADER_BYTES, len(body), len(packed))
+    first = HEADER_BYTES + _LENGTHS.size
     out[first : first + len(packed)] = packed
-    return out, compression
+    return out
 
 
 def decompress(stored: memoryview, compression: Compression, limit_bytes: int) -> memoryview:

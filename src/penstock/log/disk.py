@@ -76,7 +76,9 @@ class RealFile:
         """Write all of the buffers, one behind the other; a memoryview among them is one of single bytes."""
         try:
             if len(buffers) <= IOV_MAX:
-                self._write_vector(position, buffers)
+                wanted = sum(map(len, buffers))
+                if wanted and (written := os.pwritev(self.descriptor, buffers, position)) < wanted:
+                    self._write_rest(position + written, memoryview(b"".join(buffers))[written:])
                 return
             for first in range(0, len(buffers), IOV_MAX):
                 position = self._write_vector(position, buffers[first : first + IOV_MAX])

@@ -9,8 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
-from operator import add
 from typing import cast
 
 from penstock.core.errors import (
@@ -30,6 +28,8 @@ from penstock.core.ports import Buffer, Clock, Disk
 from penstock.core.types import Durability, LogName, LogNumber, Offset, Purpose
 from penstock.core.types import Sequence as FrameSequence
 from penstock.kernels import staged
+from penstock.kernels.batch import seal
+from penstock.kernels.entry import entries_of
 from penstock.log import batch as batches
 from penstock.log.catalogue import CatalogueChange, declared_columns, deleted_columns
 from penstock.log.columns import Columns
@@ -50,6 +50,7 @@ from penstock.log.upkeep.recovery import Recovered
 logger = logging.getLogger("penstock.log.engine")
 
 _LEVELS = tuple(Durability)
+_MEMORY, _COMMIT = Durability.MEMORY, Durability.COMMIT
 Done = Callable[[PenstockError | None], None]
 Post = Callable[[Callable[[], None]], None]
 Effect = Callable[[], None]
@@ -157,26 +158,27 @@ class Engine:
         if len(spread.logs) == 1:
             return [self._stage_one(spread.logs[0], spread.columns, done, purpose, apply)]
         logs, counts = spread.logs, spread.counts
-        firsts, epochs, times = (array("q", bytes(8 * len(logs))) for _ in range(3))
-        faulty = staged.stamps(logs, self._clock.now_ms(), firsts, epochs, times)
+        zeros = array("q", bytes(8 * len(logs)))
+        numbers, firsts, epochs, times = zeros, zeros[:], zeros[:], zeros[:]
+        faulty = staged.stamps(logs, self._clock.now_ms(), numbers, firsts, epochs, times)
         if faulty >= 0:
             raise cast(PenstockError, logs[faulty].fault)
-        numbers, sequences = [log.number for log in logs], repeat(self._next_sequence)
-        sealed, ends = spread.sealed(firsts, epochs, times), map(add, firsts, counts)
-        entries = list(map(Entry, numbers, sealed, repeat(None), firsts, ends, counts, times, times, sequences))
+        sealed = spread.sealed(firsts, epochs, times)
+        entries = cast(list[Entry], entries_of(numbers, sealed, firsts, counts, times, self._next_sequence))
         self._submit(entries, logs, Durability.MEMORY, done, purpose, apply=apply)
         return firsts
 
     def _stage_one(self, log: Log, columns: Columns, done: Done, purpose: Purpose, apply: Effect | None) -> int:
-        """stage() of one part, which most commits of a lone caller are."""
+        """stage() of one part, which most commits of a lone caller are. The log does not compress."""
         if log.fault is not None:
             raise log.fault
-        settings, bounds, count = log.settings, log.bounds, columns.count
-        batch = batches.encode(columns, settings.compression)
-        first, timestamp = bounds.end, max(self._clock.now_ms(), log.last_timestamp)
-        batches.seal(batch, first, bounds.epoch, timestamp)
+        bounds, count = log.bounds, columns.count
+        batch = batches.encode(columns)
+        first, timestamp, now = bounds.end, log.last_timestamp, self._clock.now_ms()
+        timestamp = now if now > timestamp else timestamp
+        seal(batch, first, bounds.epoch, timestamp, timestamp)
         entry = Entry(log.number, batch, None, first, first + count, count, timestamp, timestamp, self._next_sequence)
-        self._submit([entry], [log], settings.durability, done, purpose, apply=apply)
+        self._submit([entry], [log], _MEMORY, done, purpose, False, apply)
         return first
 
     def stage_raw(self, log: Log, data: Buffer, done: Done, purpose: Purpose = Purpose.PUBLISH) -> None:
@@ -359,9 +361,9 @@ class Engine:
 
     def refuse_if_low(self) -> None:
         """DiskLow when a publish would eat into the reserve, counting what is staged and not yet written."""
-        if (low := self.low) is not None:
+        if self.keeper.free_bytes - self.usage.tail - self._promised_bytes < self._reserve:
             self.metrics.publishes_refused_disk += 1
-            raise low
+            raise cast(DiskLow, self.low)
 
     @property
     def low(self) -> DiskLow | None:
@@ -414,40 +416,45 @@ class Engine:
         if size > self._options.journal.max_frame_bytes:
             raise TooLarge("the commit", size, self._options.journal.max_frame_bytes)
         if apply is not None:
-            sequence = self._next_sequence
+            before = self._next_sequence
             apply()
-            assert sequence == self._next_sequence, "a frame was staged while another one was"
+            assert before == self._next_sequence, "a frame was staged while another one was"
+        sequence, usage, metrics = self._next_sequence, self.usage, self.metrics
         # An earlier commit of one of its logs that waits longer holds this one back too: what is readable has no holes.
-        level = _LEVELS[staged.strongest(logs, level)]
-        self._apply(entries, logs, has_edits)
-        frame = Frame(self._next_sequence, level, entries, size, done, has_edits)
-        self._next_sequence = FrameSequence(self._next_sequence + 1)
-        self._under_way.append((frame.sequence, purpose, size))
-        self.usage.staged[purpose] += size
+        if has_edits:
+            strongest = staged.strongest(logs, level)
+            batch_bytes, records = self._apply(entries, logs)
+            if strongest:
+                staged.wait_all(logs, strongest, sequence)
+        else:
+            strongest, batch_bytes, records = staged.fold_all(logs, entries, level, sequence)
+            usage.tail += batch_bytes
+        metrics.records += records
+        metrics.batch_bytes += batch_bytes
+        frame = Frame(sequence, _LEVELS[strongest], entries, size, done, has_edits)
+        self._next_sequence = FrameSequence(sequence + 1)
+        self._under_way.append((sequence, purpose, size))
+        usage.staged[purpose] += size
         self.commit.submit(frame)
-        self.metrics.frames += 1
-        if level is not Durability.MEMORY:
-            staged.wait_all(logs, level, frame.sequence)
-            (self._waiting_for_sync if level is Durability.COMMIT else self._waiting_for_write).append(frame)
+        metrics.frames += 1
+        if strongest == _COMMIT:
+            self._waiting_for_sync.append(frame)
+        elif strongest:
+            self._waiting_for_write.append(frame)
         else:
             # Last: whoever is told that it is done may stage the next one, which comes behind it.
             self._complete(frame)
 
-    def _apply(self, entries: list[Entry], logs: list[Log], has_edits: bool) -> None:
-        if has_edits:
-            tail_bytes = batch_bytes = records = 0
-            for entry, log in zip(entries, logs, strict=True):
-                grown_bytes = log.apply(entry)
-                tail_bytes += grown_bytes
-                if entry.edit is None:
-                    batch_bytes += grown_bytes
-                    records += entry.records
-        else:
-            batch_bytes, records = staged.append_all(logs, entries)
-            tail_bytes = batch_bytes
-        self.usage.tail += tail_bytes
-        self.metrics.records += records
-        self.metrics.batch_bytes += batch_bytes
+    def _apply(self, entries: list[Entry], logs: list[Log]) -> tuple[int, int]:
+        """Edits, and batches among them; the bytes and records of these."""
+        batch_bytes = records = 0
+        for entry, log in zip(entries, logs, strict=True):
+            grown_bytes = log.apply(entry)
+            self.usage.tail += grown_bytes
+            if entry.edit is None:
+                batch_bytes += grown_bytes
+                records += entry.records
+        return batch_bytes, records
 
     def _complete(self, frame: Frame) -> None:
         reached = self._reached(frame)
@@ -495,8 +502,9 @@ class Engine:
         waiting = self._waiting_for_sync
         while waiting and waiting[0].sequence < progress.synced:
             self._complete(waiting.popleft())
-        while self._under_way and self._under_way[0][0] < progress.written:
-            _, purpose, size = self._under_way.popleft()
+        under_way = self._under_way
+        while under_way and under_way[0][0] < progress.written:
+            _, purpose, size = under_way.popleft()
             self.usage.staged[purpose] -= size
         self.room()
 

@@ -24,7 +24,7 @@ TIMESTAMP_DELTA, OFFSET_DELTA, EXPIRY, TOPIC, KEY, PROPERTIES, NATIVE, VALUE = (
 CRC_AT, CRC_FROM = 4, 8
 """where the checksum is, and where the bytes it covers begin"""
 
-FLAGS_AT, COMPRESSION_AT = 28, 30
+BODY_BYTES_AT, FLAGS_AT, COMPRESSION_AT = 16, 28, 30
 
 HEADER = Struct("<4sIQIIIHBBqqQHHI")
 _FIELDS = Struct("<8xQIIIHBBqqQH2xI")

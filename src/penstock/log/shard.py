@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,7 @@ StageCall = Callable[[Done], None]
 
 RowsPart = tuple[Log, Rows]
 
+_PUBLISH = Purpose.PUBLISH
 _READ_AGAIN_S = 0.1
 # Longer than writing a thousand logs takes, on a busy machine too.
 _SHOWN_S = 5.0
@@ -105,6 +107,7 @@ class Shard:
         self.damages: list[str] = []
         """what the start had to do without: what readable() passed over, and what could not be written"""
         self.floors: dict[LogNumber, Callable[[], int | None]] = {}
+        self.unsettled: dict[LogNumber, Callable[[int, int], array[int] | None]] = {}
         """of a log that lets go of what is settled: the first offset that somebody has not settled"""
         self._table = publish_from(disk, engine.keeper)
         engine.room = self._admission.admit_waiting
@@ -116,6 +119,9 @@ class Shard:
             self.timeline,
             reserve_bytes=options.reserve(disk.total_bytes()),
             floor=lambda log: self.floors[log.number]() if log.number in self.floors else None,
+            unsettled=lambda log, first, stop: (
+                self.unsettled[log.number](first, stop) if log.number in self.unsettled else None
+            ),
         )
         self._workers.start()
         self._housekeeping = self._loop.create_task(self._keep_house())
@@ -282,17 +288,17 @@ class Shard:
                 return [stage_one(*wanted[0], self.timeline.wall(), done, staged)]
             if has_volatile(wanted):
                 return self._stage_volatile(wanted, done, staged)
-        size = wanted.columns.bytes if isinstance(wanted, Spread) else sum([columns.bytes for _, columns in wanted])
+        if isinstance(wanted, Spread):
+            size, logs, is_heavy = wanted.columns.bytes, wanted.logs, False
+        else:
+            size, logs = sum([columns.bytes for _, columns in wanted]), [log for log, _ in wanted]
+            is_heavy = is_apart and _is_heavy(wanted)
         if size > self._largest_commit:
             self._note_largest(size)
-        if not self._admission.is_let_in(Purpose.PUBLISH, size):
+        if is_heavy or not self._admission.is_let_in(_PUBLISH, size) or self._turns.hold(logs):
             return None
-        if self._turns and self._turns.hold(wanted.logs if isinstance(wanted, Spread) else [log for log, _ in wanted]):
-            return None
-        if is_apart and not isinstance(wanted, Spread) and _is_heavy(wanted):
-            return None
-        self._refuse(Purpose.PUBLISH)
-        return self._stage_either(wanted, done, Purpose.PUBLISH, staged)
+        self._refuse(_PUBLISH)
+        return self._stage_either(wanted, done, _PUBLISH, staged)
 
     # With logs that are in memory alone
 
@@ -353,7 +359,8 @@ class Shard:
         that is staged in a turn: whoever took the first of it would take that alone."""
         if self.is_visited:
             return
-        if sum(self._engine.usage.staged) >= _WORTH_A_SYNC_BYTES:
+        publishes, settlements = self._engine.usage.staged
+        if publishes + settlements >= _WORTH_A_SYNC_BYTES:
             self._workers.wake_storage()
         elif not self._is_committing:
             self._is_committing = True
@@ -371,12 +378,13 @@ class Shard:
         """To hand something to another thread and be told takes longer than a short sync, and all of it is processor
         time: the loop waits for the disk itself, while that is quick."""
         self._is_committing = False
-        if not self.has_staged:
+        engine = self._engine
+        if engine.commit.is_idle:
             return
-        if sum(self._engine.usage.staged) >= _WORTH_A_SYNC_BYTES or not self._engine.commit.is_quick:
+        if sum(engine.usage.staged) >= _WORTH_A_SYNC_BYTES or not engine.commit.is_quick:
             self._workers.wake_storage()
-        elif (progress := self._workers.commit_here()) is not None:
-            self._engine.report(progress)
+        elif (progress := self.commit_here()) is not None:
+            engine.report(progress)
 
     @property
     def has_staged(self) -> bool:
@@ -574,6 +582,14 @@ class Shard:
         self._housekeeper.retain_log(log)
         self._commit_soon()
 
+    def let_go(self, log: Log) -> bool:
+        """Give back the disk of a log that is settled to its end, if that is worth it; whether to look again."""
+        if self._closing.is_set() or self._is_failed:
+            return True
+        is_waiting = self._housekeeper.let_go(log)
+        self._commit_soon()
+        return is_waiting
+
     async def keep_house(self) -> None:
         """Retention and compaction of every log, now. By themselves they come every `housekeeping_s`."""
         self._housekeeper.retain()
@@ -647,7 +663,7 @@ class Shard:
             raise Closed("the directory was closed; open it again to go on")
         if self._engine.commit.failure is not None:
             raise self._engine.commit.failure
-        if purpose is Purpose.PUBLISH:
+        if purpose is _PUBLISH:
             self._engine.refuse_if_low()
 
     @property

@@ -34,6 +34,9 @@ class NeverStored(InvalidArgument):
     """A log that is in memory alone came to where frames are made: a mistake of ours."""
 
 
+_NEVER = NeverStored("a log that is in memory alone cannot be stored")
+
+
 @dataclass(slots=True)
 class VolatileMemory:
     """What all volatile logs of a shard have together."""
@@ -63,7 +66,7 @@ class VolatileLog(Log):
         self.holes, self.recent = _NO_HOLES, _NO_RECENT
         self.files_end, self.list_sequence = staged.NO_CUT, Sequence(-1)
         self.durability, self.is_apart = Durability.MEMORY, True
-        self.fault = NeverStored(f"log {name!r} is in memory alone")
+        self.fault = _NEVER
         self._memory = memory
         self.bytes = 0
         """in memory, what is settled and not let go of yet included"""

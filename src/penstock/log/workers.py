@@ -43,13 +43,14 @@ class Workers:
 
     def commit_here(self) -> Progress | None:
         """What the storage thread would do, in the thread that calls; None if that one is at it, or has to go on."""
+        commit = self._engine.commit
         try:
-            progress = self._engine.commit.try_step()
+            progress = commit.try_step()
         except BaseException as error:
             logger.critical("a commit broke off", exc_info=True)
             self._crashed(error)
             return None
-        if progress is None or self._engine.commit.is_due:
+        if progress is None or commit.is_due:
             self.wake_storage()
         return progress
 

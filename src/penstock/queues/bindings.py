@@ -42,7 +42,8 @@ class Bindings:
     def __init__(self, seed: int = 0) -> None:
         """`seed` as for SubscriptionTree."""
         self.version = 0
-        """changes with every declare and drop, for caches of routes elsewhere"""
+        """for caches of routes elsewhere: changes with every declare and drop that may change a route for which
+        somebody has asked since it changed last: most queues that come and go by the thousands are nobody's route"""
         self.beyond: Callable[[bytes], Iterable[str]] | None = None
         """queues that an ordinary topic feeds by other ways than filters: see Exchanges; call changed() with it"""
         self._tree = SubscriptionTree(seed)
@@ -54,6 +55,10 @@ class Bindings:
         self._others: dict[bytes, str] = {}
         """further ways to write a queue, where no other has it as its own"""
         self._routes: dict[bytes, Route] = {}
+        self._asked: set[str] = set()
+        """queues that were found by their address since the version changed"""
+        self._has_missed = False
+        """since then an address was asked for that is no queue's"""
 
     def __contains__(self, queue: str) -> bool:
         return queue in self._filters
@@ -63,6 +68,7 @@ class Bindings:
         changed, if the name or a filter is none."""
         names.check_queue_name(queue)
         filters = tuple(dict.fromkeys(map(_checked_filter, topics)))
+        is_quiet = not (filters or self._has_missed or queue in self._filters) and _stands_alone(queue)
         if queue in self._filters:
             self._unbind(queue)
         number = self._next_number
@@ -74,15 +80,27 @@ class Bindings:
             self._others[prefix.encode()] = queue
         for topic_filter in filters:
             self._tree.add(topic_filter, number)
-        self.changed()
+        if not is_quiet:
+            self.changed()
 
     def drop(self, queue: str) -> bool:
         """False if the queue is not declared."""
         if queue not in self._filters:
             return False
+        is_quiet = not self._filters[queue] and queue not in self._asked and _stands_alone(queue)
         self._unbind(queue)
-        self.changed()
+        if not is_quiet:
+            self.changed()
         return True
+
+    def asked(self, queue: str) -> bool:
+        """Whether there is a queue of that name, for one who remembers it as long as the version stays."""
+        is_there = queue in self._filters
+        if is_there:
+            self._asked.add(queue)
+        else:
+            self._has_missed = True
+        return is_there
 
     def filters(self, queue: str) -> list[str]:
         """Those it was declared with."""
@@ -91,7 +109,7 @@ class Bindings:
     def queues_below(self, name: str) -> list[str]:
         """Declared queues whose path begins with all levels of `name`, sorted: they take topics that it would get."""
         below = queue_topic(name) + "/"
-        return sorted(queue for queue in self._filters if queue_topic(queue).startswith(below))
+        return sorted(queue for queue in self._filters if "/" in queue and queue_topic(queue).startswith(below))
 
     def addressed(self, topic: bytes) -> str | None:
         """The declared queue whose topic this is, without anything behind it."""
@@ -114,8 +132,10 @@ class Bindings:
             bound = list(dict.fromkeys([*bound, *self.beyond(topic)]))
         prefix = self._longest_prefix(topic)
         if prefix is None:
+            self._has_missed |= topic.startswith(b"$")
             return Route(tuple(bound), None, topic)
         queue = self._prefixes.get(prefix) or self._others[prefix]
+        self._asked.add(queue)
         return Route(tuple(dict.fromkeys([queue, *bound])), queue, topic[len(prefix) + 1 :])
 
     def bound(self, topic: bytes) -> list[str]:
@@ -150,6 +170,14 @@ class Bindings:
         """Routes may be others now."""
         self.version += 1
         self._routes.clear()
+        self._asked.clear()
+        self._has_missed = False
+
+
+def _stands_alone(queue: str) -> bool:
+    """Its topic is no other's, and none is below another's."""
+    topics = own_topics(queue)
+    return len(topics) == 1 and topics[0].count("/") == 1 and not other_topics(queue)
 
 
 def routing_key(queue: str, topic: bytes) -> bytes:

@@ -169,6 +169,17 @@ class Cursor(Place):
             self.settled_ranges.extend((first, min(stop, self.logged_next)))
         return before - self.window.pending
 
+    def settle_aside(self, offsets: array[int], *, is_said: bool = False) -> int:
+        """What was set aside, and is among these, is done with; how many these were. `is_said` as in ack()."""
+        before = self.window.pending
+        self.leaving.difference_update(offsets)
+        settled = _runs(offsets)
+        for at in range(0, len(settled), 2):
+            self.window.settle_range(settled[at], settled[at + 1])
+        if not is_said:
+            self._note_settled(offsets if rows.rises(offsets) else array("q", sorted(offsets)))
+        return before - self.window.pending
+
     def settle_below(self, offset: int) -> int:
         """commit(group, partition, offset): all below is done with, in the window or not handed out yet."""
         passed = max(offset - self.window.next, 0)
@@ -382,7 +393,8 @@ class Cursor(Place):
         and without what else was noted. Changes nothing."""
         found: list[bytes] = []
         self._place(found, 0)
-        mine, before = sorted(set(offsets)), self.logged_next
+        before = self.logged_next
+        mine = offsets if rows.rises(offsets) else array("q", sorted(set(offsets)))
         following = max(before, mine[-1] + 1)
         if following > before:
             ranges = self.window.ranges(before, following)
@@ -391,7 +403,7 @@ class Cursor(Place):
                 ranges, mine = array("q"), mine[: -len(fresh)]
             found.append(records.encode(records.delivered(self.group, following, ranges)))
         if mine:
-            found.append(records.encode(records.settled(self.group, _runs(array("q", mine)))))
+            found.append(records.encode(records.settled(self.group, _runs(mine))))
         return Unsaid(found, following, [])
 
     def said(self, unsaid: Unsaid) -> None:

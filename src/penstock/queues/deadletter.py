@@ -8,13 +8,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from penstock.core.errors import InvalidArgument
+from penstock.kernels.letters import Said
 from penstock.log.batch import Row
 from penstock.log.columns import Columns
 from penstock.log.properties import user_property
 from penstock.queues.names import GroupName, MessageId, parse_group_name, parse_message_id
-from penstock.queues.properties import MAX_STRING_BYTES, with_properties
+from penstock.queues.properties import MAX_STRING_BYTES, encode_user_properties, with_properties
 
 MAX_DETAIL_BYTES = 1024
 MAX_ADDED_BYTES = 4096 + MAX_STRING_BYTES
@@ -42,7 +44,11 @@ REDRIVEN = (1 << 64) - 1
 """The producer of batches with redriven messages: all others need not be looked into for REDRIVE_GROUP."""
 
 FACTS = (QUEUE, PARTITION, OFFSET, MESSAGE_ID, GROUP, REASON, DETAIL, DELIVERY_COUNT, FAILURES, FIRST_FAILED, TIME)
+_FACT_NAMES = {name.encode() for name in FACTS}
 _NUMBER_DIGITS = 18
+
+NOTHING_SAID: Final = Said(b"", b"", b"", b"", b"", -1, b"", b"", b"", b"", set(), 0, 0)
+"""of messages that were never stored"""
 
 Edit = Callable[[Row], Row]
 
@@ -54,6 +60,13 @@ class Reason(enum.StrEnum):
     MAX_RETRIES = "max-retries"
     TOTAL_TIMEOUT = "total-timeout"
     MAX_DELIVERIES = "max-deliveries"
+    EXPIRED = "expired"
+    MAX_LENGTH = "maxlen"
+
+    @property
+    def amqp(self) -> str:
+        """As RabbitMQ says it in `x-death`."""
+        return self.value if self in (Reason.REJECTED, Reason.EXPIRED, Reason.MAX_LENGTH) else "delivery_limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +83,6 @@ class DeadLetter:
     failures: int = 0
     first_failed_ms: int = 0
     """0 for one that never failed"""
-
-
-def to_properties(facts: DeadLetter, original: bytes) -> bytes:
-    """The properties of the dead letter: the facts, then the message's own, without facts of an earlier move."""
-    return with_properties(original, _pairs(facts), drop=FACTS)
 
 
 def from_properties(properties: bytes) -> DeadLetter | None:
@@ -99,20 +107,43 @@ def without(properties: bytes) -> bytes:
     return with_properties(properties, (), drop=(*FACTS, REDRIVEN_FROM, REDRIVE_GROUP))
 
 
-def dead_letter(row: Row, facts: DeadLetter) -> Row:
-    """A message as the dead-letter queue stores it."""
-    return row._replace(properties=to_properties(facts, row.properties or b""))
+def said(facts: DeadLetter, prefix: str, retries: int, shift: int) -> Said:
+    """What all letters of a move say; the source's offset and what was counted of it are each one's own. `prefix` is
+    what the ids of its messages begin with. Those that failed for good without more than `retries` failures took too
+    long; -1 for moves without failures. `shift` is between stored times and those that run."""
+    pairs = dict(_pairs(facts))
+    late = dict(_pairs(replace(facts, reason=Reason.TOTAL_TIMEOUT)))
+    nobodys = (Reason.EXPIRED, Reason.MAX_LENGTH)
+    return Said(
+        _encoded(pairs, QUEUE, PARTITION) + _begun(OFFSET),
+        _begun(MESSAGE_ID),
+        _clean(prefix, MAX_STRING_BYTES),
+        _encoded(pairs, GROUP, REASON) + _begun(DELIVERY_COUNT),
+        _encoded(late, GROUP, REASON) + _begun(DELIVERY_COUNT),
+        retries,
+        _begun(FAILURES),
+        _begun(FIRST_FAILED),
+        _encoded(pairs, DETAIL),
+        _encoded(pairs, TIME),
+        _FACT_NAMES,
+        shift,
+        1 if facts.reason in nobodys else 0,
+    )
+
+
+def _encoded(pairs: dict[str, bytes], *names: str) -> bytes:
+    return encode_user_properties([(name, pairs[name]) for name in names if name in pairs])
+
+
+def _begun(name: str) -> bytes:
+    """A user property up to its value's length."""
+    return encode_user_properties([(name, b"")])[:-2]
 
 
 def row_bytes(row: Row) -> int:
     """Of all that is stored of a message."""
     parts = row.value, row.key, row.topic, row.properties, row.native
     return sum([len(part) for part in parts if part is not None])
-
-
-def columns_for_move(letters: Sequence[Row]) -> Columns:
-    """All that they have but their expiry."""
-    return _columns(letters)
 
 
 def redrive_columns(letters: Sequence[Row], edit: Edit | None = None, *, to_all_groups: bool = False) -> Columns:

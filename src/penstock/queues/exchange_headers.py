@@ -13,7 +13,7 @@ Value: TypeAlias = "str | int | float | bool | bytes | list[object] | dict[str, 
 MATCH: Final = "x-match"
 DELAY: Final = "x-delay"
 _ABSENT: Final = object()
-_MATCHES = ("all", "any", "all-with-x", "any-with-x")
+MATCHES = ("all", "any", "all-with-x", "any-with-x")
 Predicate: TypeAlias = "Callable[[Mapping[str, Value], bool], bool]"
 """of the values of headers, and whether all of these are text"""
 
@@ -46,8 +46,8 @@ NO_HEADERS = text_headers(b"")
 def predicate(arguments: Mapping[str, Value]) -> Predicate:
     """What a binding with these arguments lets through. InvalidArgument for an x-match that is none."""
     match = arguments.get(MATCH, "all")
-    if match not in _MATCHES:
-        raise InvalidArgument(f"{MATCH} is {match!r}: give one of {', '.join(_MATCHES)}")
+    if match not in MATCHES:
+        raise InvalidArgument(f"{MATCH} is {match!r}: give one of {', '.join(MATCHES)}")
     with_x = str(match).endswith("-with-x")
     wanted = [
         (name, value, None if value is None else as_text(value))

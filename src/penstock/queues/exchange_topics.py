@@ -8,6 +8,7 @@ that: every exchange and key has one topic, and the other way round."""
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -17,6 +18,9 @@ from penstock.kernels.topics import check_topic
 EXCHANGE_PREFIX = b"$exchange/"
 DEFAULT_EXCHANGE = ""
 TOPIC_EXCHANGE = "amq.topic"
+
+# Names have at most 255 bytes, each of which may be written as three.
+_KNOWN_NAMES, _KNOWN_NAME_BYTES = 1024, 765
 
 _SWAP = bytes.maketrans(b"./", b"/.")
 _PLAIN = re.compile(rb"[^%+#\x00\x80-\xff]*")
@@ -48,6 +52,12 @@ def exchange_address(topic: bytes) -> ExchangeAddress | None:
     written, slash, key = topic[len(EXCHANGE_PREFIX) :].partition(b"/")
     if slash and not key:
         raise InvalidArgument(f"{topic[:300]!r} ends with /: leave it out where there is no key")
+    name = _known_name(written) if len(written) <= _KNOWN_NAME_BYTES else _name_of(written)
+    return ExchangeAddress(name, swapped(_ESCAPE.sub(_byte, key) if b"%" in key else key))
+
+
+def _name_of(written: bytes) -> str:
+    topic = EXCHANGE_PREFIX + written
     try:
         name = unquote_to_bytes(written).decode()
     except UnicodeDecodeError:
@@ -55,7 +65,10 @@ def exchange_address(topic: bytes) -> ExchangeAddress | None:
     if quote(name, safe="").encode() != written:
         wanted = (EXCHANGE_PREFIX + quote(name, safe="").encode()).decode()
         raise InvalidArgument(f"{topic[:300]!r} names an exchange in another way than {wanted[:300]!r}: write it so")
-    return ExchangeAddress(name, swapped(_ESCAPE.sub(_byte, key)))
+    return name
+
+
+_known_name = lru_cache(_KNOWN_NAMES)(_name_of)
 
 
 def topic_of_key(key: bytes) -> bytes | None:
@@ -119,3 +132,17 @@ def _escape(found: re.Match[bytes]) -> bytes:
 
 def _byte(found: re.Match[bytes]) -> bytes:
     return bytes([int(found[1], 16)])
+
+
+def published_with(topic: bytes, queue: str) -> ExchangeAddress:
+    """The exchange and the key that a message in that queue was published with, whatever the protocol."""
+    try:
+        if (address := exchange_address(topic)) is not None:
+            return address
+    except InvalidArgument:
+        return ExchangeAddress(DEFAULT_EXCHANGE, topic)
+    if not topic:
+        return ExchangeAddress(DEFAULT_EXCHANGE, queue.encode())
+    if topic.startswith(b"$"):
+        return ExchangeAddress(DEFAULT_EXCHANGE, topic.removeprefix(b"$queue/"))
+    return ExchangeAddress(TOPIC_EXCHANGE, swapped(topic))

@@ -14,10 +14,12 @@ from penstock.kernels.topics import MAX_FILTER_LEVELS, SubscriptionTree
 from penstock.queues.exchange_headers import Headers, Predicate, Value, as_text, predicate
 from penstock.queues.exchange_topics import swapped
 
+TOPIC_TYPE = "topic"
 DELAYED_TYPE = "x-delayed-message"
 HASH_TYPE = "x-consistent-hash"
-TYPES = ("direct", "fanout", "topic", "headers", HASH_TYPE, DELAYED_TYPE)
-_DELAYED_AS, _HASH_HEADER = "x-delayed-type", "hash-header"
+TYPES = ("direct", "fanout", TOPIC_TYPE, "headers", HASH_TYPE, DELAYED_TYPE)
+HASH_HEADER = "hash-header"
+_DELAYED_AS = "x-delayed-type"
 
 _MAX_WEIGHT = 1000
 # Of one unit of weight: two queues of weight 10 get 47 to 53 % of the keys.
@@ -46,7 +48,7 @@ class Binding:
     @property
     def identity(self) -> object:
         """What makes it the same binding as another."""
-        return self.source, self.destination, self.key, _frozen(self.arguments)
+        return self.source, self.destination, self.key, _frozen(self.arguments) if self.arguments else None
 
 
 class Matcher(Protocol):
@@ -223,7 +225,7 @@ def matcher_of(type: str, arguments: Mapping[str, Value], seed: int = 0) -> Matc
         case "headers":
             return HeadersMatch()
         case "x-consistent-hash":
-            return ConsistentHash(_text(arguments, _HASH_HEADER))
+            return ConsistentHash(_text(arguments, HASH_HEADER))
         case "x-delayed-message":
             routed_as = _text(arguments, _DELAYED_AS)
             if routed_as is None or routed_as == DELAYED_TYPE:

@@ -91,6 +91,8 @@ class Exchanges:
         self._of: dict[str, dict[int, Binding]] = {}
         """by source"""
         self._to: dict[Destination, dict[int, Binding]] = {}
+        self._onward: dict[str, dict[int, Binding]] = {}
+        """by source, those to other exchanges, of which there are few"""
         self._next_number = 1
         self._routes: dict[tuple[str, bytes], Routed] = {}
         self._by_headers: dict[tuple[str, bytes, bytes, object], Routed] = {}
@@ -149,6 +151,14 @@ class Exchanges:
             self._topics.changed()
         return is_new
 
+    def copied(self, topics: Bindings) -> Exchanges:
+        """Its exchanges without their bindings, to try what can be bound; numbers go on from here."""
+        made = Exchanges(self._namespace, topics, self._seed)
+        for exchange in self._all.values():
+            made._put(exchange)
+        made._next_number = self._next_number
+        return made
+
     def _put(self, exchange: Exchange) -> None:
         self._all[exchange.name] = exchange
         self._matchers[exchange.name] = matcher_of(exchange.type, exchange.arguments, self._seed)
@@ -194,6 +204,8 @@ class Exchanges:
         self._identities[binding.identity] = binding
         self._of.setdefault(binding.source, {})[binding.number] = binding
         self._to.setdefault(binding.destination, {})[binding.number] = binding
+        if binding.destination.kind != "queue":
+            self._onward.setdefault(binding.source, {})[binding.number] = binding
         self._next_number = max(self._next_number, binding.number + 1)
         self._changed()
 
@@ -202,6 +214,8 @@ class Exchanges:
         del self._bindings[binding.number], self._identities[binding.identity]
         _discard(self._of, binding.source, binding.number)
         _discard(self._to, binding.destination, binding.number)
+        if binding.destination.kind != "queue":
+            _discard(self._onward, binding.source, binding.number)
         self._changed()
 
     # What goes with what
@@ -273,16 +287,18 @@ class Exchanges:
                 continue
             if self._matchers[name].needs_headers or exchange.type == DELAYED_TYPE:
                 return True
-            following = [each.destination.name for each in self.bindings_of(name) if each.destination.kind != "queue"]
+            following = [each.destination.name for each in self._onward.get(name, {}).values()]
             if exchange.alternate is not None:
                 following.append(exchange.alternate)
             waiting += [each for each in following if each not in seen]
             seen.update(following)
         return False
 
-    def route(self, exchange: str, key: bytes, headers: Headers = NO_HEADERS) -> Routed:
-        """Remembered until something changes. NoSuchExchange, ExchangeInternal; InvalidArgument for a message that
-        asks for what is not there yet."""
+    def route(self, exchange: str, key: bytes, headers: Headers = NO_HEADERS, *, is_inside: bool = False) -> Routed:
+        """Remembered until something changes. NoSuchExchange, ExchangeInternal unless the broker itself publishes;
+        InvalidArgument for a message that asks for what is not there yet."""
+        if is_inside and self.find(exchange).internal:
+            return self._walk(exchange, key, headers)
         if self._version == self._topics.version and (known := self._routes.get((exchange, key))) is not None:
             return known
         if not self.reads_headers(exchange):
@@ -319,7 +335,7 @@ class Exchanges:
             raise ExchangeInternal(exchange)
         if exchange == DEFAULT_EXCHANGE:
             queue = key.decode("utf-8", "replace")
-            return Routed((queue,) if queue in self._topics else (), False, None)
+            return Routed((queue,) if self._topics.asked(queue) else (), False, None)
         return self._walk(exchange, key, headers)
 
     def _walk(self, first: str, key: bytes, headers: Headers) -> Routed:

@@ -16,6 +16,7 @@ from penstock.codecs.amqp091.errors import AmqpError
 from penstock.codecs.amqp091.kinds import Field
 from penstock.codecs.amqp091.wire import table_of
 from penstock.core.errors import InvalidArgument, InvalidSetting
+from penstock.core.regexes import regex_of
 from penstock.queues.names import check_exchange_name
 from penstock.queues.rabbit_arguments import (
     CLASSIC,
@@ -29,7 +30,7 @@ from penstock.queues.rabbit_arguments import (
 from penstock.queues.rabbit_settings import argument_settings
 from penstock.queues.settings import QueueSettings, change
 
-MAX_POLICIES, MAX_PATTERN_BYTES, MAX_DEFINITION_BYTES = 1000, 512, 16 << 10
+MAX_POLICIES, MAX_DEFINITION_BYTES = 1000, 16 << 10
 APPLY_TO: Final = ("all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges")
 NO_EFFECT: Final = frozenset(
     (
@@ -49,7 +50,7 @@ _EFFECTIVE: Final = frozenset(
 _LESSER: Final = {
     ("limits", "message_ttl"): ("limits", "message_ttl_ms"),
     ("limits", "max_ready"): ("limits", "max_ready"),
-    ("limits", "max_ready_bytes"): ("limits", "max_ready_bytes"),
+    ("limits", "max_ready_bytes"): ("limits", "max_ready_bytes_"),
     ("expires_after",): ("expires_after_ms",),
     ("max_deliveries",): ("max_deliveries",),
     ("retention", "time"): ("retention", "time_ms"),
@@ -100,16 +101,11 @@ def policy(record: PolicyRecord) -> Policy:
     check_exchange_name(record.name)
     if record.apply_to not in APPLY_TO:
         raise InvalidArgument(f"apply-to is {record.apply_to[:80]!r}: give one of {', '.join(APPLY_TO)}")
-    if len(record.pattern.encode("utf-8", "replace")) > MAX_PATTERN_BYTES:
-        raise InvalidArgument(f"the pattern of policy {record.name!r} is over {MAX_PATTERN_BYTES} bytes")
     if not record.definition:
         raise InvalidArgument(f"policy {record.name!r} says nothing: its definition is empty")
     if len(repr(record.definition)) > MAX_DEFINITION_BYTES:
         raise InvalidArgument(f"the definition of policy {record.name!r} is over {MAX_DEFINITION_BYTES} bytes")
-    try:
-        matching = re.compile(record.pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidArgument(f"the pattern {record.pattern[:80]!r} is no regular expression: {error}") from None
+    matching = regex_of(record.pattern)
     unknown = [key for key in record.definition if key not in NO_EFFECT and key not in _EFFECTIVE]
     if unknown:
         raise InvalidArgument(f"policy {record.name!r} says {', '.join(unknown)}, which no policy can")
@@ -142,6 +138,7 @@ def effective(own: QueueSettings, declared: Declared | None, counting: Policy | 
     wanted = argument_settings(arguments, kind)
     if "x-delivery-limit" not in arguments:
         wanted.pop(("max_deliveries",), None)
+        wanted.pop(("count_requeues",), None)
     written: dict[str, object] = {}
     for path, value in wanted.items():
         if _goes_before(path, value, own, declared):
@@ -162,6 +159,8 @@ def _goes_before(path: tuple[str, ...], value: object, own: QueueSettings, decla
     if path in _LESSER:
         current, asked = _number(own, _LESSER[path]), _number(_with(own, path, value), _LESSER[path])
         return current is None or (asked is not None and asked < current)
+    if path == ("count_requeues",):
+        return True
     arguments: Mapping[str, object] = {} if declared is None else declared.arguments
     if path[0] == "dlq_config":
         if declared is None:

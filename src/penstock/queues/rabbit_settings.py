@@ -47,7 +47,7 @@ def arguments_of(settings: QueueSettings) -> dict[str, Field]:
     for name, path in (
         ("x-message-ttl", ("limits", "message_ttl_ms")),
         ("x-max-length", ("limits", "max_ready")),
-        ("x-max-length-bytes", ("limits", "max_ready_bytes")),
+        ("x-max-length-bytes", ("limits", "max_ready_bytes_")),
         ("x-expires", ("expires_after_ms",)),
         (said.DEAD_LETTER_EXCHANGE, ("dlq_config", "exchange")),
         (said.DEAD_LETTER_KEY, ("dlq_config", "routing_key")),
@@ -73,6 +73,7 @@ def _profile(*, is_stream: bool) -> Settings:
         (("dlq_config", "enabled"), False),
         (("limits", "max_queue_depth"), "none"),
         (("limits", "message_ttl"), "none"),
+        (("limits", "expiry"), "at-head"),
         (("limits", "max_message_size"), _MAX_MESSAGE_BYTES),
         (("performance", "delivery_timeout"), "none"),
         (("retention", "time"), "none"),
@@ -103,6 +104,7 @@ def _of_arguments(arguments: Table, kind: str) -> dict[tuple[str, ...], object]:
         found["priority", "policy"] = "strict"
     limit = said.number(arguments, "x-delivery-limit")
     if limit is not None or kind == QUORUM:
+        found["count_requeues",] = True
         found["max_deliveries",] = min(max(limit if limit is not None else _QUORUM_DELIVERIES, 1), _MOST_DELIVERIES)
     if (age := said.text(arguments, "x-max-age")) is not None:
         found["retention", "time"] = _milliseconds(said.age_ms(age))

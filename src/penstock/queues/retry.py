@@ -33,3 +33,9 @@ def backoff_table(initial_ms: int, max_ms: int, multiplier: float, max_retries: 
         table.append(round(delay_ms))
         delay_ms = min(delay_ms * multiplier, float(max_ms))
     return table
+
+
+@lru_cache(maxsize=8)
+def endless_table(initial_ms: int, max_ms: int, multiplier: float) -> array[int]:
+    """For messages that never fail for good: no count of failures goes beyond it. 512 KiB, shared."""
+    return backoff_table(initial_ms, max_ms, multiplier, MAX_RETRIES)

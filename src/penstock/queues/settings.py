@@ -31,6 +31,7 @@ from penstock.log import records
 from penstock.log.journal.frames import MAX_FRAME_BYTES
 from penstock.queues.names import (
     DEFAULT_NAMESPACE,
+    check_exchange_name,
     check_filter,
     check_namespace,
     check_queue_name,
@@ -41,13 +42,16 @@ from penstock.queues.names import (
 # A message is stored in one frame, with its key, topic and properties, each up to 64 KiB, and the headers around them.
 MAX_MESSAGE_BYTES = MAX_FRAME_BYTES - (256 << 10)
 
+MAX_ROUTING_KEY_BYTES = 255
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
+_LEASE_MS = 30_000
 _MANY = 1 << 50
 _MOST_FILTERS = 1000
 # Settings of capabilities that come later, refused by name so that nobody takes them for working.
 _LATER = ("delay", "priority", "schema")
 _DEAD_LETTER_TOPIC = rf"\$(dlq|queue)/{LEVELS}"
+_ANY_NAME = "[ -~]{0,255}"
 _WEBHOOK = re.compile(r"https?://[!-.0-~][!-~]{0,2000}")
 
 
@@ -63,6 +67,17 @@ class Ordering(enum.Enum):
 class Overflow(enum.Enum):
     REJECT = "reject"
     DROP_OLDEST = "drop-oldest"
+    REJECT_DEAD_LETTER = "reject-dead-letter"
+    """refused, and a dead letter"""
+
+
+class Expiry(enum.Enum):
+    """What happens to messages that are too old."""
+
+    WHEN_READ = "when-read"
+    """a group passes them over when it comes to them"""
+    AT_HEAD = "at-head"
+    """they leave group `default` when they are the next to be handed out, consumers or not, and become dead letters"""
 
 
 class Unkeyed(enum.Enum):
@@ -99,6 +114,18 @@ def _check_dead_letter_topic(text: str) -> None:
         raise InvalidArgument(f"{text!r} is an ordinary topic, not a queue's: write $dlq/<name> or $queue/<name>")
 
 
+def _check_exchange(text: str) -> None:
+    if text:
+        check_exchange_name(text)
+
+
+def _check_routing_key(text: str) -> None:
+    if len(text.encode(errors="replace")) > MAX_ROUTING_KEY_BYTES or "\0" in text:
+        raise InvalidArgument(
+            f"{text[:80]!r} is not a routing key: write at most {MAX_ROUTING_KEY_BYTES} bytes in UTF-8, without NUL"
+        )
+
+
 def _check_webhook(text: str) -> None:
     if _WEBHOOK.fullmatch(text) is None:
         # It is not repeated: an address may be a secret.
@@ -130,7 +157,7 @@ _FILTERS = ListOf(
 class RetryPolicy(_Settings, frozen=True, kw_only=True):
     """What happens to a message whose delivery failed: it waits, longer each time, then it is a dead letter."""
 
-    max_retries: Annotated[int, Count(0, 10_000)] = 10
+    max_retries: Annotated[int | None, Count(0, 10_000, or_none=True, has_zero=True)] = 10
     initial_backoff_ms: Annotated[int, Duration(0)] = 5_000
     max_backoff_ms: Annotated[int, Duration(0)] = 300_000
     backoff_multiplier: Annotated[float, Factor(1.0, 1000.0)] = 2.0
@@ -143,7 +170,12 @@ class DeadLetters(_Settings, frozen=True, kw_only=True):
 
     enabled: Annotated[bool, Flag()] = True
     topic: Annotated[str | None, Text(_check_dead_letter_topic, or_none=True, pattern=_DEAD_LETTER_TOPIC)] = None
-    """parse_queue() puts `$dlq/<queue>` here if nothing is written; None only for a dead-letter queue"""
+    """parse_queue() puts `$dlq/<queue>` here if nothing is written; None only for a dead-letter queue, and where an
+    exchange is named"""
+    exchange: Annotated[str | None, Text(_check_exchange, or_none=True, pattern=_ANY_NAME, or_empty=True)] = None
+    """instead of a topic: they are published to it. The empty name is that of the default exchange"""
+    routing_key: Annotated[str | None, Text(_check_routing_key, or_none=True, pattern=_ANY_NAME, or_empty=True)] = None
+    """for that exchange; None: those that the message was published with"""
     alert_webhook: Annotated[str | None, Text(_check_webhook, or_none=True, pattern=_WEBHOOK.pattern)] = None
 
 
@@ -151,13 +183,23 @@ class Limits(_Settings, frozen=True, kw_only=True):
     max_message_size_bytes: Annotated[int, Size(1, MAX_MESSAGE_BYTES)] = 1 << 20
     max_queue_depth: Annotated[int | None, Count(1, _MANY, or_none=True)] = 100_000
     """messages that the slowest group has not settled"""
+    max_ready: Annotated[int | None, Count(0, _MANY, or_none=True, has_zero=True)] = None
+    """messages that nobody of group `default` holds"""
+    max_ready_bytes_: Annotated[int | None, Size(0, _MANY, or_none=True, has_zero=True)] = None
+    """the same, of their values"""
     message_ttl_ms: Annotated[int | None, Duration(or_none=True)] = 168 * _HOUR_MS
+    expiry: Annotated[Expiry, Choice(Expiry)] = Expiry.WHEN_READ
 
 
 class Performance(_Settings, frozen=True, kw_only=True):
-    delivery_timeout_ms: Annotated[int, Duration()] = 30_000
+    delivery_timeout_ms: Annotated[int | None, Duration(or_none=True)] = 30_000
     batch_size: Annotated[int, Count(1, 100_000)] = 500
     """most messages taken from a partition at once"""
+
+    @property
+    def lease_ms(self) -> int:
+        """Of those who pull and ask for no time of their own: of them nobody knows when they are gone."""
+        return _LEASE_MS if self.delivery_timeout_ms is None else self.delivery_timeout_ms
 
 
 class Cluster(_Settings, frozen=True, kw_only=True):
@@ -208,10 +250,14 @@ class QueueSettings(_Settings, frozen=True, kw_only=True):
     """messages that one consumer holds"""
     max_deliveries: Annotated[int | None, Count(1, 30_000, or_none=True)] = 100
     """returns by disconnect, rebalance and restart, after which a message is a dead letter"""
+    count_requeues: Annotated[bool, Flag()] = False
+    """messages that a consumer gives back without a failure count for max_deliveries, too"""
     suspend_after: Annotated[int | None, Count(1, 1000, or_none=True)] = 3
     """delivery timeouts in a row after which a member that settles nothing gets no messages while others do; sooner
     where max_retries is less"""
     group_expiry_ms: Annotated[int | None, Duration(or_none=True)] = 7 * _DAY_MS
+    expires_after_ms: Annotated[int | None, Duration(or_none=True)] = None
+    """without a consumer, a pull or another declaration for so long, the queue is deleted"""
     derived_group_expiry_ms: Annotated[int | None, Duration(or_none=True)] = _HOUR_MS
     switch_timeout_ms: Annotated[int, Duration()] = 60_000
     group_window: Annotated[int, Count(1, 500_000)] = 100_000
@@ -226,6 +272,25 @@ class QueueSettings(_Settings, frozen=True, kw_only=True):
     def dead_letter_topic(self) -> str | None:
         """Where given-up messages go: a declared queue's topic may be a prefix of it. None: nowhere."""
         return self.dlq_config.topic if self.dlq_config.enabled else None
+
+    @property
+    def dead_letter_exchange(self) -> str | None:
+        """The exchange that given-up messages are published to."""
+        return self.dlq_config.exchange if self.dlq_config.enabled else None
+
+    @property
+    def has_dead_letters(self) -> bool:
+        return self.dead_letter_topic is not None or self.dead_letter_exchange is not None
+
+    @property
+    def limits_ready(self) -> bool:
+        return self.limits.max_ready is not None or self.limits.max_ready_bytes_ is not None
+
+    @property
+    def looks_at_head(self) -> bool:
+        """Whether messages leave it without a consumer: because they are too old, or too many."""
+        is_ring = self.overflow is Overflow.DROP_OLDEST
+        return self.limits.expiry is Expiry.AT_HEAD or (self.limits_ready and is_ring)
 
 
 def parse_queue(data: Mapping[str, object] | bytes) -> QueueSettings:
@@ -321,10 +386,12 @@ def _defaults(name: str, strict: bool) -> QueueSettings:
 
 def _complete(settings: QueueSettings) -> QueueSettings:
     """With the defaults that follow from other settings; InvalidSetting where settings do not go together."""
-    if settings.dlq_config.topic is None and not is_dead_letter_queue(settings.name):
-        topic = queue_topic(dead_letter_queue(settings.name))
-        letters = msgspec.structs.replace(settings.dlq_config, topic=topic)
-        settings = msgspec.structs.replace(settings, dlq_config=letters)
+    letters, default = settings.dlq_config, queue_topic(dead_letter_queue(settings.name))
+    if letters.exchange is not None and letters.topic == default:
+        letters = msgspec.structs.replace(letters, topic=None)
+    elif letters.exchange is None and letters.topic is None and not is_dead_letter_queue(settings.name):
+        letters = msgspec.structs.replace(letters, topic=default)
+    settings = msgspec.structs.replace(settings, dlq_config=letters)
     _check_together(settings)
     return settings
 
@@ -335,7 +402,11 @@ def _check_together(settings: QueueSettings) -> None:
         raise InvalidSetting("partitions", f"{settings.partitions} with ordering strict, which means 1: leave it out")
     if retry.initial_backoff_ms > retry.max_backoff_ms:
         raise InvalidSetting("retry_policy.initial_backoff", "greater than max_backoff: lower it, or raise that")
-    if letters.enabled and letters.topic is None:
+    if letters.exchange is not None and letters.topic is not None:
+        raise InvalidSetting("dlq_config.exchange", f"beside the topic {letters.topic}: leave one of them out")
+    if letters.routing_key is not None and letters.exchange is None:
+        raise InvalidSetting("dlq_config.routing_key", "without an exchange it is for nobody: name dlq_config.exchange")
+    if letters.enabled and letters.topic is None and letters.exchange is None:
         raise InvalidSetting("dlq_config.topic", "a dead-letter queue has none of its own unless named: write one")
     if settings.dead_letter_queue == settings.name:
         raise InvalidSetting("dlq_config.topic", f"{letters.topic} is this queue itself: name another, or disable it")

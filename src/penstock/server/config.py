@@ -29,6 +29,7 @@ from penstock.server.config_http import Http
 from penstock.server.config_listeners import LISTENER_NAMES, Listeners, check_path, contradiction
 from penstock.server.config_mqtt import Mqtt
 from penstock.server.config_otlp import Otlp
+from penstock.server.config_policies import check_policy
 from penstock.server.config_storage import Storage
 from penstock.server.config_webhooks import Webhook
 from penstock.server.descriptors import Descriptors, open_files_limit, shared_out
@@ -149,6 +150,9 @@ class Config(_Section, frozen=True, kw_only=True):
     exchanges: Annotated[tuple[dict[str, object], ...], Objects(_check_exchange)] = ()
     """declared at start if they are not there: `{name: logs, type: topic, alternate: amq.fanout}`, with auto_delete,
     internal, arguments and namespace; those that differ stay as they are, and a log line says so"""
+    policies: Annotated[tuple[dict[str, object], ...], Objects(check_policy)] = ()
+    """laid over queues whose names match: `{name: short, pattern: ^tmp, definition: {message-ttl: 60000}}`, with
+    apply_to, priority and namespace; they go before stored ones of their name"""
     queues: Annotated[tuple[dict[str, object], ...], Objects(check_queue, without_secrets)] = ()
     """declared at start if they are not there; settings that differ are changed where that can be, and `bindings`
     that are not there are made: `bindings: [{exchange: logs, key: 'eu.#', headers: {}, match: all}]`"""

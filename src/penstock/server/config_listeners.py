@@ -14,7 +14,7 @@ from penstock.core.settings.texts import ListOf, Text
 from penstock.core.settings.words import Flag
 from penstock.gateways.wire.origins import Origins
 
-LISTENER_NAMES = ("mqtt", "mqtts", "mqtt_ws", "mqtt_wss", "amqp", "amqps", "amqp_ws", "http")
+LISTENER_NAMES = ("mqtt", "mqtts", "mqtt_ws", "mqtt_wss", "amqp", "amqps", "amqp_ws", "http", "rabbitmq_api")
 _NEED_TLS = ("mqtts", "mqtt_wss", "amqps")
 _OPEN_TO_ALL = (
     "{} can be reached from other machines, and development mode lets everybody in: listen on 127.0.0.1 without a "
@@ -132,6 +132,10 @@ class HttpListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8080
 
 
+class RabbitListener(Listener, frozen=True, kw_only=True):
+    port: Annotated[int, Count(0, 65_535)] = 15672
+
+
 class FlightListener(Listener, frozen=True, kw_only=True):
     port: Annotated[int, Count(0, 65_535)] = 8815
     max_streams: Annotated[int, Count(1, 1000)] = 32
@@ -157,6 +161,8 @@ class Listeners(_Section, frozen=True, kw_only=True):
     """AMQP over WebSocket; over TLS with `tls`"""
     http: HttpListener | None = HttpListener()
     """REST, event streams, metrics, probes; over TLS with `tls`"""
+    rabbitmq_api: RabbitListener | None = None
+    """a subset of RabbitMQ's management API, for its tools; over TLS with `tls`"""
     grpc: Annotated[None, NotInThisVersion()] = None
     """not in this version"""
     flight: FlightListener | None = None

@@ -15,6 +15,7 @@ from penstock.queues.settings import change
 from penstock.queues.templates import Template
 from penstock.server.config import Config
 from penstock.server.config_exchanges import parse_bindings, parse_exchange, without_bindings
+from penstock.server.config_policies import parse_policy
 
 logger = logging.getLogger("penstock.server.declared")
 
@@ -34,6 +35,7 @@ class Declared:
     async def apply(self, config: Config) -> None:
         """Queues that are not there are declared; of others, the settings that are written are changed."""
         self.put_templates(config)
+        await self._broker.policies.put_given([parse_policy(written) for written in config.policies])
         for written in config.exchanges:
             await self._declare_exchange(written)
         for written in config.queues:

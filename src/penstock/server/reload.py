@@ -35,6 +35,7 @@ def reloadable(running: Config, wanted: Config) -> Config:
         http=wanted.http,
         broker=msgspec.structs.replace(running.broker, templates=wanted.broker.templates),
         exchanges=wanted.exchanges,
+        policies=wanted.policies,
         queues=wanted.queues,
         webhooks=wanted.webhooks,
         listeners=_listeners(running.listeners, wanted.listeners),

@@ -20,6 +20,7 @@ from penstock.broker.topics.topics import Topics
 from penstock.gateways.amqp091.gateway import AmqpGateway
 from penstock.gateways.http.gateway import HttpGateway
 from penstock.gateways.http.ports import Operations, Ports
+from penstock.gateways.http.server.routes import RABBIT
 from penstock.gateways.mqtt.gateway import MqttGateway
 from penstock.gateways.port import Door, StreamDoor
 from penstock.server.config import Config, descriptors_of
@@ -69,7 +70,7 @@ class Runtime:
 
     @property
     def gateways(self) -> Gateways:
-        of: dict[str, StreamDoor] = {"mqtt": self.mqtt, "amqp": self.amqp, "http": self.http}
+        of: dict[str, StreamDoor] = {"mqtt": self.mqtt, "amqp": self.amqp, "http": self.http, RABBIT: self.http}
         return {name: next(of[door] for door in of if name.startswith(door)) for name in LISTENER_NAMES}
 
     @property
@@ -171,6 +172,7 @@ def _ports(
         topics=topics,
         taps=broker.taps,
         clients=Directories([mqtt.directory, amqp.directory]),
+        channels=amqp.directory.channels,
         operations=operations,
         webhooks=broker.webhooks,
         protocols={"mqtt": mqtt.counters, "amqp": amqp.counters},

@@ -23,6 +23,8 @@ _MQTT_REASONS = {
     Reason.TOTAL_TIMEOUT: "timeout",
     Reason.MAX_DELIVERIES: "max_deliveries",
     Reason.REJECTED: "rejected",
+    Reason.EXPIRED: "expired",
+    Reason.MAX_LENGTH: "maxlen",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,32 +51,47 @@ SETTINGS = RabbitSettings(
 )
 
 LISTENER = "amqp"
-_HASHER = PasswordHasher(time_cost=1, memory_cost=64)
 
 
-def _user(name: str, *rules: tuple[str, str], **facts: object) -> dict[str, object]:
-    """Whose password is its name."""
-    acl = [{"effect": "allow", "action": action, "pattern": pattern} for action, pattern in rules]
-    return {"name": name, "password_hash": _HASHER.hash(name), "acl": acl, **facts}
+def _allow(action: str, pattern: str, namespace: str = "default") -> dict[str, str]:
+    return {"effect": "allow", "action": action, "pattern": pattern, "namespace": namespace}
 
 
-_USERS = [
-    _user("guest", roles=["admin"]),
-    _user(
-        "limited",
-        *(("configure", what) for what in ("$queue/may.q", "$queue/may.t", "$exchange/may.e")),
-        *(("publish", what) for what in ("$queue/may.q", "$exchange/may.e/#")),
-        ("consume", "may.q"),
-    ),
-    _user(
-        "topical",
-        *(("configure", what) for what in ("$queue/#", "$exchange/#")),
-        *((action, "mine/#") for action in ("publish", "subscribe")),
-        ("publish", "$queue/#"),
-        ("consume", "#"),
-    ),
-    _user("stranger", namespace="elsewhere"),
-]
+def _everything(namespace: str = "default") -> list[dict[str, str]]:
+    return [_allow("all", pattern, namespace) for pattern in ("#", "$queue/#", "$exchange/#")]
+
+
+RIGHTS: Mapping[str, Sequence[Mapping[str, str]]] = {
+    "limited": [
+        *[_allow(action, f"$queue/may.{name}") for action in ("configure", "publish") for name in ("q", "t")],
+        *[_allow(action, "$exchange/may.e") for action in ("configure", "publish")],
+        _allow("consume", "$queue/may.q"),
+    ],
+    "topical": [
+        _allow("all", "$queue/#"),
+        _allow("configure", "$exchange/#"),
+        _allow("publish", "$exchange/#"),
+        _allow("consume", "$exchange/amq.topic"),
+        _allow("consume", "$exchange/amq.topic/mine/#"),
+        _allow("publish", "mine/#"),
+    ],
+    "stranger": [],
+    "few": _everything("small"),
+    "once": _everything(),
+    "narrow": _everything(),
+}
+"""The same here, by user: what begins with `may` are the names that scripts use."""
+HOMES: Mapping[str, str] = {"stranger": "elsewhere", "few": "small"}
+"""namespaces that users may enter without a rule"""
+
+
+def _users() -> list[dict[str, object]]:
+    hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+    users = [
+        {"name": name, "password_hash": hasher.hash(name), "acl": acl, "namespace": HOMES.get(name, "default")}
+        for name, acl in RIGHTS.items()
+    ]
+    return [{"name": "guest", "password_hash": hasher.hash("guest"), "roles": ["admin"]}, *users]
 
 
 def penstock_has_amqp() -> bool:
@@ -96,9 +111,10 @@ def here(directory: Path) -> Iterator[tuple[str, int]]:
     """Penstock with the same users and rights."""
     settings = [
         f"listeners.{LISTENER}.port=0",
+        f"listeners.{LISTENER}.host={HOST}",
         "storage.disk_reserve=0",
         "log.level=warning",
-        f"auth.users={json.dumps(_USERS)}",
+        f"auth.users={json.dumps(_users())}",
         "auth.max_failed_logins_per_ip=1000",
         "rate_limit.max_connections_per_ip=0",
         "rate_limit.max_messages_per_client=0",

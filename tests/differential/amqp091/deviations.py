@@ -40,31 +40,24 @@ _CRASHES = "RabbitMQ's reader crashes on it and says 541, or nothing; it is the 
 _UNSEEN = "RabbitMQ does not notice it, and the channel can do nothing more"
 _UNUSED = "RabbitMQ fails with it; where a queue's leader is has no meaning here"
 _TYPES = "RabbitMQ 4 closes the channel only, which clients of today expect; 3.10 the connection with 503"
-_SILENT = "RabbitMQ closes what it cannot read before a login after three seconds, Penstock with its handshake timeout"
-_SAID = "Penstock says what is wrong with the bytes, and where"
-_LOGIN = "RabbitMQ's mechanism crashes on it; Penstock refuses it as any other login"
-_NUMBERS = "Penstock names the method at which it happened"
+_AT_ONCE = "RabbitMQ waits three seconds before it closes the socket"
+_MALFORMED = "RabbitMQ crashes on it and closes the socket; it is a login that is refused"
+_LIMITS = "connections, channels and queues of a user or a namespace have no limit here yet"
+_SECRETS = "RabbitMQ does not look at the secret of a user with a password; it is a password that is wrong"
+_REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
 MISTAKES: Mapping[str, Ours] = {
-    "header-and-rubbish": Ours(_SILENT, None),
-    "frame-too-large": Ours("RabbitMQ shows no payload, Penstock what it has of it", "connection", 501, None),
-    "frame-too-large-by-one": Ours("RabbitMQ forgives eight bytes more than negotiated", "connection", 501, None),
-    "method-cut": Ours(_SAID, "connection", 502, None),
-    "method-too-long": Ours(_SAID, "connection", 502, None),
-    "table-cut": Ours(_SAID, "connection", 502, None),
-    "shortstr-no-utf8": Ours(_NUMBERS, "connection", 501, "FRAME_ERROR - Malformed UTF-8 in shortstr"),
-    "connection-method-on-a-channel": Ours(_SAID, "connection", 503, None),
-    "channel-max-exceeded": Ours(
-        _NUMBERS,
-        "connection",
-        530,
-        "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)",
-    ),
-    "login-empty-response": Ours(_LOGIN, "connection", 403, None),
-    "login-malformed-response": Ours(_LOGIN, "connection", 403, None),
-    "login-amqplain-malformed": Ours(_LOGIN, "connection", 403, None),
-    "secret-refused": Ours(
-        "RabbitMQ takes any secret for users of its own; here it is a login", "connection", 530, None
-    ),
+    "header-and-rubbish": Ours(_AT_ONCE, None),
+    "frame-too-large-before-login": Ours(_AT_ONCE, None),
+    "open-before-start": Ours(_AT_ONCE, None),
+    "channel-before-start": Ours(_AT_ONCE, None),
+    "login-empty-response": Ours(_MALFORMED, "connection", 403, _REFUSED.format("PLAIN")),
+    "login-malformed-response": Ours(_MALFORMED, "connection", 403, _REFUSED.format("PLAIN")),
+    "login-amqplain-malformed": Ours(_MALFORMED, "connection", 403, _REFUSED.format("AMQPLAIN")),
+    "vhost-full": Ours(_LIMITS, None),
+    "user-full": Ours(_LIMITS, None),
+    "user-channels-full": Ours(_LIMITS, None),
+    "queue-limit": Ours(_LIMITS, None),
+    "secret-refused": Ours(_SECRETS, "connection", 530, "NOT_ALLOWED - New secret was refused by one of the backends"),
     "method-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
     "class-unknown": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
     "method-unknown-on-0": Ours(_CRASHES, "connection", 503, "COMMAND_INVALID - unimplemented method"),
@@ -83,14 +76,6 @@ MISTAKES: Mapping[str, Ours] = {
     "queue-stream-offset": Ours(_CRASHES, "channel", 406, None),
 }
 """By their names in `mistakes`."""
-_LIMITS = "Penstock limits connections by address and user, in `rate_limit`; not the queues and connections of a vhost"
-NOT_RUN: Mapping[str, str] = {
-    "vhost-full": _LIMITS,
-    "user-full": _LIMITS,
-    "user-channels-full": _LIMITS,
-    "queue-limit": _LIMITS,
-}
-"""Mistakes that cannot be made here."""
 _TURNS = "which of several consumers with room is next: RabbitMQ's ring moves on at each message, ours at each turn"
 SCENES: Mapping[str, str] = {
     "direct-reply-to": "RabbitMQ returns a mandatory answer that it has delivered",

@@ -789,7 +789,7 @@ def _messages() -> Iterator[tuple[str, Script]]:
     yield "commit-without-tx", [*OPEN, say("tx.commit")]
     yield "rollback-without-tx", [*OPEN, say("tx.rollback")]
     yield "tx-ack-unknown", [*OPEN, say("tx.select"), say("basic.ack", delivery_tag=1)]
-    yield "tx-publish-missing-exchange", [*OPEN, say("tx.select"), publish("differ.none", "k"), say("tx.commit")]
+    yield "tx-publish-missing-exchange", [*OPEN, say("tx.select"), publish("differ.none", "k")]
 
 
 MISTAKES: Mapping[str, Script] = {

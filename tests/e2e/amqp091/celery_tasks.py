@@ -25,27 +25,27 @@ if os.environ.get("TASK_DONE"):
     _DONE = Path(os.environ["TASK_DONE"])
 
 
-@app.task(shared=False)  # type: ignore[untyped-decorator]  # Celery's, as those below
+@app.task(shared=False)
 def add(one: int, two: int) -> int:
     return one + two
 
 
-@app.task(shared=False)  # type: ignore[untyped-decorator]  # Celery's, as those below
+@app.task(shared=False)
 def total(numbers: list[int]) -> int:
     return sum(numbers)
 
 
-@app.task(shared=False)  # type: ignore[untyped-decorator]  # Celery's, as those below
+@app.task(shared=False)
 def when() -> float:
     return time.time()
 
 
-@app.task(shared=False)  # type: ignore[untyped-decorator]  # Celery's, as those below
+@app.task(shared=False)
 def fail() -> None:
     raise ValueError("as it must")
 
 
-@app.task(shared=False)  # type: ignore[untyped-decorator]  # Celery's, as those below
+@app.task(shared=False)
 def note(text: str, seconds: float = 0.0) -> str:
     """A line in a file, written at once."""
     time.sleep(seconds)
@@ -54,7 +54,7 @@ def note(text: str, seconds: float = 0.0) -> str:
     return text
 
 
-@app.task(shared=False, acks_late=True, reject_on_worker_lost=True)  # type: ignore[untyped-decorator]  # Celery's
+@app.task(shared=False, acks_late=True, reject_on_worker_lost=True)
 def late(text: str, seconds: float = 0.0) -> str:
     with _DONE.with_suffix(".begun").open("a") as file:
         file.write(text + "\n")

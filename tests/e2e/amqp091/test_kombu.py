@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from amqp.exceptions import NotFound, PreconditionFailed
-from kombu import Connection, Consumer, Exchange, Message, Producer, Queue
+from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.pools import producers
 from tests.e2e.amqp091.broker import AmqpBroker
 
@@ -23,7 +24,7 @@ def connection(broker: AmqpBroker) -> Iterator[Connection]:
 def drained(connection: Connection, queue: Queue, count: int) -> list[object]:
     found: list[object] = []
 
-    def take(body: object, message: Message) -> None:
+    def take(body: object, message: Any) -> None:
         found.append(body)
         message.ack()
 
@@ -42,7 +43,7 @@ def test_bodies_of_every_serializer_come_back(connection: Connection, name: str)
     found: list[dict[str, object]] = []
     accepting = Consumer(connection, queues=[queue], accept=["json", "pickle", "yaml"])
 
-    def take(body: dict[str, object], message: Message) -> None:
+    def take(body: dict[str, object], message: Any) -> None:
         found.append(body)
         message.ack()
 

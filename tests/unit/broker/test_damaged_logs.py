@@ -433,7 +433,7 @@ def test_what_a_stopped_log_has_aside_is_passed_over_and_told(tmp_path: Path) ->
             await s.put(queue, b"1", b"2")
             [one, _] = await s.receive(consumer, 2)
             await s.ack(consumer, one)
-            await stop(s, queue.units[0].state)
+            await stop(s, queue.units[0].state_log)
 
     async def again() -> None:
         async with stage(tmp_path) as s:

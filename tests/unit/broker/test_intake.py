@@ -12,7 +12,7 @@ from tests.support.loop import run
 
 from penstock.broker.publish.commit import Frame
 from penstock.broker.publish.publisher import Publisher
-from penstock.broker.publish.request import Limits, PublishRequest, Put, Routed
+from penstock.broker.publish.request import Limits, PublishRequest, Put
 from penstock.broker.queues.queue import Queue
 from penstock.core.errors import DiskLow, NoSuchQueue, OutcomeUnknown, PenstockError, QueueFull, TooLarge
 from penstock.log.columns import Columns
@@ -80,7 +80,7 @@ def test_messages_are_counted_when_they_are_committed_and_only_then(tmp_path: Pa
             topics = [b"$queue/one", b"$queue/two"]
             targets = publishing.routes.targets(topics)
             assert targets is not None
-            routed = Routed(Columns.of([b"x", b"x"], topics=topics), targets, s.publisher)
+            routed = (Columns.of([b"x", b"x"], topics=topics), targets, s.publisher, None)
             assert publishing.intake.try_stage((), told.append, (), routed) is not None
             assert (one.published, two.published) == (1, 1)
             await s.broker.shard.drain()

@@ -7,7 +7,7 @@ import pytest
 from tests.support.broker import LARGE, got, stage
 from tests.support.loop import run
 
-from penstock.broker.publish.request import ProducerCall, PublishRequest, Put, Routed
+from penstock.broker.publish.request import ProducerCall, PublishRequest, Put
 from penstock.broker.queues.queue import Queue
 from penstock.core.errors import (
     FencedProducer,
@@ -99,7 +99,7 @@ def test_a_try_that_comes_to_nothing_takes_no_step_of_the_round(tmp_path: Path) 
                     else:
                         targets = publishing.routes.targets([b"$queue/q2"])
                         assert targets is not None
-                        routed = Routed(Columns.of([value], topics=[b"$queue/q2"]), targets, publisher)
+                        routed = (Columns.of([value], topics=[b"$queue/q2"]), targets, publisher, None)
                         is_taken = publishing.intake.try_stage((), outcomes.append, (), routed) is not None
                     if not is_taken:
                         await publishing.put(queue, columns, publisher)

@@ -81,7 +81,7 @@ def test_a_transaction_settles_its_own_in_its_frame_however_much_else_was_noted(
             await s.crash(tmp_path.with_name(f"{tmp_path.name}-copy"))
             assert s.group_of("source").depth() == 10_000
             assert s.broker.queue("target").units[0].end == 1
-            assert unit.state.end > 2
+            assert unit.state_log.end > 2
 
     run(main())
 
@@ -254,7 +254,7 @@ def test_a_state_log_that_takes_nothing_holds_up_no_other_queue(tmp_path: Path) 
             settling = s.broker.settling
             for consumer, queue in zip(consumers, (good, bad), strict=True):
                 settling.ack(Held.named(consumer.group, queue.units[0], offsets(0), None, consumer.number))
-            bad.units[0].state.fault = LogPoisoned(bad.units[0].state.name, "a test")
+            bad.units[0].state_log.fault = LogPoisoned(bad.units[0].state_log.name, "a test")
             await s.quiet()
             assert not good.units[0].is_dirty
             assert (

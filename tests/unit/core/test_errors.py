@@ -20,6 +20,7 @@ CLASSES = [
     for module in (errors, mqtt_errors, client_errors)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, PenstockError) and hasattr(kind, "code")
+    if kind not in (errors.VolatileFull, errors.ReadyFull)  # of a wider one's code
 ] + [Trimmed, QueueReplaced]
 
 RAISED: list[PenstockError] = [
@@ -63,6 +64,7 @@ RAISED: list[PenstockError] = [
     errors.NoSuchPolicy("ttl"),
     errors.NamespaceRefused("till-7", "shop"),
     errors.UserExists("till-7"),
+    errors.QueueLimit("volatile queues", 100_000, "broker.volatile_queues"),
     errors.NoSuchExchange("logs"),
     errors.ExchangeDiffers("logs", "type", "topic", "direct"),
     errors.ExchangeInUse("logs", 2),
@@ -82,6 +84,8 @@ RAISED: list[PenstockError] = [
     QueueReplaced("orders", 3, 17),
 ]
 NARROWER: list[PenstockError] = [
+    errors.VolatileFull("replies", 256, 256, "broker.volatile_size"),
+    errors.ReadyFull("orders", 10, 10, 4096),
     FlightRefused(ErrorCode.DISK_LOW, "publishes are refused until space is freed (trim or delete logs)"),
     MqttRefused("the login", ReasonCode.NOT_AUTHORIZED),
     HttpRefused("GET /api/v1/queues", 503, Problem(code="closed", detail="the server is stopping", instance="r1")),

@@ -64,8 +64,8 @@ def test_of_many_publishes_those_that_are_refused_say_why(mqtt: RunningGateway) 
 @pytest.mark.parametrize(
     ("topic", "payload", "word"),
     [
-        ("$admin/queue/create", b"{", "no JSON"),
-        ("$admin/queue/create", b"[]", "no object"),
+        ("$admin/queue/create", b"{", "not JSON"),
+        ("$admin/queue/create", b"[]", "not an object"),
         ("$admin/queue/create", b'{"name": "q", "partitons": 3}', "partitions"),
         ("$admin/queue/none/config", b'{"partitions": 3}', "none"),
         ("$admin/queue/create", b'{"name": "a\\u0000b"}', "control character"),

@@ -13,15 +13,24 @@ from tests.support.kernels import both, builds
 
 from penstock.core.errors import CorruptBatch, InvalidArgument, TooLarge
 from penstock.core.types import Compression
-from penstock.log.batch import EXPIRY, OFFSET_DELTA, TIMESTAMP_DELTA, TOPIC, VALUE, encode, read_header, seal
+from penstock.log.batch import EXPIRY, OFFSET_DELTA, TIMESTAMP_DELTA, TOPIC, VALUE, encode, flags_of, read_header, seal
 from penstock.log.columns import Columns, Spans
+from penstock.log.header import HEADER, MAGIC, VERSION
 
 
-def build(kernel: ModuleType, columns: Columns, limit: int = 1 << 24, head: int = 64) -> bytearray:
+def build(kernel: ModuleType, columns: Columns, limit: int = 1 << 24) -> bytearray:
     spans = (columns.topics, columns.key, columns.properties, columns.native, columns.value)
     ends = [part for span in spans for part in ((None, None) if span is None else (span.starts, span.ends))]
     built = kernel.build(
-        limit, head, columns.source, columns.count, None, None, columns.expiry, columns.topic_index, *ends
+        limit,
+        columns.source,
+        columns.count,
+        None,
+        None,
+        columns.expiry,
+        columns.topic_index,
+        *ends,
+        *(columns.producer_id, columns.producer_epoch, columns.base_sequence),
     )
     assert isinstance(built, bytearray)
     return built
@@ -41,7 +50,12 @@ def layout_of(kernel: ModuleType, body: bytes, count: int, flags: int) -> list[i
 @given(some=records())
 @settings(max_examples=100, deadline=None)
 def test_a_body_is_what_the_format_says(kernel: ModuleType, some: Records) -> None:
-    assert build(kernel, some.columns()) == bytes(64) + some.plain_body()
+    columns = replace(some.columns(), producer_id=(1 << 63) + 5, producer_epoch=7, base_sequence=9)
+    built, head = build(kernel, columns), bytearray(64)
+    assert built[64:] == some.plain_body()
+    facts = len(built) - 64, len(some.values), 0, flags_of(columns), 0, VERSION, 0, 0, (1 << 63) + 5, 7, 0, 9
+    HEADER.pack_into(head, 0, MAGIC, 0, 0, *facts)
+    assert built[:64] == head
 
 
 @pytest.mark.parametrize("kernel", builds("batch"))
@@ -142,7 +156,7 @@ def test_columns_shorter_than_the_batch_are_refused(kernel: ModuleType) -> None:
 @pytest.mark.parametrize("kernel", builds("batch"))
 def test_a_body_over_the_limit_is_refused_at_its_exact_size(kernel: ModuleType) -> None:
     columns = Columns.of([bytes(100)])
-    assert len(build(kernel, columns, limit=112, head=0)) == 112
+    assert len(build(kernel, columns, limit=112)) == 64 + 112
     with pytest.raises(TooLarge) as refused:
         build(kernel, columns, limit=111)
     assert refused.value.size == 112
@@ -191,7 +205,7 @@ def test_both_builds_scan_changed_headers_alike(place: int, byte: int, start: in
 )
 def test_a_stamp_out_of_range_is_refused(kernel: ModuleType, stamp: tuple[int, int, int, int]) -> None:
     with pytest.raises(InvalidArgument):
-        kernel.stamp(bytearray(64), *stamp)
+        kernel.seal(bytearray(64), *stamp)
 
 
 @pytest.mark.parametrize("kernel", builds("batch"))

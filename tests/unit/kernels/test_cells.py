@@ -28,6 +28,16 @@ def test_what_was_joined_is_cut_apart_again(
 
 
 @pytest.mark.parametrize("cells", builds("cells"))
+def test_pieces_are_those_of_their_spans(cells: ModuleType) -> None:
+    starts, ends = array("i", [2, 0, 3]), array("i", [4, 0, 5])
+    assert cells.pieces(b"abcde", starts, ends) == [b"cd", b"", b"de"]
+    with pytest.raises(IndexError):
+        cells.pieces(b"abcd", starts, ends)
+    with pytest.raises(IndexError):
+        cells.pieces(b"abcde", starts, ends[:2])
+
+
+@pytest.mark.parametrize("cells", builds("cells"))
 @pytest.mark.parametrize(
     ("offsets", "row"), [([0, 2], -1), ([0, 2], 1), ([0, 3], 0), ([-1, 2], 0), ([2, 1], 0), ([0, 2], 2**31 - 1)]
 )

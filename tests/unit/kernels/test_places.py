@@ -101,6 +101,7 @@ def test_what_does_not_fit_or_is_not_plain_waits(kernel: Any) -> None:
     assert (said.room, len(said.starts), len(said.counts)) == (size - 1, 2, 2)
     several, faulty, placed = (lot(i, cursor_after(walk, 1)) for i in range(3))
     several.cursors[9] = Cursor(9, 0, 0)
+    assert faulty.state is not None
     faulty.state.fault = RuntimeError()
     placed.cursors[1].place(5, 0)
     for unit in (several, faulty, placed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from itertools import accumulate
+from operator import itemgetter
 from types import ModuleType
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.kernels import builds
 
 from penstock.core.errors import InvalidArgument
 from penstock.kernels import hashing
+from penstock.kernels.takers import Passage, Taker
 
 
 def table(feeds: list[list[int]]) -> tuple[array[int], array[int]]:
@@ -32,13 +34,22 @@ def turns(draw: st.DrawFn) -> tuple[list[int], list[list[int]], list[int], list[
     return index, feeds, sizes, steps, places
 
 
+def takers(sizes: list[int], largest: int = 1 << 20) -> list[Taker]:
+    """Queues with so many partitions."""
+    made = [Taker(Passage(), None) for _ in sizes]
+    for taker, size in zip(made, sizes, strict=True):
+        taker.partitions, taker.largest_value = size, largest
+    return made
+
+
 @pytest.mark.parametrize("routing", builds("routing"))
-@given(turn=turns())
+@given(turn=turns(), is_spread=st.booleans())
 @settings(max_examples=200, deadline=None)
 def test_each_row_goes_to_one_lane_of_every_queue_that_its_topic_feeds(
-    routing: ModuleType, turn: tuple[list[int], list[list[int]], list[int], list[int], list[int]]
+    routing: ModuleType, turn: tuple[list[int], list[list[int]], list[int], list[int], list[int]], is_spread: bool
 ) -> None:
     topics, feeds, sizes, steps, places = turn
+    steps = steps if is_spread else [0] * len(sizes)
     index, (begins, queues) = array("i", topics), table(feeds)
     first_lanes = list(accumulate(sizes, initial=0))
     expected = []
@@ -46,19 +57,30 @@ def test_each_row_goes_to_one_lane_of_every_queue_that_its_topic_feeds(
         for queue in feeds[topic]:
             place = places[row] if places[row] >= 0 else -1 - places[row] + steps[queue]
             expected.append((row, first_lanes[queue] + place % sizes[queue]))
-    count = routing.count_targets(index, begins)
-    rows, lanes = array("i", bytes(4 * count)), array("i", bytes(4 * count))
     starts = array("i", range(len(topics)))
     ends = array("i", [start + 3 * start % 11 for start in starts])
-    counts, longest = array("i", bytes(4 * len(sizes))), array("i", bytes(4 * len(sizes)))
-    of_queues = array("i", first_lanes[:-1]), array("i", sizes), array("i", steps)
-    out = rows, lanes, counts, longest
-    assert routing.lay_out(index, begins, queues, array("q", places), *of_queues, starts, ends, *out) == count
-    assert list(zip(rows, lanes, strict=True)) == expected
+    counts, forward = array("i", bytes(4 * len(sizes))), array("i", steps) if is_spread else None
+    named = array("q", places), forward, starts, ends
+    rows, lanes, firsts, refusing, too_long = routing.lay_out(takers(sizes, 8), index, begins, queues, *named, counts)
+    assert list(firsts) == first_lanes
+    assert list(rows) == [row for row, _ in sorted(expected, key=itemgetter(1))]
+    assert list(lanes) == [[lane for _, lane in expected].count(lane) for lane in range(first_lanes[-1])]
+    longest = []
     for queue in range(len(sizes)):
         mine = [row for row, lane in expected if first_lanes[queue] <= lane < first_lanes[queue + 1]]
         assert counts[queue] == len(mine)
-        assert longest[queue] == max([ends[row] - starts[row] for row in mine], default=0)
+        longest.append(max([ends[row] - starts[row] for row in mine], default=0))
+    too = [(queue, size) for queue, size in enumerate(longest) if size > 8]
+    assert (refusing, too_long) == (too[0] if too else (-1, 0))
+
+
+@pytest.mark.parametrize("routing", builds("routing"))
+def test_a_queue_that_is_deleted_refuses(routing: ModuleType) -> None:
+    queues = takers([1, 1])
+    queues[1].is_deleted = True
+    one, zero = array("i", [0]), array("i", [0])
+    laid = routing.lay_out(queues, one, array("i", [0, 1]), one, array("q", [0]), None, zero, zero, array("i", [0, 0]))
+    assert laid[3:] == (1, 0)
 
 
 @pytest.mark.parametrize("routing", builds("routing"))
@@ -77,6 +99,6 @@ def test_a_table_that_leads_nowhere_is_an_error(
     def one(value: int = 0) -> array[int]:
         return array("i", [value])
 
-    table = one(topic), array("i", [0, 1]), one(), array("q", [0]), one(), one(partitions), one()
+    table = one(topic), array("i", [0, 1]), one(), array("q", [0]), one()
     with pytest.raises(error):
-        routing.lay_out(*table, one(), one(), one(), one(), one(), one())
+        routing.lay_out(takers([partitions]), *table, one(), one(), one())

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from penstock.kernels.entry import FrameEntry, FrameEntryPlain, packed, packed_plain
+from penstock.kernels.entry import FrameEntry, FrameEntryPlain, entries_of, entries_of_plain, framed, framed_plain
 from penstock.kernels.folded import INDEX_STEP_BYTES, FoldedLog, OpenSegment, fold
 from penstock.kernels.staged import (
     Span,
     StagedLog,
     any_apart,
-    append_all,
     data_bytes,
     entries_bytes,
+    fold_all,
     reached_all,
     stamps,
     strongest,
@@ -41,21 +41,30 @@ def log_at(number: int, end: int, epoch: int = 0, time: int = 0) -> StagedLog:
 
 def test_the_next_batch_of_each_log_is_stamped() -> None:
     logs = [log_at(1, 10, epoch=3), log_at(2, 20, time=99)]
-    firsts, epochs, times = (array("q", [0, 0]) for _ in range(3))
-    assert stamps(logs, 50, firsts, epochs, times) == -1
-    assert (list(firsts), list(epochs), list(times)) == ([10, 20], [3, 0], [50, 99])
+    numbers, firsts, epochs, times = (array("q", [0, 0]) for _ in range(4))
+    assert stamps(logs, 50, numbers, firsts, epochs, times) == -1
+    assert (list(numbers), list(firsts), list(epochs), list(times)) == ([1, 2], [10, 20], [3, 0], [50, 99])
+
+
+def test_batches_of_many_logs_become_entries() -> None:
+    named = array("q", [7, 8]), [bytearray(b"one"), bytearray(b"three")], array("q", [10, 20]), array("i", [1, 3])
+    for made in (entries_of(*named, array("q", [5, 6]), 9), entries_of_plain(*named, array("q", [5, 6]), 9)):
+        assert [(each.log, each.data, each.edit) for each in made] == [(7, b"one", None), (8, b"three", None)]
+        assert [(each.first, each.end, each.records) for each in made] == [(10, 11, 1), (20, 23, 3)]
+        assert [(each.first_timestamp, each.max_timestamp, each.sequence) for each in made] == [(5, 5, 9), (6, 6, 9)]
 
 
 def test_a_log_with_a_fault_is_named() -> None:
     logs = [log_at(1, 0), log_at(2, 0), log_at(3, 0)]
     logs[1].fault = ValueError()
-    assert stamps(logs, 0, *(array("q", [0] * 3) for _ in range(3))) == 1
+    assert stamps(logs, 0, *(array("q", [0] * 3) for _ in range(4))) == 1
 
 
 def test_batches_are_folded_and_counted() -> None:
     logs = [log_at(1, 10), log_at(2, 20)]
     entries = [batch(1, 10, 3), batch(2, 20, 2, size=5, time=7)]
-    assert append_all(logs, entries) == (15, 5)
+    assert fold_all(logs, entries, 1, 4) == (1, 15, 5)
+    assert [(log.waiting_level, log.waiting_sequence) for log in logs] == [(1, 4)] * 2
     assert [(log.bounds.end, log.last_timestamp, log.tail) for log in logs] == [
         (13, 5, [entries[0]]),
         (22, 7, [entries[1]]),
@@ -65,7 +74,7 @@ def test_batches_are_folded_and_counted() -> None:
 def test_what_is_written_leaves_the_tail() -> None:
     log = log_at(1, 0)
     entries = [FrameEntry(1, bytes(i), None, i, i + 1, 1, 0, 0, i) for i in range(5)]
-    append_all([log] * 5, entries)
+    fold_all([log] * 5, entries, 0, 1)
     assert (log.let_go(0), log.tail) == ([], entries)
     assert data_bytes(log.let_go(3)) == 3
     assert log.tail == entries[3:]
@@ -102,8 +111,8 @@ def test_the_table_of_entries_is_the_same_in_both_builds(seed: int) -> None:
         for kind in rng.choices([bytes, bytearray, memoryview], k=rng.randrange(10))
     ]
     plain: list[Any] = [FrameEntryPlain(entry.log, entry.data, entry.edit) for entry in entries]
-    assert packed(entries) == packed_plain(plain)
-    assert len(packed(entries)) == entries_bytes(entries)
+    assert framed(entries, 3, 7, 5) == framed_plain(plain, 3, 7, 5)
+    assert len(framed(entries, 3, 7, 5)) == 40 + entries_bytes(entries)
 
 
 def folded(segment_bytes: int = 1000, age_ms: int = 1000, *, is_active: bool = True) -> FoldedLog:

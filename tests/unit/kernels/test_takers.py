@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from types import SimpleNamespace
 
-from penstock.kernels.takers import NO_LIMIT, Passage, Taker, data_logs, leave, refusing, release, shapes, take
+from penstock.kernels.takers import NO_LIMIT, Passage, Taker, data_logs, leave, release, spreading, take, targets
 
 
 class CountingGate(Passage):
@@ -84,20 +84,10 @@ def test_what_is_moved_counts_as_a_change_and_not_as_published() -> None:
     assert (moved.published, changed) == (0, {moved})
 
 
-def test_the_first_that_refuses_is_found() -> None:
-    queues = [queue(), queue(), queue()]
-    assert refusing(queues, array("i", [100, 0, 100])) == -1
-    assert refusing(queues, array("i", [100, 101, 101])) == 1
-    queues[0].is_deleted = True
-    assert refusing(queues, array("i", [0, 101, 0])) == 0
-
-
-def test_partitions_and_those_that_spread() -> None:
+def test_those_that_spread_are_found() -> None:
     queues = [queue(), queue()]
-    queues[0].partitions, queues[1].spreads = 10, True
-    partitions = array("i", [0, 0])
-    assert shapes(queues, partitions) == [1]
-    assert list(partitions) == [10, 1]
+    queues[1].spreads = True
+    assert spreading(queues) == [1]
 
 
 def test_the_logs_of_lanes_that_get_rows() -> None:
@@ -108,3 +98,10 @@ def test_the_logs_of_lanes_that_get_rows() -> None:
     assert data_logs(queues, first_lanes, array("i", [1, 0, 4, 0, 9]), logs) == -1
     assert logs == ["a0", "a2", "b1"]
     assert data_logs(queues, first_lanes, array("i", [0, 0, 1, 1, 1]), []) == 1
+
+
+def test_the_queues_that_topics_feed_are_numbered() -> None:
+    first, second, third = queue(), queue(), queue()
+    found, begins, numbers = targets([[second], [], [first, second, third], [third]])
+    assert found == [second, first, third]
+    assert (list(begins), list(numbers)) == ([0, 1, 1, 4, 5], [0, 1, 0, 2, 2])

@@ -9,8 +9,8 @@ from tests.support.simdisk import SimDisk
 
 from penstock.core.errors import JournalDamaged
 from penstock.core.types import FilePosition, Sequence
+from penstock.kernels.entry import MAGIC
 from penstock.log.engine import Engine
-from penstock.log.journal.frames import MAGIC
 from penstock.log.journal.journal import FILE_HEADER_BYTES
 from penstock.log.journal.marks import Mark, write_marks
 from penstock.log.journal.replay import JournalReader, ReplayedFrame

@@ -5,6 +5,7 @@ from array import array
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.letters import columns_for_move, dead_letter, to_properties
 
 from penstock.log.batch import Batch, Row, encode, seal
 from penstock.log.columns import Columns
@@ -14,11 +15,8 @@ from penstock.queues.deadletter import (
     MAX_DETAIL_BYTES,
     DeadLetter,
     Reason,
-    columns_for_move,
-    dead_letter,
     from_properties,
     redrive_columns,
-    to_properties,
     without,
 )
 from penstock.queues.names import GroupName, MessageId

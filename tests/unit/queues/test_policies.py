@@ -70,6 +70,21 @@ def test_of_others_the_argument_counts() -> None:
     assert effective(own, declared, policy(record(overflow="reject-publish"))).overflow.value == "reject"
 
 
+def test_dead_letters_and_lengths_come_by_a_policy_too() -> None:
+    made = policy(record(dead_letter_exchange="dlx", dead_letter_routing_key="k", max_length=10, max_length_bytes=99))
+    own, declared = rabbit()
+    found = effective(own, declared, made)
+    assert (found.dlq_config.enabled, found.dlq_config.exchange, found.dlq_config.routing_key) == (True, "dlx", "k")
+    assert (found.limits.max_ready, found.overflow.value) == (10, "drop-oldest")
+    own, declared = rabbit(x_dead_letter_exchange="mine", x_max_length=5)
+    found = effective(own, declared, made)
+    assert (found.dlq_config.exchange, found.dlq_config.routing_key, found.limits.max_ready) == ("mine", "k", 5)
+    ours = QueueSettings(name="q")
+    assert effective(ours, None, made).dlq_config == ours.dlq_config, "it keeps its own dead letters"
+    own, declared = rabbit(x_queue_type="quorum", x_overflow="drop-head")
+    assert effective(own, declared, policy(record(delivery_limit=3))).count_requeues
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [

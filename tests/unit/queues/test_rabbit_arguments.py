@@ -194,7 +194,11 @@ def test_what_was_declared_comes_back_from_its_record() -> None:
 
 def test_what_arguments_ask_for() -> None:
     wanted = table_of({"x-message-ttl": 5, "x-delivery-limit": 7})
-    assert argument_settings(wanted) == {("limits", "message_ttl"): "5ms", ("max_deliveries",): 7}
-    assert argument_settings({}, "quorum") == {("max_deliveries",): 20}
+    assert argument_settings(wanted) == {
+        ("limits", "message_ttl"): "5ms",
+        ("max_deliveries",): 7,
+        ("count_requeues",): True,
+    }
+    assert argument_settings({}, "quorum") == {("max_deliveries",): 20, ("count_requeues",): True}
     stream = table_of({"x-max-age": "2h", "x-max-length-bytes": 100})
     assert argument_settings(stream, "stream") == {("retention", "time"): "7200000ms", ("retention", "bytes"): 100}

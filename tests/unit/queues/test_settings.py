@@ -19,6 +19,7 @@ from penstock.queues.settings import (
     MAX_MESSAGE_BYTES,
     Compaction,
     DeadLetters,
+    Expiry,
     Limits,
     Ordering,
     Overflow,
@@ -86,8 +87,21 @@ EVERYTHING: dict[str, object] = {
         "backoff_multiplier": 1,
         "total_timeout": "none",
     },
-    "dlq_config": {"enabled": False, "topic": "$queue/failures", "alert_webhook": "http://localhost:9/x"},
-    "limits": {"max_message_size": "2MiB", "max_queue_depth": 0, "message_ttl": None},
+    "dlq_config": {
+        "enabled": False,
+        "topic": None,
+        "exchange": "dead",
+        "routing_key": "orders",
+        "alert_webhook": "http://localhost:9/x",
+    },
+    "limits": {
+        "max_message_size": "2MiB",
+        "max_queue_depth": 0,
+        "max_ready": 0,
+        "max_ready_bytes": "1MB",
+        "message_ttl": None,
+        "expiry": "at-head",
+    },
     "performance": {"delivery_timeout": "2m", "batch_size": 7},
     "cluster": {"consumer_routing_mode": "direct", "partition_strategy": "hash"},
     "overflow": "drop-oldest",
@@ -104,8 +118,10 @@ EVERYTHING: dict[str, object] = {
     "compaction": {"enabled": True, "key": "user-id", "lag": 0, "interval": "1h"},
     "max_in_flight": 5,
     "max_deliveries": "none",
+    "count_requeues": True,
     "suspend_after": 5,
     "group_expiry": "none",
+    "expires_after": "30s",
     "derived_group_expiry": "5m",
     "switch_timeout": "1s",
     "group_window": 10,
@@ -170,7 +186,14 @@ def test_every_setting_is_read() -> None:
         below = EVERYTHING[key]
         assert written[key] != value
         assert not isinstance(below, dict) or below.keys() == msgspec.to_builtins(value).keys()
-    assert settings.limits == Limits(max_message_size_bytes=2 << 20, max_queue_depth=None, message_ttl_ms=None)
+    assert settings.limits == Limits(
+        max_message_size_bytes=2 << 20,
+        max_queue_depth=None,
+        max_ready=0,
+        max_ready_bytes_=1_000_000,
+        message_ttl_ms=None,
+        expiry=Expiry.AT_HEAD,
+    )
     assert settings.retry_policy.max_backoff_ms == 90_000
     assert settings.retry_policy.total_timeout_ms is None
     assert settings.compaction.lag_ms == 0
@@ -238,7 +261,9 @@ def test_an_unknown_word_is_named_with_the_nearest_known_one(
 
 
 def test_where_nothing_is_near_the_known_keys_are_listed() -> None:
-    assert "max_message_size, max_queue_depth, message_ttl" in str(refused(limits={"xyzzy": 1}))
+    assert "max_message_size, max_queue_depth, max_ready, max_ready_bytes, message_ttl" in str(
+        refused(limits={"xyzzy": 1})
+    )
 
 
 @pytest.mark.parametrize("key", ["delay", "delay_max", "priority", "priority_levels", "schema", "schema_id"])
@@ -274,7 +299,13 @@ def test_settings_of_later_capabilities_are_refused_by_name(key: str) -> None:
         ({"performance": {"delivery_timeout": 30}}, "performance.delivery_timeout", "with its unit"),
         ({"performance": {"delivery_timeout": "30 parsecs"}}, "performance.delivery_timeout", "not a duration"),
         ({"performance": {"delivery_timeout": "0.1ms"}}, "performance.delivery_timeout", "less than 1ms"),
-        ({"performance": {"delivery_timeout": "0s"}}, "performance.delivery_timeout", "1ms to"),
+        ({"retry_policy": {"max_retries": 10_001}}, "retry_policy.max_retries", '"none"'),
+        ({"limits": {"max_ready": -1}}, "limits.max_ready", "0 to"),
+        ({"limits": {"expiry": "never"}}, "limits.expiry", "at-head"),
+        ({"dlq_config": {"exchange": "x\n"}}, "dlq_config.exchange", "control"),
+        ({"dlq_config": {"exchange": "x", "topic": "$dlq/a"}}, "dlq_config.exchange", "beside the topic"),
+        ({"dlq_config": {"exchange": "x", "routing_key": "k" * 256}}, "dlq_config.routing_key", "255 bytes"),
+        ({"dlq_config": {"routing_key": "k"}}, "dlq_config.routing_key", "dlq_config.exchange"),
         ({"limits": {"message_ttl": "99999d"}}, "limits.message_ttl", '"none"'),
         ({"limits": {"message_ttl": False}}, "limits.message_ttl", "with its unit"),
         ({"limits": {"max_message_size": 16 << 20}}, "limits.max_message_size", f"1 to {MAX_MESSAGE_BYTES}"),
@@ -394,3 +425,22 @@ def test_the_log_of_a_partition_gets_what_concerns_it() -> None:
         compaction=records.Compaction(property="user-id", lag_s=0.0, interval_s=3600.0),
     )
     assert log_settings(queue()) == records.LogSettings(retention=records.Retention(time_s=604_800.0))
+
+
+def test_none_and_nothing_are_told_apart_where_both_mean_something() -> None:
+    settings = queue(retry_policy={"max_retries": "none"}, limits={"max_ready": 0}, performance={"delivery_timeout": 0})
+    assert (settings.retry_policy.max_retries, settings.limits.max_ready) == (None, 0)
+    assert queue(retry_policy={"max_retries": 0}).retry_policy.max_retries == 0
+    assert (settings.performance.delivery_timeout_ms, settings.performance.lease_ms) == (None, 30_000)
+    assert parse_queue(queue_json(settings)) == settings
+
+
+def test_dead_letters_go_to_an_exchange_instead_of_a_topic_and_back() -> None:
+    settings = queue(dlq_config={"exchange": "", "routing_key": ""})
+    assert (settings.dead_letter_exchange, settings.dead_letter_queue, settings.dlq_config.topic) == ("", None, None)
+    assert settings.has_dead_letters
+    assert parse_queue(queue_json(settings)) == settings
+    back = change(settings, {"dlq_config": {"exchange": None, "routing_key": None}})
+    assert (back.dead_letter_exchange, back.dead_letter_queue) == (None, "$dlq/orders")
+    off = change(settings, {"dlq_config": {"enabled": False}})
+    assert (off.dead_letter_exchange, off.has_dead_letters) == (None, False)

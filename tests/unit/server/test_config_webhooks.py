@@ -87,7 +87,7 @@ def test_what_has_parts_is_not_repeated_where_something_else_belongs(key: str, w
 def test_an_address_is_written_once_and_there_are_not_many() -> None:
     with pytest.raises(BadConfiguration, match=r"webhooks\[1\].url: is that of webhooks\[0\] too"):
         read({"url": URL}, {"url": URL})
-    with pytest.raises(BadConfiguration, match="at most 16"):
+    with pytest.raises(BadConfiguration, match="the limit is 16"):
         read(*({"url": f"{URL}/{number}"} for number in range(MAX_HOOKS + 1)))
 
 

@@ -10,7 +10,12 @@ import penstock
 from penstock.core.errors import NoSuchQueue
 from penstock.tables.table import Partition, QueueTable, TableDirectory
 
-EMPTY = Partition(0, 0, 0, 0)
+EMPTY = (0, 0, 0, 0)
+
+
+def _found(partitions: list[Partition]) -> list[tuple[int, int, int, int]]:
+    """Whatever logs they have."""
+    return [(one.number, one.start, one.end, one.rows) for one in partitions]
 
 
 def test_a_declared_queue_is_a_table_before_anything_was_put(tmp_path: Path) -> None:
@@ -19,7 +24,7 @@ def test_a_declared_queue_is_a_table_before_anything_was_put(tmp_path: Path) -> 
         database.declare("shop/returns", partitions=1)
     directory = TableDirectory(tmp_path)
     assert directory.queues() == ["orders", "shop/returns"]
-    assert directory.tables()["shop/returns"] == [EMPTY]
+    assert _found(directory.tables()["shop/returns"]) == [EMPTY]
     table = directory.table("orders")
     assert [partition.number for partition in table.partitions()] == [0, 1, 2]
     assert list(table.read(2)) == []
@@ -46,7 +51,7 @@ def test_what_the_broker_changes_is_seen_by_a_reader_that_is_open(tmp_path: Path
         table.partitions()
     with penstock.open(tmp_path) as database:
         database.declare("orders", partitions=1)
-    assert table.partitions() == [EMPTY]
+    assert _found(table.partitions()) == [EMPTY]
     directory.close()
 
 

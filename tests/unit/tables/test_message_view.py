@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.amqp091 import TASK, TASK_HEADERS
+from tests.support.letters import to_properties
 from tests.support.live_tables import LiveTables, written
 
 from penstock.core.types import Compression
 from penstock.log.columns import Columns
 from penstock.log.records import Compaction
-from penstock.queues.deadletter import DeadLetter, Reason, to_properties
+from penstock.queues.deadletter import DeadLetter, Reason
 from penstock.queues.names import group_name, parse_message_id
 from penstock.queues.properties import Envelope, pack
 from penstock.tables.schema import SCHEMA

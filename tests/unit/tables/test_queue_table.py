@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.support.letters import to_properties
 from tests.support.live_tables import LiveTables, values, written
 
 import penstock
 from penstock.core.errors import InvalidArgument, NoSuchQueue
 from penstock.core.types import Compression, Durability
 from penstock.log.columns import Columns
-from penstock.queues.deadletter import DeadLetter, Reason, to_properties
+from penstock.queues.deadletter import DeadLetter, Reason
 from penstock.queues.names import group_name, message_id_prefix, parse_message_id
 from penstock.queues.properties import Envelope, pack
 from penstock.tables.errors import BeyondEnd, QueueReplaced, Trimmed

@@ -14,7 +14,7 @@ from penstock.broker.auth.certificates import name_in
 from penstock.broker.auth.identity import ANONYMOUS, Certificate, Credentials, How, Identity
 from penstock.broker.auth.keys import KEY_USER_PREFIX, PresentedKey, key_user, matches, parse_key
 from penstock.broker.auth.options import AuthOptions
-from penstock.broker.auth.passwords import Passwords, Verified
+from penstock.broker.auth.passwords import Passwords, Verified, is_foreign
 from penstock.broker.auth.permissions import (
     ADMIN_VERDICTS,
     AllPermissions,
@@ -245,7 +245,10 @@ class Access:
         # Removed or changed while the password was looked at: the old one does not count any more.
         if not is_right or user is None or password_hash is None or self.users.find(name) != user:
             raise BadCredentials
-        self._verified.remember(name, password, password_hash)
+        if is_foreign(password_hash):
+            await self.users.rehash(name, password, password_hash)
+        else:
+            self._verified.remember(name, password, password_hash)
         return _identity_of(user)
 
     def _look(self, attempt: Attempt, password: bytes, password_hash: str | None) -> bool:

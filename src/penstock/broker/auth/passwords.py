@@ -7,8 +7,10 @@ import hashlib
 import hmac
 import logging
 import secrets
+from base64 import b64decode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from argon2 import PasswordHasher, Type, extract_parameters
@@ -24,6 +26,11 @@ _THREADS = 2
 _MAX_WAITING = 500
 _MAX_VERIFIED = 10_000
 MAX_PASSWORD_BYTES = 1024
+
+RABBIT_HASHES = {"rabbit_password_hashing_sha256": "sha256", "rabbit_password_hashing_sha512": "sha512"}
+"""RabbitMQ's, of which the first login makes one of ours"""
+_RABBIT = "rabbit:"
+_SALT_BYTES = 4
 
 Result = TypeVar("Result")
 logger = logging.getLogger("penstock.auth")
@@ -60,6 +67,11 @@ class Passwords:
         if self._nobodys_hash is None:
             self._nobodys_hash = self._hasher.hash(secrets.token_bytes(16))
         is_long = len(password) > MAX_PASSWORD_BYTES
+        if password_hash is not None and is_foreign(password_hash):
+            # As long as any other: how long it takes says nothing of a user.
+            with suppress(VerificationError):
+                self._hasher.verify(self._nobodys_hash, b"" if is_long else password)
+            return not is_long and _matches_rabbit(password, password_hash)
         try:
             self._hasher.verify(password_hash or self._nobodys_hash, b"" if is_long else password)
         except VerifyMismatchError:
@@ -68,6 +80,29 @@ class Passwords:
             logger.error("a stored password hash cannot be used, set the password again error=%s", error)
             return False
         return password_hash is not None and not is_long
+
+
+def rabbit_hash(algorithm: str, text: str) -> str:
+    """One of RabbitMQ's as it is kept until its first login. InvalidArgument unless it is one of that algorithm."""
+    kind = RABBIT_HASHES[algorithm]
+    try:
+        size = len(b64decode(text, validate=True))
+    except ValueError:
+        size = 0
+    if size != _SALT_BYTES + hashlib.new(kind).digest_size:
+        raise InvalidArgument("this is not a password hash of RabbitMQ: take password_hash of its definitions as it is")
+    return f"{_RABBIT}{kind}:{text}"
+
+
+def is_foreign(password_hash: str) -> bool:
+    return password_hash.startswith(_RABBIT)
+
+
+def _matches_rabbit(password: bytes, password_hash: str) -> bool:
+    kind, _, text = password_hash.removeprefix(_RABBIT).partition(":")
+    salted = b64decode(text)
+    digest = hashlib.new(kind, salted[:_SALT_BYTES] + password).digest()
+    return hmac.compare_digest(digest, salted[_SALT_BYTES:])
 
 
 def check_password(password: bytes) -> None:

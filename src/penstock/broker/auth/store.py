@@ -12,6 +12,7 @@ from penstock.broker.auth.scram import ScramKeys
 from penstock.broker.catalogue.copied import CopiedLog
 from penstock.core.errors import DirectoryFormat
 from penstock.core.types import LogName
+from penstock.log.journal.late import Part
 from penstock.log.names import log_name
 from penstock.log.records import Compaction, LogSettings
 from penstock.log.shard import Shard
@@ -138,5 +139,12 @@ class Store:
 
     async def write(self, changes: Iterable[tuple[str, Record | None]]) -> None:
         """All in one commit; None deletes."""
-        records = [(key, b"" if record is None else msgspec.json.encode(record)) for key, record in changes]
-        await self._copied.write(records)
+        await self._copied.write(_encoded(changes))
+
+    def parts(self, changes: Iterable[tuple[str, Record | None]]) -> list[Part]:
+        """write() as parts of another commit, see CopiedLog.parts()."""
+        return self._copied.parts(_encoded(changes))
+
+
+def _encoded(changes: Iterable[tuple[str, Record | None]]) -> list[tuple[str, bytes]]:
+    return [(key, b"" if record is None else msgspec.json.encode(record)) for key, record in changes]

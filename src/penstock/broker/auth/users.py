@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,12 +16,13 @@ from penstock.broker.auth.keys import KEY_USER_PREFIX, NoSuchKey, key_user, new_
 from penstock.broker.auth.options import SCRAM_ITERATIONS, ConfiguredUser
 from penstock.broker.auth.passwords import Passwords, random_password
 from penstock.broker.auth.roles import ADMIN_ROLE, book_of
-from penstock.broker.auth.rules import EVERYWHERE, Rule, check_name
+from penstock.broker.auth.rules import EVERYWHERE, Effect, Rule, check_name
 from penstock.broker.auth.scram import ScramKeys, prepared, pretended_keys, scram_keys
 from penstock.broker.auth.store import ApiKey, Record, Secret, Store, Stored, User, key_of
 from penstock.core.clock import SystemClock
 from penstock.core.errors import InvalidArgument, NoSuchUser, UserExists
 from penstock.core.ports import Clock
+from penstock.log.journal.late import Part
 from penstock.log.shard import Shard
 from penstock.queues.names import DEFAULT_NAMESPACE, check_namespace
 
@@ -32,6 +35,8 @@ Changes = dict[str, Record | None]
 
 class Users:
     """Use Users.open(), from one event loop. What is changed counts when it is on disk."""
+
+    are_kept = True
 
     def __init__(self, store: Store, stored: Stored, passwords: Passwords, clock: Clock, scram_iterations: int) -> None:
         assert stored.secret is not None
@@ -133,6 +138,26 @@ class Users:
         password_hash, scram = await self._hashed(name, password, with_scram)
         await self._replace(name, password_hash=password_hash, scram=scram)
 
+    async def set_password_hash(self, name: str, password_hash: str) -> None:
+        """One that rabbit_hash() gave. There is no login by SCRAM with it before the first one by password."""
+        await self._replace(name, password_hash=password_hash, scram=None)
+
+    async def rehash(self, name: str, password: bytes, before: str) -> None:
+        """Of a password that was right: from now on it is kept as others are, with keys for SCRAM where it can be."""
+        try:
+            password_hash, scram = await self._hashed(name, password, with_scram=True)
+        except InvalidArgument:
+            password_hash, scram = await self._hashed(name, password, with_scram=False)
+
+        def decide() -> Changes:
+            user = self._stored.users.get(name)
+            if user is None or user.password_hash != before:
+                return {}
+            made = msgspec.structs.replace(user, password_hash=password_hash, scram=scram)
+            return {key_of(made): made}
+
+        await self._change(decide)
+
     async def set_roles(self, name: str, roles: Iterable[str]) -> None:
         await self._replace(name, roles=_roles(roles))
 
@@ -186,6 +211,42 @@ class Users:
         """False if it is not there."""
         key = key_of(rule)
         return await self._change(lambda: {key: None} if key in self._stored.rules else {})
+
+    async def replace_rules(self, user: str, namespace: str, rules: Sequence[Rule]) -> None:
+        """Instead of those that allow the user something there by name."""
+        await self._change(lambda: self._replaced(user, namespace, rules))
+
+    def _replaced(self, user: str, namespace: str, rules: Sequence[Rule]) -> dict[str, Record | None]:
+        before = {
+            key: rule
+            for key, rule in self._stored.rules.items()
+            if rule.user == user and rule.namespace == namespace and rule.effect is Effect.ALLOW
+        }
+        return {**dict.fromkeys(before), **{key_of(rule): rule for rule in rules}}
+
+    async def remove_rules_in(self, namespace: str) -> None:
+        """A namespace is gone."""
+        await self._change(
+            lambda: {key: None for key, rule in self._stored.rules.items() if rule.namespace == namespace}
+        )
+
+    @asynccontextmanager
+    async def importing(
+        self, users: Iterable[User], rules: Mapping[tuple[str, str], Sequence[Rule]]
+    ) -> AsyncIterator[Imported]:
+        """Users as they come, and rules instead of those by user and namespace: what they are of somebody's commit, and
+        what to call when that is done. Meanwhile nothing else changes."""
+        async with self._turn:
+            changes: dict[str, Record | None] = {key_of(user): user for user in users}
+            for (user, namespace), mine in rules.items():
+                changes |= self._replaced(user, namespace, mine)
+
+            def apply() -> None:
+                for key, record in changes.items():
+                    self._stored.apply(key, record)
+                self._rebuild()
+
+            yield Imported(lambda: self._store.parts(changes.items()) if changes else [], apply)
 
     async def bootstrap(self) -> str | None:
         """Where there is no user at all, `admin` is made; its password, which is nowhere else to be had."""
@@ -241,8 +302,16 @@ class Users:
         self.changed()
 
 
+class Imported(NamedTuple):
+    parts: Callable[[], list[Part]]
+    """called in the turn in which they are staged"""
+    apply: Callable[[], None]
+
+
 class NoUsers(Users):
     """Of development mode: there are none, and none are made."""
+
+    are_kept = False
 
     def __init__(self) -> None:
         self._stored, self._configured, self._configured_rules = Stored(), {}, ()
@@ -251,6 +320,13 @@ class NoUsers(Users):
 
     async def bootstrap(self) -> None:
         """Nobody needs to log in."""
+
+    @asynccontextmanager
+    async def importing(
+        self, users: Iterable[User], rules: Mapping[tuple[str, str], Sequence[Rule]]
+    ) -> AsyncIterator[Imported]:
+        """They are passed over."""
+        yield Imported(list, lambda: None)
 
     async def _hashed(self, name: str, password: bytes, with_scram: bool) -> tuple[str, ScramKeys | None]:
         raise _nothing_is_kept()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from penstock.broker.catalogue.copied import CopiedLog
-from penstock.core.types import LogName
+from penstock.core.types import LogName, Purpose
 from penstock.log.engine import Effect
+from penstock.log.journal.late import Part
 from penstock.log.partition import Log
 from penstock.log.records import Compaction, LogSettings
 from penstock.log.shard import Shard
@@ -53,12 +54,18 @@ class Configuration:
         else:
             await self._copied.write(records)
 
-    async def write_creating(self, changes: Sequence[Change], logs: Sequence[tuple[LogName, LogSettings]]) -> list[Log]:
-        """write() in one commit with the making of logs."""
-        if not logs:
-            await self.write(*changes)
-            return []
-        return await self._shard.create_many(logs, self._copied.parts([_encoded(change) for change in changes]))
+    async def write_creating(
+        self,
+        changes: Sequence[Change],
+        logs: Sequence[tuple[LogName, LogSettings]],
+        beside: Callable[[], list[Part]] = list,
+    ) -> list[Log]:
+        """write() in one commit with the making of logs, and with what others write `beside`."""
+        parts = [*self._copied.parts([_encoded(change) for change in changes]), *beside()]
+        if logs:
+            return await self._shard.create_many(logs, parts)
+        await self._shard.commit(parts, Purpose.SETTLE)
+        return []
 
     async def write_deleting(self, changes: Sequence[Change], logs: Sequence[Log], staged: Effect) -> None:
         """write() in one commit with the end of logs. `staged` as in Shard.delete_many()."""

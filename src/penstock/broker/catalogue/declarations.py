@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -24,6 +26,10 @@ from penstock.broker.queues.volatile import VolatileQueue, check_volatile
 from penstock.broker.webhooks.events import with_secrets
 from penstock.core.errors import InvalidArgument, InvalidSetting, NoSuchGroup, NoSuchQueue, QueueExists
 from penstock.core.queue_paths import QUEUE_PREFIX, canonical_queue, is_dead_letter_queue
+from penstock.core.types import LogName
+from penstock.log.journal.late import Part
+from penstock.log.partition import Log
+from penstock.log.records import LogSettings
 from penstock.log.shard import Shard
 from penstock.queues.bindings import Bindings
 from penstock.queues.declared import (
@@ -60,8 +66,29 @@ _SWITCHES_KEPT = 16
 # More queues and groups than were ever declared between two records that say how many there were.
 _LOST_NUMBERS = 1 << 20
 
+# Of queues of which nothing is stored.
+_NO_SETTINGS: dict[str, object] = {}
+
 QueueName = tuple[str, str]
 """namespace, name"""
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Queues that are to be made together."""
+
+    settings: list[QueueSettings]
+    records: list[QueueRecord]
+    groups: list[list[GroupRecord]]
+
+    def __iter__(self) -> Iterator[tuple[QueueSettings, QueueRecord, list[GroupRecord]]]:
+        return iter(zip(self.settings, self.records, self.groups, strict=True))
+
+
+class Heads(Protocol):
+    """What leaves queues without a consumer: see broker/letters/heads."""
+
+    def configured(self, queue: Queue) -> None: ...
 
 
 class Declaring:
@@ -85,6 +112,8 @@ class Declaring:
         self.by_incarnation: dict[int, Queue] = {}
         self.changed: set[Queue] = set()
         """those in which something has come or gone since somebody emptied it, the deleted left out"""
+        self.filled: set[Queue] = set()
+        """those that may hold something on the disk that every group has settled"""
         self.bindings: dict[str, Bindings] = {}
         self.exchanges = ExchangeBook(self.bindings_of, self.is_volatile)
         self.volatile = Volatile(volatile, shard.timeline.wall())
@@ -93,6 +122,7 @@ class Declaring:
         """by namespace and name; see Policies"""
         self.namespaces: dict[str, NamespaceRecord] = {}
         self.failures: Failures
+        self.heads: Heads
         self._next_incarnation = 1
         self._next_group = 1
         self._making = 0
@@ -182,6 +212,7 @@ class Declaring:
             )
             self._next_incarnation += 1
             queue = await self._make(settings, record, groups)
+            self.heads.configured(queue)
             if below := [
                 name
                 for name in self.bindings_of(settings.namespace).queues_below(settings.name)
@@ -191,6 +222,63 @@ class Declaring:
                     "queue %s was declared above %s: they keep their own topics", settings.name, ", ".join(below)
                 )
             return queue
+
+    # Many at once
+
+    def locked(self, key: QueueName) -> asyncio.Lock:
+        """While it is held nobody else makes, changes or deletes a queue of that name."""
+        return self._lock(key)
+
+    def making(self, wanted: Sequence[tuple[QueueSettings, Sequence[GroupName], dict[str, object] | None]]) -> Making:
+        """Records of queues that are to be made together, each name locked(). QueueExists."""
+        found = Making([], [], [])
+        for settings, groups, declared in wanted:
+            if (settings.namespace, settings.name) in self.queues:
+                raise QueueExists(settings.name)
+            record = QueueRecord(
+                self._next_incarnation,
+                queue_json(settings),
+                self._timeline.wall(),
+                settings.partitions,
+                declared=declared,
+            )
+            self._next_incarnation += 1
+            found.settings.append(settings)
+            found.records.append(record)
+            found.groups.append([self._group_record(record, self._next_number(), name) for name in groups])
+        return found
+
+    async def make_all(self, making: Making, beside: Sequence[Change], parts: Callable[[], list[Part]]) -> None:
+        """In one commit with changes and parts of others."""
+        changes, logs, wanted = list(beside), list[tuple[LogName, LogSettings]](), list[range]()
+        for settings, record, groups in making:
+            partitions = range(settings.partitions) if settings.partitions == 1 else range(0)
+            changes.append((queue_key(record.incarnation), record))
+            changes += [(group_key(record.incarnation, group.number), group) for group in groups]
+            logs += wanted_logs(self.effective(settings, record), partitions)
+            wanted.append(partitions)
+        made = await self._configuration.write_creating([*changes, self._numbers()], logs, parts)
+        at = 0
+        for (settings, record, groups), partitions in zip(making, wanted, strict=True):
+            count = 2 * len(partitions)
+            self.heads.configured(self._adopt_made(settings, record, groups, partitions, made[at : at + count]))
+            at += count
+
+    def _adopt_made(
+        self,
+        settings: QueueSettings,
+        record: QueueRecord,
+        groups: Sequence[GroupRecord],
+        partitions: Sequence[int],
+        logs: Sequence[Log],
+    ) -> Queue:
+        queue = self.adopt(settings, record)
+        queue.adopt_logs(partitions, logs)
+        for group in groups:
+            self.adopt_group(queue, group)
+            queue.used_ms = self._now()
+        queue.made_ms = self._now()
+        return queue
 
     async def _make(self, settings: QueueSettings, record: QueueRecord, names: Sequence[GroupName]) -> Queue:
         groups = [self._group_record(record, self._next_number(), name) for name in names]
@@ -204,13 +292,7 @@ class Declaring:
             )
         finally:
             self._making -= record.is_auto
-        queue = self.adopt(settings, record)
-        queue.adopt_logs(partitions, logs)
-        for group in groups:
-            self.adopt_group(queue, group)
-            queue.used_ms = self._now()
-        queue.made_ms = self._now()
-        return queue
+        return self._adopt_made(settings, record, groups, partitions, logs)
 
     def declare_volatile(
         self,
@@ -229,13 +311,16 @@ class Declaring:
         if key in self.queues or (lock is not None and lock.locked()):
             raise QueueExists(settings.name)
         incarnation = self.volatile.next_incarnation()
-        record = QueueRecord(incarnation, {}, self._timeline.wall(), 1, declared=declared)
+        record = QueueRecord(incarnation, _NO_SETTINGS, self._timeline.wall(), 1, declared=declared)
         self.bindings_of(settings.namespace).declare(settings.name, settings.topics)
-        queue = VolatileQueue(self._shard, self._cache, settings, record, self.changed, self.volatile.memory, owner)
+        follows, memory = self.effective(settings, record), self.volatile.memory
+        queue = VolatileQueue(self._shard, self._cache, follows, record, self.changed, memory, owner)
+        queue.own = settings
         self.queues[key] = self.by_incarnation[incarnation] = queue
         self.volatile.count += 1
         for name in groups:
             self.adopt_group(queue, self._new_group(queue, name))
+        self.heads.configured(queue)
         return queue
 
     def delete_volatile(self, queue: Queue) -> None:
@@ -259,6 +344,7 @@ class Declaring:
         found = self.queues.get((settings.namespace, settings.name))
         if found is not None:
             if not is_auto:
+                found.declared_ms = self._now()
                 await self.keep(found)
             return found
         try:
@@ -352,12 +438,16 @@ class Declaring:
             return
         async with self.holding(queue):
             settings = self.effective(queue.own, queue.record)
-            await self._configuration.write(logs=queue.changed_logs(settings))
+            if logs := queue.changed_logs(settings):
+                await self._configuration.write(logs=logs)
             queue.configure(settings, queue.record, queue.own)
+            self.heads.configured(queue)
 
     def adopt(self, settings: QueueSettings, record: QueueRecord) -> Queue:
         queue = Queue(self._shard, self._cache, self.effective(settings, record), record, self.changed)
         queue.own = settings
+        queue.filled = self.filled
+        self.filled.add(queue)
         self.queues[settings.namespace, settings.name] = queue
         self.by_incarnation[record.incarnation] = queue
         self._next_incarnation = max(self._next_incarnation, record.incarnation + 1)
@@ -412,6 +502,7 @@ class Declaring:
         finally:
             queue.gate.open()
         self.bindings_of(queue.namespace).declare(queue.name, settings.topics)
+        self.heads.configured(queue)
         for group in queue.groups.values():
             group.look_at_switch(self._now())
 
@@ -485,6 +576,7 @@ class Declaring:
         del self.queues[queue.namespace, queue.name]
         del self.by_incarnation[queue.incarnation]
         self.changed.discard(queue)
+        self.filled.discard(queue)
         self.bindings_of(queue.namespace).drop(queue.name)
         for group in queue.groups.values():
             _dismiss(group)
@@ -492,6 +584,7 @@ class Declaring:
         for unit in queue.units.values():
             unit.data.on_commit = None
             self._shard.floors.pop(unit.data.number, None)
+            self._shard.unsettled.pop(unit.data.number, None)
         queue.notify_of_end()
         queue.units.clear()
 
@@ -530,6 +623,8 @@ class Declaring:
             await self._write_of(queue, (group_key(queue.incarnation, record.number), record), self._numbers())
             group = self.adopt_group(queue, record)
             group.look_at_switch(self._now())
+            if queue.head is not None:
+                queue.head.look_at_all()
             queue.used_ms = self._now()
             return group
 

@@ -126,7 +126,7 @@ class Exchanging:
             queue = self._declaring.called(destination.name, namespace)
             if queue.record.is_auto:
                 await self._declaring.keep(queue)
-            if (topic_filter := _as_filter(source, destination, key, arguments)) is not None:
+            if (topic_filter := as_filter(source, destination, key, arguments)) is not None:
                 return await self._declaring.change_topic(queue, topic_filter, is_wanted=True)
             mine = Destination("queue", queue.name)
             if queue.is_volatile:  # nothing is waited for, in which it might go
@@ -177,7 +177,7 @@ class Exchanging:
             else:
                 queue = self._declaring.called(destination.name, namespace)
                 destination = Destination("queue", queue.name)
-                topic_filter = _as_filter(source, destination, key, arguments)
+                topic_filter = as_filter(source, destination, key, arguments)
                 if topic_filter is not None and await self._declaring.change_topic(
                     queue, topic_filter, is_wanted=False
                 ):
@@ -193,12 +193,16 @@ class Exchanging:
             await self._configuration.write(*changes)
         self.of(namespace).remove(removal)
 
+    def changing(self, namespace: str) -> asyncio.Lock:
+        """While it is held nobody else changes exchanges or bindings there."""
+        return self._lock(namespace)
+
     def _lock(self, namespace: str) -> asyncio.Lock:
         """One change of a namespace after the other."""
         return self._locks.setdefault(namespace, asyncio.Lock())
 
 
-def _as_filter(source: str, destination: Destination, key: str, arguments: Mapping[str, Value]) -> str | None:
+def as_filter(source: str, destination: Destination, key: str, arguments: Mapping[str, Value]) -> str | None:
     """The filter of its topics that a queue's binding is: the same thing, seen twice."""
     if source != TOPIC_EXCHANGE or destination.kind != "queue" or arguments:
         return None

@@ -14,7 +14,7 @@ from penstock.broker.queues.group import Group
 from penstock.broker.queues.partitioned import state_settings
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.unit import Unit
-from penstock.core.errors import LogDamaged, LogPoisoned
+from penstock.core.errors import InvalidArgument, LogDamaged, LogPoisoned
 from penstock.core.types import LogName
 from penstock.kernels.window import Window
 from penstock.log.partition import Log
@@ -37,7 +37,7 @@ async def restore(shard: Shard, configuration: Configuration, declaring: Declari
     records = configuration.read().values()
     for record in records:  # queues follow them from the beginning
         if isinstance(record, PolicyRecord):
-            declaring.policies[record.namespace, record.name] = policy(record)
+            _restore_policy(declaring, record)
     for record in records:
         if isinstance(record, PolicyRecord):
             continue
@@ -72,6 +72,14 @@ async def restore(shard: Shard, configuration: Configuration, declaring: Declari
             await _restore_unit(shard, queue, unit, now)
         for restored in queue.groups.values():
             restored.look_at_switch(now)
+
+
+def _restore_policy(declaring: Declaring, record: PolicyRecord) -> None:
+    try:
+        declaring.policies[record.namespace, record.name] = policy(record)
+    except InvalidArgument as error:
+        # Of a version that took what this one does not.
+        logger.error("a policy has no effect namespace=%s policy=%s reason=%s", record.namespace, record.name, error)
 
 
 def _restore_bindings(declaring: Declaring, records: Sequence[BindingRecord]) -> None:

@@ -124,6 +124,8 @@ class Taking:
             if self.group.switches:
                 # What was passed over is settled without anybody saying so.
                 self.group.look_at_switch(now)
+            if self.group.queue.head is not None:
+                self.group.queue.head.returned([self.unit.partition])
 
     def _take(self, now: int, out: list[Delivery], read: Read | None) -> int:
         while self.room > 0:
@@ -166,21 +168,31 @@ class Taking:
         given = cursor.hand_out_again(stored.end, self.consumer, room, now, self.deadline, offsets, deliveries)
         if not given:
             return 0
-        rows, kept = array("i"), array("i")
+        rows, kept, expired = array("i"), array("i"), array("q")
         over = self.group.too_old_among(stored, now)
         for offset, count in zip(offsets[:given], deliveries[:given], strict=True):
             row = stored.row_from(offset)
             if row >= len(stored) or stored.offsets[row] != offset:
                 cursor.settle(offset, offset + 1)
+            elif over is not None and over[row] and self.group.expires_at_head:
+                expired.append(offset)
             elif over is not None and over[row]:
                 cursor.tally.expired += cursor.settle(offset, offset + 1)
             else:
                 rows.append(row)
                 kept.append(count)
         cursor.tally.redelivered -= given - len(rows)
+        if expired:
+            self.group.expired(self.unit, expired)
         if rows:
             out.append(Delivery(self.group, self.unit, self.consumer, stored, rows, kept, self.deadline))
         return len(rows)
+
+    def _without_expired(self, stored: StoredBatch, rows: array[int], over: bytearray) -> array[int]:
+        """They were the next when they were taken: they leave as what is looked after by nobody does."""
+        if expired := array("q", [stored.offsets[row] for row in rows if over[row]]):
+            self.group.expired(self.unit, expired)
+        return array("i", [row for row in rows if not over[row]])
 
     def _take_new(self, stored: StoredBatch, now: int, out: list[Delivery]) -> int:
         cursor, group, window = self.cursor, self.group, self.cursor.window
@@ -212,8 +224,12 @@ class Taking:
             group.count_skipped(cursor, stored, row, window.stopped_row, now)
         if window.stopped_row >= len(stored):
             cursor.pass_to(stored.end)
+        rows = rows if given == len(rows) else rows[:given]
+        if given and group.expires_at_head and (over := group.too_old_among(stored, now)) is not None:
+            rows = self._without_expired(stored, rows, over)
+            cursor.tally.delivered -= given - len(rows)
+            given = len(rows)
         if given:
-            rows = rows if given == len(rows) else rows[:given]
             waited_ms = now + group.timeline.shift - stored.batch.header.max_timestamp
             group.queue.delivery_latency.observe(max(waited_ms, 0) / 1000, given)
             out.append(Delivery(group, self.unit, self.consumer, stored, rows, None, self.deadline))

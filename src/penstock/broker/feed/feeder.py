@@ -20,13 +20,22 @@ class Feeder:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._hungry: dict[Fed, None] = {}
-        self._is_feeding = False
+        self._is_feeding = self._is_turning = False
         self._after: list[Callable[[], None]] = []
 
     def add(self, fed: Fed) -> None:
-        if not self._hungry:
+        if not self._hungry and not self._is_turning:
             self._loop.call_soon(self._feed)
         self._hungry[fed] = None
+
+    def begin_turn(self) -> None:
+        """For who takes what many have sent: those who get hungry until end_turn() are fed there."""
+        self._is_turning = True
+
+    def end_turn(self) -> None:
+        self._is_turning = False
+        if self._hungry:
+            self._feed()
 
     def after(self, call: Callable[[], None]) -> None:
         """`call`, which raises nothing, when all who are fed now were; at once if nobody is."""

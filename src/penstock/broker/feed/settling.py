@@ -176,10 +176,13 @@ class Settling:
         group.watch_due(unit, cursor)
         return Settlement(Settled(count, asked - count), (self._ledger.flush_soon(unit),))
 
-    def release(self, held: Held, counted: bool = False) -> Settlement:
-        """Not looked at: anybody's again at once, at their place. Nothing counts against them, or a return does: then
-        those that came back too often become dead letters, for which waits who waits."""
+    def release(self, held: Held, counted: bool | None = None) -> Settlement:
+        """Not looked at: anybody's again at once, at their place. Nothing counts against them, or a return does (None:
+        as the queue's count_requeues says): then those that came back too often become dead letters, for which waits
+        who waits."""
         group, unit, consumer = _place(held)
+        if counted is None:
+            counted = group.queue.settings.count_requeues
         cursor, current = self._current(held)
         settled = Settled(len(current), len(held) - len(current))
         if not current:

@@ -9,7 +9,7 @@ from itertools import repeat
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.member import GroupMember
 from penstock.broker.feed.stored import StoredBatch
-from penstock.broker.queues.group import Group
+from penstock.broker.queues.group import NEVER, Group
 from penstock.kernels.windows import Handed, hand_out, hand_out_parts
 from penstock.queues.settings import Ordering
 
@@ -27,7 +27,7 @@ def take_whole(group: Group, consumer: GroupMember, room: int, found: list[Deliv
         return 0
     handed = Handed()
     now, queue = group.now(), group.queue
-    timeout_ms = queue.settings.performance.delivery_timeout_ms
+    timeout_ms = queue.settings.performance.delivery_timeout_ms or NEVER
     by_key, limit = queue.settings.ordering is not Ordering.NONE, group.limits.window
     bounds = room, limit, _MOST_MESSAGES, group.too_old(now)
     try:
@@ -59,6 +59,8 @@ def take_parts(group: Group, consumer: GroupMember, room: int, found: list[Deliv
 
 def _note_handed(group: Group, handed: Handed, now: int) -> None:
     group.queue.used_ms = now
+    if group.queue.head is not None:
+        group.queue.head.returned([unit.partition for unit in handed.units])
     shifted, latency = now + group.timeline.shift, group.queue.delivery_latency
     for time_ms, messages in zip(handed.times, handed.amounts, strict=True):
         latency.observe(max(shifted - time_ms, 0) / 1000, messages)

@@ -58,7 +58,7 @@ class Reservation:
         counts, limits = self.counts, self.limits
         before = counts.get(queue, 0)
         if limits is _ASKED:
-            has_room = queue.admit(count, before)
+            has_room = queue.admit(count, before, partial(self.value_bytes, queue))
         elif queue.is_deleted:
             raise NoSuchQueue(queue.name)
         else:
@@ -75,6 +75,10 @@ class Reservation:
         if self.is_kept and limits is _ASKED:
             queue.expected += count
         return None
+
+    def value_bytes(self, queue: Queue) -> int:
+        """Of the rows that the queue is to take now."""
+        return 0
 
     def take_all(self, queues: list[Queue], counts: array[int], planned: Planned, now: int) -> Obstacle | None:
         """take() for each queue that gets rows, in order."""

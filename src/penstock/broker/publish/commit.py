@@ -9,7 +9,15 @@ from time import monotonic
 
 from penstock.broker.publish.admission import Dropped, Obstacle, Planned, Reservation
 from penstock.broker.publish.placement import Sent, Steps, TakenMeanwhile, place, remembered, take_back
-from penstock.broker.publish.request import Limits, ProducerCall, Published, PublishRequest, Put, PutFields, Routed
+from penstock.broker.publish.request import (
+    Limits,
+    ProducerCall,
+    Published,
+    PublishRequest,
+    Put,
+    PutFields,
+    RoutedFields,
+)
 from penstock.broker.publish.routing import lay_out
 from penstock.broker.queues.queue import Placed, Queue
 from penstock.core.errors import PenstockError
@@ -17,6 +25,7 @@ from penstock.core.metrics import Histogram
 from penstock.core.types import Purpose
 from penstock.kernels import takers
 from penstock.log.columns import Columns
+from penstock.log.encoded import Rows
 from penstock.log.engine import Done
 from penstock.log.journal.large_commit import Fill
 from penstock.log.journal.late import LateParts, Part
@@ -32,11 +41,26 @@ _ASKED, _PROMISED, _NONE = Limits.ASKED, Limits.PROMISED, Limits.NONE
 class Frame(Reservation):
     """Rows that were let in and placed, all in one turn of the loop, on their way into the journal."""
 
-    __slots__ = ("_latency", "begun_s", "offsets", "parts", "places", "sent", "spread", "steps", "told")
+    __slots__ = (
+        "_latency",
+        "asked",
+        "begun_s",
+        "offsets",
+        "parts",
+        "places",
+        "routed",
+        "sent",
+        "spread",
+        "steps",
+        "told",
+    )
 
     def __init__(self, limits: Limits, is_kept: bool, latency: Histogram) -> None:
         Reservation.__init__(self, limits, is_kept)  # super() takes twice as long to find it
         self._latency = latency
+        self.asked: Rows | None = None
+        self.routed: RoutedFields | None = None
+        """what the queues are asked for"""
         self.begun_s = monotonic()
         self.spread: Spread | None = None
         """instead of parts, where one put is all there is"""
@@ -56,6 +80,7 @@ class Frame(Reservation):
         queue, rows = put[0], put[1]
         if self.limits is _ASKED:
             queue.check(rows)
+            self.asked = rows
         if (obstacle := self.take(queue, rows.count, planned, now)) is not None:
             return obstacle
         numbers, counts, rows = place(put, self.steps)
@@ -74,13 +99,14 @@ class Frame(Reservation):
             self.parts += Spread(rows, counts, logs).parts()
         return None
 
-    def add_routed(self, routed: Routed, max_frame_bytes: int, planned: Planned, now: int) -> Obstacle | None:
-        """Raises what one of the queues refuses."""
-        made = lay_out(routed, self, self.steps, max_frame_bytes, planned, now)
-        if isinstance(made, Obstacle):
-            return made
-        self.spread = made
-        return None
+    def value_bytes(self, queue: Queue) -> int:
+        """Of the rows of one put, or of those that are routed."""
+        if (rows := self.asked) is not None:
+            return sum(rows.value.ends) - sum(rows.value.starts) if isinstance(rows, Columns) else rows.bytes
+        assert self.routed is not None
+        columns, targets, *_ = self.routed
+        mine = columns.of_topics(targets.by_queue()[queue])
+        return sum(mine.value.ends) - sum(mine.value.starts)
 
     def join(self, others: Sequence[Part]) -> None:
         """A spread is one frame by itself; beside others its parts are."""
@@ -133,13 +159,14 @@ class Intake:
     # In this turn of the loop
 
     def try_stage(
-        self, puts: Sequence[PutFields], done: Done, others: Sequence[Part] = (), routed: Routed | None = None
+        self, puts: Sequence[PutFields], done: Done, others: Sequence[Part] = (), routed: RoutedFields | None = None
     ) -> Frame | None:
         """The frame, staged: what the rows refer to may change afterwards. `done` is called when it is committed, or
         with what went wrong. None if it would have to wait, PenstockError if it is refused: nothing has changed
         then."""
-        is_alone = len(puts) == 1 and not others and routed is None
-        frame = self._prepared(Frame(_ASKED, not is_alone, self.latency), puts, others, is_alone, routed=routed)
+        # Those of one put, or of rows that are routed, are distinct queues, and nobody else comes in between.
+        is_kept = len(puts) > (routed is None)
+        frame = self._prepared(Frame(_ASKED, is_kept, self.latency), puts, others, _NOTHING_PLANNED, routed)
         if isinstance(frame, Obstacle):
             return None
         is_staged = False
@@ -166,26 +193,28 @@ class Intake:
         frame: Frame,
         puts: Sequence[PutFields],
         others: Sequence[Part],
-        is_alone: bool,
-        planned: Planned = _NOTHING_PLANNED,
-        routed: Routed | None = None,
+        planned: Planned,
+        routed: RoutedFields | None,
     ) -> Frame | Obstacle:
         """The frame with all rows let in and placed; no step of it waits."""
         now, is_whole = self._now(), False
+        is_alone = not others and len(puts) == (routed is None)
         try:
             for put in puts:
                 obstacle = frame.add(put, planned, now, is_alone)
                 if obstacle is not None:
                     return obstacle
             if routed is not None:
-                obstacle = frame.add_routed(routed, self._shard.max_frame_bytes, planned, now)
-                if obstacle is not None:
-                    return obstacle
+                frame.asked, frame.routed = None, routed
+                made = lay_out(routed, frame, frame.steps, self._shard.max_frame_bytes, planned, now)
+                if isinstance(made, Obstacle):
+                    return made
+                frame.spread = made
             is_whole = True
         finally:
             if not is_whole:
                 frame.give_back()
-        if others or (puts and frame.spread is not None and not is_alone):
+        if not is_alone:
             frame.join(others)
         return frame
 
@@ -215,8 +244,7 @@ class Intake:
         frame = Frame(request.limits, True, self.latency)
         if request.producer is not None:
             return self._sent(frame, request, request.producer, planned)
-        is_alone = len(request.puts) == 1 and not request.others and request.routed is None
-        return self._prepared(frame, request.puts, request.others, is_alone, planned, request.routed)
+        return self._prepared(frame, request.puts, request.others, planned, request.routed)
 
     def _sent(
         self, frame: Frame, request: PublishRequest, producer: ProducerCall, planned: Planned
@@ -229,7 +257,7 @@ class Intake:
                 return found
             sent.append(found)
         fresh = [each.put for each in sent if each.put is not None]
-        prepared = self._prepared(frame, fresh, request.others, False, planned)
+        prepared = self._prepared(frame, fresh, request.others, planned, None)
         if prepared is frame:
             frame.sent, places = sent, iter(frame.places)
             for each in sent:

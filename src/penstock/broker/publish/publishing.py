@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from penstock.broker.publish.commit import Intake
@@ -12,7 +12,7 @@ from penstock.broker.publish.publisher import Publisher
 from penstock.broker.publish.request import PlacedBatch, ProducerCall, Published, PublishRequest, Put, PutFields
 from penstock.broker.publish.routes import Routes
 from penstock.broker.queues.queue import Placed, Queue
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, QueueFull
 from penstock.log.columns import Columns
 from penstock.log.shard import resolve
 
@@ -28,6 +28,9 @@ class Publishing:
     def __init__(self, intake: Intake, routes: Routes) -> None:
         self.intake, self.routes, self.joint = intake, routes, JointPuts(intake)
         self._loop = asyncio.get_running_loop()
+        self.bury: Callable[[Queue, Columns], Awaitable[None]]
+        """To be called by a door that tells a publisher that a queue is full, which the calls that wait do themselves:
+        queues whose overflow is reject-dead-letter keep what they refuse as dead letters."""
 
     # Into one queue, whatever its bindings
 
@@ -40,7 +43,11 @@ class Publishing:
         producer: ProducerCall | None = None,
     ) -> Published:
         put = Put(queue, columns, publisher, partition)
-        [published] = await self.intake.stage(PublishRequest((put,), (), producer))
+        try:
+            [published] = await self.intake.stage(PublishRequest((put,), (), producer))
+        except QueueFull:
+            await self.bury(queue, columns)
+            raise
         return published
 
     def put_now(
@@ -77,11 +84,17 @@ class Publishing:
         topics = [bytes(columns.source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
         while (targets := self.routes.targets(topics, namespace)) is None:
             await self.routes.make(topics, columns, namespace)
-        if self.routes.has_to_enter(topics, namespace):
+        if not targets.are_entered:
             columns, topics, found = self.routes.enter(columns, topics, namespace)
             targets = self.routes.targets(topics, namespace, found) or targets
         puts = [Put(queue, columns.of_topics(numbers), publisher) for queue, numbers in targets.by_queue().items()]
-        return await self.intake.stage(PublishRequest(puts)) if puts else []
+        try:
+            return await self.intake.stage(PublishRequest(puts)) if puts else []
+        except QueueFull as error:
+            for put in puts:
+                if put.queue.name == error.queue and isinstance(put.rows, Columns):
+                    await self.bury(put.queue, put.rows)
+            raise
 
 
 def _puts(queue: Queue, batches: Sequence[PlacedBatch], partitions: int, publisher: Publisher) -> list[Put]:

@@ -61,6 +61,8 @@ class Targets(NamedTuple):
     queues: list[Queue]
     begins: array[int]
     numbers: array[int]
+    are_entered: bool = True
+    """False where one of the topics leads through an exchange: they are those that Routes.enter() is asked for"""
 
     def by_queue(self) -> dict[Queue, list[int]]:
         """The numbers of the topics that feed each of them."""
@@ -76,15 +78,10 @@ class Targets(NamedTuple):
         return [topic for topic, (first, stop) in enumerate(pairwise(self.begins)) if stop > first]
 
 
-class Routed(NamedTuple):
-    """Rows for the queues that their topics feed: `targets` are those of the columns' topics."""
-
-    columns: Columns
-    targets: Targets
-    publisher: Publisher
-    """of all rows; of several publishers, whose steps count in queues that spread messages without a key"""
-    places: array[int] | None = None
-    """of each row, where those without a key go: see Publisher.place. None: where the publisher's go"""
+RoutedFields: TypeAlias = "tuple[Columns, Targets, Publisher, array[int] | None]"
+"""Rows for the queues that their topics feed: `targets` are those of the columns' topics. The publisher is that of all
+rows; of several publishers, whose steps count in queues that spread messages without a key. Places of each row, where
+those without a key go: see Publisher.place. None: where the publisher's go. A plain tuple, as PutFields."""
 
 
 class ProducerCall(NamedTuple):
@@ -116,7 +113,7 @@ class PublishRequest(NamedTuple):
     """what else is decided in the turn in which the frame is staged; not beside a producer"""
     limits: Limits = Limits.ASKED
     purpose: Purpose = Purpose.PUBLISH
-    routed: Routed | None = None
+    routed: RoutedFields | None = None
     """beside puts; not beside a producer"""
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
 from typing import cast
 
 from penstock.broker.catalogue.declarations import Declaring
@@ -16,15 +14,21 @@ from penstock.broker.publish.request import ProducerCall, Targets
 from penstock.broker.queues.queue import Queue
 from penstock.core.errors import TooLarge
 from penstock.core.types import Compression
+from penstock.kernels import takers
 from penstock.log.columns import Columns
 from penstock.log.encoded import Rows
 from penstock.log.shard import Shard
+from penstock.queues.bindings import Bindings
 from penstock.queues.dedup import Duplicate
-from penstock.queues.exchange_topics import EXCHANGE_PREFIX, TOPIC_EXCHANGE, exchange_address
+from penstock.queues.exchange_headers import Headers
+from penstock.queues.exchange_topics import EXCHANGE_PREFIX, TOPIC_EXCHANGE, exchange_address, exchange_topic
 from penstock.queues.names import is_request, queue_of_publish_topic
 
 # Whoever invents topics makes all be looked up again, at a microsecond each. Of 512 bytes at most: some 30 MB.
 _KNOWN_TOPICS, _KNOWN_TOPIC_BYTES = 50_000, 512
+# Of half a kilobyte each.
+_KNOWN_ALONE = 4096
+_FORGOTTEN = -1
 # What rows take in a frame beside their bytes, at most, for each partition they go to.
 _BATCH_BYTES = 128
 
@@ -33,14 +37,23 @@ _BATCH_BYTES = 128
 class _Known:
     """What was looked up since a queue, a binding or an exchange came or went."""
 
+    bindings: Bindings
     version: int
     reads_headers: bool
     """of all ordinary topics, because of what is bound to `amq.topic`"""
     fed: dict[bytes, list[Queue]] = field(default_factory=dict)
+    alone: dict[bytes, Targets] = field(default_factory=dict)
+    """of topics that make up a publish by themselves"""
     enters_always: bool = False
     """one of them was too long to be kept"""
     entering: dict[bytes, Entry | None] = field(default_factory=dict)
     """topics of exchanges that become other topics; None where messages differ in where they go"""
+
+    def keep(self, topic: bytes, queues: list[Queue]) -> None:
+        """Not too much of it: who asks next begins anew."""
+        self.fed[topic] = queues
+        if len(self.fed) + len(self.entering) > _KNOWN_TOPICS:
+            self.version = _FORGOTTEN
 
 
 class Routes:
@@ -70,7 +83,7 @@ class Routes:
             return None
         fed = [self._declaring.queue(name, namespace) for name in route.queues]
         if len(topic) <= _KNOWN_TOPIC_BYTES and not is_request(topic):
-            known.fed[topic] = fed
+            known.keep(topic, fed)
         return fed
 
     def _through_exchange(self, topic: bytes, namespace: str, known: _Known) -> list[Queue]:
@@ -83,11 +96,25 @@ class Routes:
         if reads_headers or routed.topic is not None:
             if len(topic) <= _KNOWN_TOPIC_BYTES:
                 known.entering[topic] = None if reads_headers else (routed.topic, fed)
+                if len(known.fed) + len(known.entering) > _KNOWN_TOPICS:
+                    known.version = _FORGOTTEN
             else:
                 known.enters_always = True
         if fed and not reads_headers and len(topic) <= _KNOWN_TOPIC_BYTES:
-            known.fed[topic] = fed
+            known.keep(topic, fed)
         return fed
+
+    def through(
+        self, exchange: str, key: bytes, headers: Headers, namespace: str = "default"
+    ) -> tuple[bytes, list[Queue]]:
+        """The topic that a message of the broker's own becomes by an exchange, which may be internal, and the queues
+        that it gets to. NoSuchExchange; InvalidArgument for a message that asks for what is not there yet."""
+        routed = self._declaring.exchanges.of(namespace).route(exchange, key, headers, is_inside=True)
+        topic = routed.topic if routed.topic is not None else exchange_topic(exchange, key)
+        return topic, [self._declaring.queue(name, namespace) for name in routed.queues]
+
+    def reads_headers(self, exchange: str, namespace: str = "default") -> bool:
+        return self._declaring.exchanges.of(namespace).reads_headers(exchange)
 
     def is_apart(self, topic: bytes, namespace: str = "default") -> bool:
         """Whether publishing to it takes more than looking it up: a queue has to be made, where it goes is for each
@@ -97,19 +124,23 @@ class Routes:
             return True
         return topic.startswith(EXCHANGE_PREFIX) and topic not in known.fed
 
-    def knows(self, topics: Sequence[bytes], namespace: str = "default") -> bool:
-        """Whether each was looked up before, and what is published to it goes to queues that are there, or to none:
-        cheaper than to ask one by one."""
-        return all(map(self._known_of(namespace).fed.__contains__, topics))
+    def known_targets(self, topics: Sequence[bytes], namespace: str = "default") -> Targets | None:
+        """As targets(), where each was looked up before, and what is published to it goes to queues that are there, or
+        to none: cheaper than to ask one by one."""
+        known = self._known_of(namespace)
+        if len(topics) == 1 and (one := known.alone.get(topics[0])) is not None:
+            return one
+        fed = list(map(known.fed.get, topics))
+        return None if None in fed else _targets(known, topics, cast(list[list[Queue]], fed))
 
     def targets(
         self, topics: Sequence[bytes], namespace: str = "default", found: Mapping[int, list[Queue]] | None = None
     ) -> Targets | None:
         """None if one of the topics names a queue that is not there: see make(). `found`: the queues of topics, by
-        their numbers, that enter() found."""
+        their numbers, that enter() found, of which none leads through an exchange any more."""
         known = self._known_of(namespace)
-        if len(topics) == 1 and not found and (one := known.fed.get(topics[0])) is not None:
-            return Targets(one, array("i", [0, len(one)]), array("i", range(len(one))))
+        if found is None and len(topics) == 1 and (one := known.alone.get(topics[0])) is not None:
+            return one
         fed: list[list[Queue] | None] = list(map(known.fed.get, topics))
         for number, queues in found.items() if found else ():
             fed[number] = queues
@@ -118,20 +149,7 @@ class Routes:
                 if mine is None and (mine := self._queues(topics[number], namespace, known)) is None:
                     return None  # what is wrong with those behind it comes behind what make() may refuse
                 fed[number] = mine
-        complete = cast(list[list[Queue]], fed)
-        each = list(chain.from_iterable(complete))
-        numbers = {queue: number for number, queue in enumerate(dict.fromkeys(each))}
-        begins = array("i", accumulate(map(len, complete), initial=0))
-        return Targets(list(numbers), begins, array("i", map(numbers.__getitem__, each)))
-
-    def has_to_enter(self, topics: Sequence[bytes], namespace: str = "default") -> bool:
-        """Whether enter() is to be asked. After targets(), in the same turn."""
-        known = self._known_of(namespace)
-        return (
-            known.reads_headers
-            or known.enters_always
-            or (bool(known.entering) and not known.entering.keys().isdisjoint(topics))
-        )
+        return _targets(known, topics, cast(list[list[Queue]], fed), is_behind=found is not None)
 
     def enter(
         self,
@@ -148,12 +166,11 @@ class Routes:
         return entered(columns, topics, space, lambda name: declaring.queue(name, namespace), known, headers, further)
 
     def _known_of(self, namespace: str) -> _Known:
-        """Not too much of it."""
-        version, known = self._declaring.bindings_of(namespace).version, self._known.get(namespace)
-        if known is None or known.version != version or len(known.fed) + len(known.entering) > _KNOWN_TOPICS:
-            space = self._declaring.exchanges.spaces.get(namespace)
+        known = self._known.get(namespace)
+        if known is None or known.version != known.bindings.version:
+            bindings, space = self._declaring.bindings_of(namespace), self._declaring.exchanges.spaces.get(namespace)
             reads_headers = space is not None and space.reads_headers(TOPIC_EXCHANGE)
-            known = self._known[namespace] = _Known(version, reads_headers)
+            known = self._known[namespace] = _Known(bindings, bindings.version, reads_headers)
         return known
 
     async def make(
@@ -244,3 +261,21 @@ class Routes:
         size = sum([mine.bytes for _, mine in plain]) + _BATCH_BYTES * batches + beside_bytes
         if size > self._shard.max_frame_bytes:
             raise TooLarge("the commit", size, self._shard.max_frame_bytes)
+
+
+def _has_to_enter(known: _Known, topics: Sequence[bytes]) -> bool:
+    return (
+        known.reads_headers
+        or known.enters_always
+        or (bool(known.entering) and not known.entering.keys().isdisjoint(topics))
+    )
+
+
+def _targets(known: _Known, topics: Sequence[bytes], fed: list[list[Queue]], *, is_behind: bool = False) -> Targets:
+    """`is_behind`: none of the topics leads through an exchange any more."""
+    made = Targets(*takers.targets(fed), is_behind or not _has_to_enter(known, topics))
+    if not is_behind and len(topics) == 1 and topics[0] in known.fed:
+        if len(known.alone) >= _KNOWN_ALONE:
+            known.alone.clear()
+        known.alone[topics[0]] = made
+    return made

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -26,13 +27,18 @@ from penstock.queues.cursor import Cursor, Limits
 from penstock.queues.deadletter import Reason
 from penstock.queues.declared import GroupRecord, Switch
 from penstock.queues.members import Added, Assigned, Event, Left, Lost, Members, Resumed, Revoking
-from penstock.queues.retry import backoff_table
-from penstock.queues.settings import Ordering, QueueSettings
+from penstock.queues.names import GroupName
+from penstock.queues.retry import backoff_table, endless_table
+from penstock.queues.settings import Expiry, Ordering, QueueSettings, RetryPolicy
 
 logger = logging.getLogger("penstock.broker.group")
 
+DEFAULT_GROUP = GroupName("default")
+"""the one that protocols without groups use, whose messages count for limits of what is ready"""
 NEVER = 1 << 62
 NO_LIMIT = 1 << 31
+# Most queues have the same.
+_KNOWN_LIMITS = 64
 
 
 class Failures(Protocol):
@@ -57,7 +63,7 @@ class Group:
         self.consumers: dict[int, GroupMember] = {}
         """members, and those who compete"""
         self.last_used_ms = self.now()
-        self.members = Members(self.name, queue.settings.partitions)
+        self._members: Members | None = None
         self.limits = limits_of(queue.settings)
         self._alarms, self._failures = alarms, failures
         self.switches: list[Switch] = []
@@ -67,8 +73,15 @@ class Group:
         self.turns, self.reads = Turns(self._ready_in), Reads()
         self.left: dict[int, bool] = {}
         """who left in this turn of the loop, and whether what they held counts as returned"""
-        self._pullers: set[asyncio.Event] = set()
-        self._kept_for: set[Hashable] = set()
+        self._pullers: dict[asyncio.Event, None] = {}
+        self._kept_for: dict[Hashable, None] = {}
+
+    @property
+    def members(self) -> Members:
+        """Where all who consume compete, nobody asks for them."""
+        if self._members is None:
+            self._members = Members(self.name, self.queue.settings.partitions)
+        return self._members
 
     @property
     def name(self) -> str:
@@ -110,10 +123,10 @@ class Group:
 
     def keep_for(self, session: Hashable) -> None:
         """A session that outlives its connection is subscribed: the group stays until let_go()."""
-        self._kept_for.add(session)
+        self._kept_for[session] = None
 
     def let_go(self, session: Hashable) -> None:
-        self._kept_for.discard(session)
+        self._kept_for.pop(session, None)
         self.last_used_ms = self.now()
 
     def cursor(self, unit: Unit) -> Cursor:
@@ -128,12 +141,26 @@ class Group:
                 unit.cursors[self.number] = cursor
         return cursor
 
+    @property
+    def expires_at_head(self) -> bool:
+        """Messages that are too old are not passed over: they leave as dead letters do."""
+        return self.queue.settings.limits.expiry is Expiry.AT_HEAD and self.key == DEFAULT_GROUP
+
     def configure(self, settings: QueueSettings) -> None:
         self.limits = limits_of(settings)
-        if settings.partitions != self.members.partitions:
+        for consumer in self.members_at_work():
+            for hold in consumer.holds.values():
+                if hold.held:
+                    self.watch_clock(consumer, hold)
+        if self._members is not None and settings.partitions != self._members.partitions:
             self._act(self.members.set_partitions(settings.partitions, self.now()))
 
     # Members
+
+    def members_at_work(self) -> list[GroupMember]:
+        """Those who are given partitions, and whose time runs out."""
+        contenders = self.turns.contenders
+        return [consumer for number, consumer in self.consumers.items() if number not in contenders]
 
     def refuse_in_use(self, is_exclusive: bool = False) -> None:
         """GroupInUse if nobody else may join, or if one who wants to be alone would not be."""
@@ -302,18 +329,23 @@ class Group:
         self.notify_all([partition])
 
     def notify_all(self, partitions: Sequence[int]) -> None:
-        consumers, owner_of = self.consumers, self.members.owner_of
+        consumers = self.consumers
         if self.turns.contenders:
             self._notify_turns(partitions)
         elif len(consumers) == 1:
             for consumer in consumers.values():
                 consumer.notify(*partitions)
         if len(consumers) > max(len(self.turns.contenders), 1):
+            owner_of = self.members.owner_of
             for partition in partitions:
                 owner = owner_of(partition)
                 if owner is not None and (found := consumers.get(owner)) is not None:
                     found.notify(partition)
         self.wake_pullers()
+        if self.queue.head is not None:
+            self.queue.head.returned(partitions)
+        if self.queue.refuses_ready:
+            self.queue.allowance = 0
 
     def wake_pullers(self) -> None:
         for event in self._pullers:
@@ -321,11 +353,11 @@ class Group:
 
     def begin_pull(self, more: asyncio.Event) -> None:
         """Somebody who is no member waits until the event says that there may be something."""
-        self._pullers.add(more)
+        self._pullers[more] = None
         self.queue.listening[self] = None
 
     def end_pull(self, more: asyncio.Event) -> None:
-        self._pullers.discard(more)
+        self._pullers.pop(more, None)
         self._stop_listening()
 
     def _stop_listening(self) -> None:
@@ -353,6 +385,20 @@ class Group:
         """Marks of rows that are over, by the queue's limit or by their own; None if none is."""
         now = self.timeline.now_at(stored.batch.header.base_timestamp, now)
         return stored.expired(now, self.queue.settings.limits.message_ttl_ms or 0)
+
+    def too_old_at(self, stored: StoredBatch, row: int, now: int) -> int | None:
+        """When the row is over that is not yet; None for never."""
+        ttl_ms, expiry = self.queue.settings.limits.message_ttl_ms, stored.batch.expiry(row)
+        times = [] if ttl_ms is None else [stored.batch.timestamps()[row] + ttl_ms]
+        times += [expiry] if expiry else []
+        if not times:
+            return None
+        return now + max(min(times) - self.timeline.now_at(stored.batch.header.base_timestamp, now), 1)
+
+    def expired(self, unit: Unit, offsets: array[int]) -> None:
+        """A consumer found them at the head before anybody else: they go, as from there."""
+        self.cursor(unit).set_aside(offsets)
+        self._failures.dead_letter(self, unit, offsets, Reason.EXPIRED)
 
     def begin_switch(self, switch: Switch) -> None:
         # A wall clock that was set back while nobody was here must not make it longer.
@@ -401,7 +447,7 @@ class Group:
 
     def skipped(self, stored: StoredBatch, now: int) -> bytearray | None:
         """Marks of rows that this group does not get: too old, not what its filter asks for, or redriven to another."""
-        marks = self.too_old_among(stored, now)
+        marks = None if self.expires_at_head else self.too_old_among(stored, now)
         if self.key.filter is None and not stored.is_redriven:
             return marks
         marks = marks if marks is not None else bytearray(len(stored))
@@ -423,7 +469,7 @@ class Group:
 
     def count_skipped(self, cursor: Cursor, stored: StoredBatch, first: int, stop: int, now: int) -> None:
         skipped = cursor.window.skipped_last
-        expired = self.too_old_among(stored, now)
+        expired = None if self.expires_at_head else self.too_old_among(stored, now)
         too_old = min(sum(expired[first:stop]), skipped) if expired is not None else 0
         cursor.tally.expired += too_old
         cursor.tally.filtered += skipped - too_old
@@ -457,8 +503,11 @@ class Group:
 
     def watch_clock(self, consumer: GroupMember, hold: Hold, due: int | None = None) -> None:
         """It rings at the latest one timeout after something happened, and then looks at what is the oldest."""
+        timeout_ms = self.queue.settings.performance.delivery_timeout_ms
+        if timeout_ms is None:
+            return
         if due is None:
-            due = hold.clock_ms + self.queue.settings.performance.delivery_timeout_ms
+            due = hold.clock_ms + timeout_ms
         if 0 < hold.alarm_ms <= due:
             return
         hold.alarm_ms = due
@@ -470,16 +519,17 @@ class Group:
         if current is None:
             return
         current.alarm_ms = 0
-        if not current.held:
+        timeout_ms = self.queue.settings.performance.delivery_timeout_ms
+        if not current.held or timeout_ms is None:
             return
         # The partition may have been taken away and given again, and an earlier alarm stands for both times.
         hold, unit = current, self.queue.units[hold.partition]
         cursor, number = self.cursor(unit), consumer.number
-        due = hold.deadline(cursor, number, self.queue.settings.performance.delivery_timeout_ms)
+        due = hold.deadline(cursor, number, timeout_ms)
         if now < due:
             self.watch_clock(consumer, hold, due)
             return
-        if self._is_suspended(consumer, now):
+        if self._is_suspended(consumer, now, timeout_ms):
             return
         oldest = cursor.oldest_in_flight(number)
         if oldest < 0:
@@ -495,10 +545,10 @@ class Group:
         self.notify(hold.partition)
         consumer.wake()
 
-    def _is_suspended(self, consumer: GroupMember, now: int) -> bool:
+    def _is_suspended(self, consumer: GroupMember, now: int, timeout_ms: int) -> bool:
         """The time of a consumer ran out: whether all it holds goes to others, because it settles nothing."""
         settings = self.queue.settings
-        if consumer.timeouts and now - consumer.timed_out_ms < settings.performance.delivery_timeout_ms:
+        if consumer.timeouts and now - consumer.timed_out_ms < timeout_ms:
             return False  # of another partition, in the same while
         if not consumer.timeouts:
             self.silent += 1
@@ -507,7 +557,8 @@ class Group:
         if settings.suspend_after is None:
             return False
         # One that is gone after its first failure has the first timeout, too, held against the member.
-        most = max(1, min(settings.suspend_after, settings.retry_policy.max_retries))
+        retries = settings.retry_policy.max_retries
+        most = settings.suspend_after if retries is None else max(1, min(settings.suspend_after, retries))
         if consumer.timeouts < most or consumer.number in self.members.suspended:
             return False
         logger.warning(
@@ -542,10 +593,12 @@ class Group:
         """Messages that nobody holds and that have no time of their own to wait for."""
         return sum([self.ready_in(unit) for unit in self.queue.units.values()])
 
-    def ready_in(self, unit: Unit) -> int:
+    def ready_in(self, unit: Unit, end: int | None = None) -> int:
+        """Up to what is committed, or to `end`."""
         window = self.cursor(unit).window
         first = max(window.next, unit.start)
-        return window.ready + window.parked + max(unit.end - first - unit.missing(first), 0)
+        end = unit.end if end is None else end
+        return window.ready + window.parked + max(end - first - unit.missing(first), 0)
 
     def depth(self) -> int:
         """What it has not settled of messages that came after it was created or reset."""
@@ -570,9 +623,12 @@ def hold_key(consumer: GroupMember, hold: Hold) -> tuple[int, int]:
 
 
 def limits_of(settings: QueueSettings) -> Limits:
-    policy = settings.retry_policy
-    table = backoff_table(
-        policy.initial_backoff_ms, policy.max_backoff_ms, policy.backoff_multiplier, policy.max_retries
-    )
-    most = NO_LIMIT if settings.max_deliveries is None else settings.max_deliveries
-    return Limits(table, policy.total_timeout_ms or 0, most, settings.group_window)
+    return _limits(settings.retry_policy, settings.max_deliveries, settings.group_window)
+
+
+@lru_cache(_KNOWN_LIMITS)
+def _limits(policy: RetryPolicy, max_deliveries: int | None, window: int) -> Limits:
+    backoff = policy.initial_backoff_ms, policy.max_backoff_ms, policy.backoff_multiplier
+    table = endless_table(*backoff) if policy.max_retries is None else backoff_table(*backoff, policy.max_retries)
+    most = NO_LIMIT if max_deliveries is None else max_deliveries
+    return Limits(table, policy.total_timeout_ms or 0, most, window)

@@ -270,11 +270,11 @@ class Statement:
             pieces.append(said.words.tobytes())
             starts += said.starts if not size else array("i", [size + start for start in said.starts])
             ends += said.ends if not size else array("i", [size + end for end in said.ends])
-            logs += [_state_of(unit) for unit, count in zip(said.units, said.counts, strict=True) if count]
+            logs += [unit.state_log for unit, count in zip(said.units, said.counts, strict=True) if count]
             counts.extend([count for count in said.counts if count])
             size += len(pieces[-1])
         for unit, records in self.records.items():
-            logs.append(_state_of(unit))
+            logs.append(unit.state_log)
             counts.append(len(records))
             for record in records:
                 pieces.append(record)
@@ -303,26 +303,21 @@ def _spread_of(said: places.Said) -> Spread:
         units = [unit for unit, count in zip(units, counts, strict=True) if count]
         counts = [count for count in counts if count]
     columns = Columns(len(said.starts), said.words.tobytes(), Spans(said.starts, said.ends))
-    return Spread(columns, array("i", counts), list(map(_state_of, units)))
+    return Spread(columns, array("i", counts), [unit.state_log for unit in units])
 
 
 def _said(units: dict[Unit, None], room: int, future: asyncio.Future[None]) -> Statement:
     """Of as many units as a frame takes well. One whose state log takes nothing keeps what it has to say, and `future`
     is told; the others are not held up by it."""
     statement = Statement(min(room, _ENOUGH_BYTES))
-    for unit in [unit for unit in units if _state_of(unit).fault is not None]:
-        _tell(future, _state_of(unit).fault)
+    for unit in [unit for unit in units if unit.state_log.fault is not None]:
+        _tell(future, unit.state_log.fault)
         del units[unit]
     statement.say_all(units)
     if statement.is_empty:
         statement.apply()
         raise _NothingToSay
     return statement
-
-
-def _state_of(unit: Unit) -> Log:
-    assert unit.state is not None
-    return unit.state
 
 
 def _tell(future: asyncio.Future[None], error: BaseException | None) -> None:

@@ -21,13 +21,23 @@ from penstock.log.shard import Shard
 from penstock.queues.deadletter import Reason
 from penstock.queues.declared import QueueRecord
 from penstock.queues.names import data_log, message_id_prefix, snapshots_log, state_log
-from penstock.queues.settings import QueueSettings, Unkeyed, log_settings
+from penstock.queues.settings import Overflow, QueueSettings, Unkeyed, log_settings
 
 
 class Listener(Protocol):
     def notify_all(self, partitions: Sequence[int]) -> None:
         """There may be something to read there, or the queue was deleted. Called where the commit is told: quickly."""
         ...
+
+
+class Head(Protocol):
+    """Of a queue that messages leave without a consumer: see broker/letters/heads."""
+
+    def notify_all(self, partitions: Sequence[int]) -> None: ...
+
+    def returned(self, partitions: Sequence[int]) -> None: ...
+
+    def look_at_all(self) -> None: ...
 
 
 class PartitionedQueue(Taker):
@@ -54,6 +64,7 @@ class PartitionedQueue(Taker):
         self.dead_lettered: Counter[Reason] = Counter()
         self.delivery_latency = Histogram()
         """from the commit of a message to its first delivery to a group"""
+        self.head: Head | None = None
         self._shard = shard
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._turn = 0
@@ -67,7 +78,9 @@ class PartitionedQueue(Taker):
     def _set(self, settings: QueueSettings) -> None:
         limits, depth = settings.limits, settings.limits.max_queue_depth
         self.settings, self.partitions = settings, settings.partitions
-        self.depth_limit, self.largest_value = NO_LIMIT if depth is None else depth, limits.max_message_size_bytes
+        self.refuses_ready = settings.limits_ready and settings.overflow is not Overflow.DROP_OLDEST
+        self.depth_limit = depth if depth is not None else 0 if self.refuses_ready else NO_LIMIT
+        self.largest_value = limits.max_message_size_bytes
         self.spreads = settings.unkeyed is Unkeyed.SPREAD
 
     @property

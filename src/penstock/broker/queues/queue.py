@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
+from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.broker.feed.stored import StoredCache
-from penstock.broker.queues.group import Group
+from penstock.broker.queues.group import DEFAULT_GROUP, Group
 from penstock.broker.queues.partitioned import PartitionedQueue
+from penstock.broker.queues.ready_bytes import ReadyBytes
 from penstock.broker.queues.unit import Unit
-from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, TooLarge
+from penstock.core.errors import InvalidArgument, NoSuchGroup, NoSuchQueue, QueueFull, ReadyFull, TooLarge
 from penstock.kernels import hashing
 from penstock.log.columns import Columns
 from penstock.log.encoded import Rows
@@ -19,6 +22,7 @@ from penstock.queues.declared import QueueRecord
 from penstock.queues.names import GroupName
 from penstock.queues.settings import Overflow, QueueSettings, Settled
 
+_MANY = 1 << 50
 # A snapshot, memory given back or producers forgotten may come so much later where nothing happens.
 _IDLE_UPKEEP_MS = 60_000
 
@@ -56,14 +60,24 @@ class Queue(PartitionedQueue):
         """It adds itself to `changed` when messages or groups have come, or groups have gone."""
         super().__init__(shard, cache, settings, record)
         self.changed = changed
-        self.snapshotting = asyncio.Lock()
+        self._snapshotting: asyncio.Lock | None = None
         self.refused = 0
         self.made_ms = record.created_ms
         """in running time, which is the record's at opening"""
         self.retained_ms = self.kept_up_ms = self._upkeep_due_ms = 0
+        self.declared_ms = 0
+        """when somebody declared it last, in running time"""
+        self._sizes: dict[Unit, ReadyBytes] = {}
         self._reserved = 0
         """messages that are staged: there is room for them when they are committed"""
         self.note_change()
+
+    @property
+    def snapshotting(self) -> asyncio.Lock:
+        """Held while snapshots of its units are made, one at a time."""
+        if self._snapshotting is None:
+            self._snapshotting = asyncio.Lock()
+        return self._snapshotting
 
     def group(self, key: GroupName) -> Group:
         found = self.groups.get(key)
@@ -78,6 +92,7 @@ class Queue(PartitionedQueue):
 
     def _watch_floor(self, unit: Unit) -> None:
         self._shard.floors[unit.data.number] = lambda: self._floor(unit)
+        self._shard.unsettled[unit.data.number] = lambda first, stop: self._unsettled(unit, first, stop)
 
     def _unsettled_from(self, unit: Unit) -> int:
         """All groups are done with what lies below."""
@@ -88,6 +103,22 @@ class Queue(PartitionedQueue):
         if self.settings.retention.settled is Settled.KEEP or not self.groups:
             return None
         return self._unsettled_from(unit)
+
+    def _unsettled(self, unit: Unit, first: int, stop: int) -> array[int] | None:
+        """What some group has not settled; None where that is what it has not come to."""
+        if self._floor(unit) is None:
+            return None
+        windows = [group.cursor(unit).window for group in self.groups.values()]
+        if min([window.next for window in windows]) < stop:
+            return None
+        return array("q", sorted({each for window in windows for each in window.offsets() if first <= each < stop}))
+
+    def let_go(self) -> bool:
+        """Give back the disk of what every group has settled; whether there is more to come."""
+        if self.is_deleted or self.settings.retention.settled is Settled.KEEP:
+            return False
+        waiting = [self._shard.let_go(unit.data) for unit in self.units.values()]
+        return any(waiting)
 
     def retain(self, now: int) -> None:
         """Let go of what the settings do not keep."""
@@ -127,25 +158,61 @@ class Queue(PartitionedQueue):
         """Where the queue remembers what the producer sent; it does not move when partitions are added."""
         return hashing.murmur3(producer, 0, len(producer)) % self.record.first_partitions
 
-    def admit(self, count: int, before: int = 0) -> bool:
+    def admit(self, count: int, before: int = 0, value_bytes: Callable[[], int] = lambda: 0) -> bool:
         """Whether so many messages find room, behind those that came `before` them in their frame; False if older ones
         have to be dropped first. QueueFull if they are refused. Depths are worked out only when they may matter."""
-        limit = self.settings.limits.max_queue_depth
-        if limit is None or not self.groups:
+        limits = self.settings.limits
+        limit = limits.max_queue_depth
+        if (limit is None and not self.refuses_ready) or not self.groups:
             return True
         self.allowance -= count
         if self.allowance < 0:
-            self.allowance = limit - self._taken() - count
-            if self.allowance < 0 and not (self.drops_oldest and self._reserved + before + count <= limit):
+            self.allowance = self._room() - count
+            is_ring = self.drops_oldest and limit is not None
+            if self.allowance < 0 and not (is_ring and self._reserved + before + count <= (limit or 0)):
                 raise self.full()
+        if self.refuses_ready and limits.max_ready_bytes_ is not None:
+            if self.ready_bytes() + value_bytes() > limits.max_ready_bytes_:
+                raise self.full()
+            self.allowance = 0
         return self.allowance >= 0
+
+    def _room(self) -> int:
+        """For how many messages more."""
+        limits = self.settings.limits
+        room = [] if limits.max_queue_depth is None else [limits.max_queue_depth - self._taken()]
+        if self.refuses_ready and limits.max_ready is not None:
+            room.append(limits.max_ready - self.waiting())
+        return min(room, default=_MANY)
+
+    def waiting(self) -> int:
+        """Messages that nobody of group `default` holds, when everything is committed that is under way."""
+        group = self.groups.get(DEFAULT_GROUP)
+        ready = 0 if group is None else sum([group.ready_in(unit, unit.data.end) for unit in self.units.values()])
+        return ready + self.expected + self._reserved
+
+    def ready_bytes(self) -> int:
+        """Of the values of these, without those that are not staged yet."""
+        group, total = self.groups.get(DEFAULT_GROUP), 0
+        for unit in self.units.values() if group is not None else ():
+            assert group is not None
+            window = group.cursor(unit).window
+            found = self._sizes.get(unit)
+            if found is None:
+                found = self._sizes[unit] = ReadyBytes(window.floor)
+            total += found.of(unit, window)
+        return total
 
     def has_room(self, count: int) -> bool:
         """Whether so many messages will be taken, after others were dropped for them if need be."""
         limit = self.settings.limits.max_queue_depth
-        if limit is None or not self.groups or count <= self.allowance:
+        if (limit is None and not self.refuses_ready) or not self.groups or count <= self.allowance:
             return True
-        return self._reserved + count <= limit if self.drops_oldest else self._taken() + count <= limit
+        if self.drops_oldest:
+            return limit is None or self._reserved + count <= limit
+        most = self.settings.limits.max_ready_bytes_
+        is_heavy = most is not None and self.refuses_ready and self.ready_bytes() >= max(most, 1)
+        return count <= self._room() and not is_heavy
 
     def _taken(self) -> int:
         """The depth when everything is committed that is under way or was promised room."""
@@ -165,7 +232,10 @@ class Queue(PartitionedQueue):
     def full(self) -> QueueFull:
         self.refused += 1
         self.allowance = 0
-        return QueueFull(self.name, self.depth(), self.settings.limits.max_queue_depth or 0)
+        limits = self.settings.limits
+        if self.refuses_ready and (limits.max_queue_depth is None or self._taken() < limits.max_queue_depth):
+            return ReadyFull(self.name, self.waiting(), limits.max_ready, limits.max_ready_bytes_)
+        return QueueFull(self.name, self.depth(), limits.max_queue_depth or 0)
 
     @property
     def drops_oldest(self) -> bool:

@@ -47,8 +47,7 @@ async def _write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
         statement = Statement(room - 2 * piece_bytes)
         is_all = statement.say(unit)
         parts = statement.parts()
-        assert unit.state is not None
-        end = unit.state.end + sum([columns.count for _, columns in parts])
+        end = unit.state_log.end + sum([columns.count for _, columns in parts])
         pieces = list(snapshot.pieces(_state(unit), end, now, piece_bytes)) if is_all else []
 
         def apply() -> None:
@@ -68,21 +67,20 @@ async def _write(shard: Shard, queue: Queue, unit: Unit, now: int) -> None:
     unit.snapshot_bytes = sum(map(len, found))
     unit.snapshot_starts = [*unit.snapshot_starts, (first, starts[0])][-KEPT:]
     oldest, state_offset = unit.snapshot_starts[0]
-    if len(unit.snapshot_starts) == KEPT and unit.state is not None:
-        await shard.trim(unit.state, state_offset)
+    if len(unit.snapshot_starts) == KEPT:
+        await shard.trim(unit.state_log, state_offset)
         await shard.trim(log, oldest)
 
 
 def read(shard: Shard, unit: Unit) -> tuple[list[StateRecord], int]:
     """The records of the newest whole snapshot, and from where on the state log is to be replayed."""
-    assert unit.state is not None
     log = unit.snapshots
     if log is None:
-        return [], unit.state.start
+        return [], unit.state_log.start
     wholes = snapshot.wholes(shard.readable(log, log.start))
     unit.snapshot_starts = [(each.first, each.state_offset) for each in wholes][-KEPT:]
     if not wholes:
-        return [], unit.state.start
+        return [], unit.state_log.start
     unit.snapshot_bytes = len(wholes[-1].body)
     return list(wholes[-1].records()), wholes[-1].state_offset
 
@@ -97,12 +95,11 @@ def _state(unit: Unit) -> list[bytes]:
 
 def restore(shard: Shard, unit: Unit, now: int) -> None:
     """Snapshot, then what came after it. Records of groups that were deleted are passed over."""
-    assert unit.state is not None
     found, offset = read(shard, unit)
     for record in found:
         _apply(unit, record, now)
     replayed = size = 0
-    for data in shard.readable(unit.state, max(offset, unit.state.start)):
+    for data in shard.readable(unit.state_log, max(offset, unit.state_log.start)):
         for row in Batch.parse(data, verify=False):
             if row.offset >= offset:
                 _apply(unit, records.decode(row.value), row.timestamp)

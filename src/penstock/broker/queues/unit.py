@@ -25,6 +25,20 @@ _BATCHES_AT_ONCE = 64
 class Unit(Partition):
     """What belongs to one partition of a queue. Used from the loop."""
 
+    __slots__ = (
+        "__dict__",
+        "_cache",
+        "_cached",
+        "_producers",
+        "_shard",
+        "holes",
+        "last_snapshot_ms",
+        "queue",
+        "snapshot_bytes",
+        "snapshot_starts",
+        "snapshots",
+    )
+
     partition: int
     data: Log
     state: Log | None
@@ -40,7 +54,7 @@ class Unit(Partition):
         super().__init__(partition, data, state)
         self.queue = queue
         self.snapshots: Log | None = None
-        self.producers = Producers()
+        self._producers: Producers | None = None
         self.snapshot_bytes = self.last_snapshot_ms = 0
         self.holes = 0
         """that compaction had made when somebody last looked for messages that are gone"""
@@ -50,9 +64,27 @@ class Unit(Partition):
         self._cached: list[StoredBatch] = []
 
     @property
+    def producers(self) -> Producers:
+        """Most have none."""
+        if self._producers is None:
+            self._producers = Producers()
+        return self._producers
+
+    def forget_producers(self, now: int) -> None:
+        """Those of whom nothing was heard for long."""
+        if self._producers is not None:
+            self._producers.expire(now)
+
+    @property
     def end(self) -> int:
         """First offset that may not be read yet."""
         return self.data.visible_end
+
+    @property
+    def state_log(self) -> Log:
+        """Of one of which something is stored."""
+        assert self.state is not None
+        return self.state
 
     @property
     def start(self) -> int:

@@ -17,7 +17,7 @@ from penstock.queues.names import is_settlement
 
 if TYPE_CHECKING:
     from penstock.broker.publish.entering import Entered, Further, HeadersOf
-    from penstock.broker.publish.request import ProducerCall
+    from penstock.broker.publish.request import ProducerCall, Targets
 
 QOS = 0x03
 _MINE = (b"$SYS/", b"$share/", b"$admin/")
@@ -66,6 +66,8 @@ class Publication:
     """the rows as the door that took them has them, for it alone"""
     is_mandatory: bool = False
     """refused if there is a row that no queue and no subscriber gets"""
+    targets: Targets | None = None
+    """what its topics feed, where it is published in the turn in which that was looked up"""
     headers: HeadersOf | None = None
     """of a row, for exchanges; without it, its user properties"""
     further: Further = field(default_factory=dict)
@@ -96,7 +98,13 @@ class Publication:
     def entered(self, entered: Entered) -> Publication:
         """Behind exchanges: nobody has it as it came."""
         return replace(
-            self, columns=entered.columns, topics=entered.topics, as_it_came=None, _by_topic=None, _shown=None
+            self,
+            columns=entered.columns,
+            topics=entered.topics,
+            as_it_came=None,
+            targets=None,
+            _by_topic=None,
+            _shown=None,
         )
 
     def without_retained(self) -> Publication:

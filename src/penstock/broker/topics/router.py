@@ -104,6 +104,8 @@ class Router:
     def routes(self, topics: Sequence[bytes]) -> list[Route]:
         """Of each of them; none if nobody gets any of them."""
         known = list(map(self._routes.get, topics))
+        if known.count(_NOBODY) == len(known):
+            return []
         found = [self.route(topic) for topic in topics] if None in known else cast("list[Route]", known)
         return [] if found.count(_NOBODY) == len(found) else found
 

@@ -10,11 +10,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from penstock.broker.broker import Broker
 from penstock.broker.publish.publisher import Publisher
-from penstock.broker.publish.request import PublishRequest, Put, Routed, Targets
+from penstock.broker.publish.request import PublishRequest, Put, PutFields, RoutedFields, Targets
 from penstock.broker.queues.transaction import Acks
 from penstock.broker.retained.retained import Retained
 from penstock.broker.retained.space import RetainedSpace
@@ -38,6 +38,8 @@ from penstock.queues.exchange_topics import TOPIC_EXCHANGE, ExchangeAddress, exc
 logger = logging.getLogger("penstock.broker.topics")
 
 _NOBODY = frozenset[int]()
+_NOBODYS = Plan([])
+"""of what nobody who is connected or has a session gets; never changed"""
 _UPKEEP_MS = 5_000
 # At most, of a part of a frame beside its bytes.
 _PART_BYTES = 128
@@ -66,16 +68,10 @@ class Reach(NamedTuple):
         return set(chain(by_topic, *self.plan.rows()))
 
 
-class _Prepared(NamedTuple):
-    """What becomes of a publication."""
-
-    publication: Publication
-    """behind exchanges"""
-    plan: Plan
-    request: PublishRequest | None
-    """None where nothing of it is durable"""
-    accepted: list[Accepted]
-    targets: Targets
+_Prepared: TypeAlias = "tuple[Publication, bool, Plan, _Durable, list[Accepted], Targets]"
+"""what becomes of a publication, which is behind exchanges then, and whether something of it is to be retained"""
+_Durable: TypeAlias = "tuple[Sequence[PutFields], Sequence[Part], RoutedFields | None]"
+"""what of it is: nothing, where all are empty"""
 
 
 class Topics:
@@ -85,6 +81,7 @@ class Topics:
         self, broker: Broker, sessions: Sessions, retained: Retained, options: TopicOptions | None = None
     ) -> None:
         self._broker, self.sessions, self.retained = broker, sessions, retained
+        self._intake, self._routes = broker.publishing.intake, broker.publishing.routes
         self.options = options or TopicOptions()
         self._routers: dict[str, Router] = {}
         self.received = 0
@@ -114,21 +111,27 @@ class Topics:
         prepared = None if publication.producer is not None else self._prepared(publication)
         if prepared is None:
             return False
-        publication, made, request, accepted, _ = prepared
-        if request is None:
+        publication, has_retained, made, (puts, parts, routed), accepted, _ = prepared
+        if routed is None and not puts and not parts:
             _note_taken(accepted, made)
             self._deliver(publication, made)
             done(None)
             return True
-        has_retained = publication.has_retained
+        if accepted or has_retained:
+            return self._publish_kept(prepared, done)
+        is_taken = self._intake.try_stage(puts, done, parts, routed) is not None
+        if is_taken:
+            self._deliver(publication, made)
+        return is_taken
+
+    def _publish_kept(self, prepared: _Prepared, done: Done) -> bool:
+        """publish_now() where something is kept until it is committed, or refused."""
+        publication, has_retained, made, (puts, parts, routed), accepted, _ = prepared
         self.retaining += has_retained
         is_taken = False
         try:
             finish = partial(self._finish, accepted, has_retained, done)
-            is_taken = (
-                self._broker.publishing.intake.try_stage(request.puts, finish, request.others, request.routed)
-                is not None
-            )
+            is_taken = self._intake.try_stage(puts, finish, parts, routed) is not None
         finally:
             if not is_taken:
                 self._finish(accepted, has_retained)
@@ -142,16 +145,17 @@ class Topics:
         are settled in the same frame, or nothing is done: StaleSettlement."""
         if acks is not None:
             await acks.prepare()
+        publication.targets = None
         while (prepared := self._prepared(publication)) is None:
             await self._make(publication)
-        publication, made, request, accepted, targets = prepared
-        has_retained = publication.has_retained
+        publication, has_retained, made, (puts, parts, routed), accepted, targets = prepared
         self.retaining += has_retained
+        request = PublishRequest([Put(*put) for put in puts], parts, publication.producer, routed=routed)
         if acks is not None:
-            request = (request or PublishRequest(()))._replace(late=acks.late, purpose=Purpose.SETTLE)
+            request = request._replace(late=acks.late, purpose=Purpose.SETTLE)
         try:
-            if request is not None:
-                await self._broker.publishing.intake.stage(request)
+            if acks is not None or routed is not None or puts or parts:
+                await self._intake.stage(request)
             _note_taken(accepted, made)
         finally:
             self._finish(accepted, has_retained)
@@ -161,33 +165,33 @@ class Topics:
 
     def _prepared(self, publication: Publication) -> _Prepared | None:
         """None if a queue, or the log of what is retained, has to be made first."""
-        if publication.has_retained:
+        if has_retained := publication.has_retained:
             publication = publication.without_retained()
-        publication, targets = self._targets(publication)
-        has_retained = publication.has_retained
-        space = self.retained.spaces.get(publication.namespace) if has_retained else None
+            has_retained = publication.has_retained
+        namespace = publication.namespace
+        targets = publication.targets or self._routes.targets(publication.topics, namespace)
+        if targets is not None and (publication.further or not targets.are_entered):
+            publication, targets = self._entered(publication)
+        space = self.retained.spaces.get(namespace) if has_retained else None
         if targets is None or (has_retained and space is None):
             return None
         made = self._plan(publication)
         if publication.is_mandatory:
             _refuse_unrouted(publication, Reach(made, publication.columns, frozenset(targets.feeding)))
-        parts, accepted = self._parts(publication, made, space)
-        request = _request(publication, targets, parts) if targets.queues or parts else None
-        return _Prepared(publication, made, request, accepted, targets)
+        parts, accepted = publication.parts, list[Accepted]()
+        if made.stored or space is not None:
+            parts, accepted = self._parts(publication, made, space)
+        return publication, has_retained, made, _durable(publication, targets, parts), accepted, targets
 
-    def _targets(self, publication: Publication) -> tuple[Publication, Targets | None]:
+    def _entered(self, publication: Publication) -> tuple[Publication, Targets | None]:
         """The publication behind exchanges, and the queues that it feeds there; None if one has to be made first."""
-        routes, topics, namespace = self._broker.publishing.routes, publication.topics, publication.namespace
-        targets = routes.targets(topics, namespace)
-        if targets is None or not (publication.further or routes.has_to_enter(topics, namespace)):
-            return publication, targets
-        said = publication.headers, publication.further
-        entered = routes.enter(publication.columns, topics, namespace, *said)
+        routes, namespace, said = self._routes, publication.namespace, (publication.headers, publication.further)
+        entered = routes.enter(publication.columns, publication.topics, namespace, *said)
         return publication.entered(entered), routes.targets(entered.topics, namespace, entered.found)
 
     async def _make(self, publication: Publication) -> None:
         """What _prepared() asks for."""
-        routes, namespace = self._broker.publishing.routes, publication.namespace
+        routes, namespace = self._routes, publication.namespace
         if routes.targets(publication.topics, namespace) is None:
             made = await routes.make(
                 publication.topics,
@@ -216,9 +220,10 @@ class Topics:
 
     def _deliver(self, publication: Publication, made: Plan) -> frozenset[int]:
         """To those who are connected. The numbers of topics that others listen to."""
-        made.deliver(publication)
+        if made is not _NOBODYS:
+            made.deliver(publication)
         self.received += publication.columns.count
-        return self._tap(publication)
+        return self._tap(publication) if self._broker.taps.count else _NOBODY
 
     def _tap(self, publication: Publication) -> frozenset[int]:
         taps = self._broker.taps
@@ -240,8 +245,9 @@ class Topics:
             done(error)
 
     def _plan(self, publication: Publication) -> Plan:
-        routes = self.router(publication.namespace).routes(publication.topics)
-        return plan(publication, routes, self.options.shared_strategy) if routes else Plan([])
+        router = self._routers.get(publication.namespace)
+        routes = None if router is None else router.routes(publication.topics)
+        return plan(publication, routes, self.options.shared_strategy) if routes else _NOBODYS
 
     def _parts(
         self, publication: Publication, made: Plan, space: RetainedSpace | None
@@ -336,14 +342,15 @@ def _refuse_unrouted(publication: Publication, reach: Reach) -> None:
     raise Unroutable(address.exchange, address.key.decode("utf-8", "replace"))
 
 
-def _request(publication: Publication, targets: Targets, parts: Sequence[Part]) -> PublishRequest:
-    columns, publisher = publication.columns, publication.publisher
-    if publication.is_directed or (len(targets.queues) == 1 and publication.places is None):
+def _durable(publication: Publication, targets: Targets, parts: Sequence[Part]) -> _Durable:
+    queues, columns, publisher = targets.queues, publication.columns, publication.publisher
+    if not queues:
+        return (), parts, None
+    if publication.is_directed or (len(queues) == 1 and publication.places is None):
+        partition = publication.partition
         mine = [(queue, columns.of_topics(some)) for queue, some in targets.by_queue().items()]
-        puts = [Put(queue, rows, publisher, publication.partition) for queue, rows in mine]
-        return PublishRequest(puts, parts, publication.producer)
-    routed = Routed(columns, targets, publisher, publication.places) if targets.queues else None
-    return PublishRequest((), parts, routed=routed)
+        return [(queue, rows, publisher, partition, None, None) for queue, rows in mine], parts, None
+    return (), parts, (columns, targets, publisher, publication.places)
 
 
 def _note_taken(accepted: Sequence[Accepted], made: Plan) -> None:

@@ -136,11 +136,16 @@ class Webhooks:
             if event in box.hook.events and lag_threshold in (None, box.hook.lag_threshold):
                 box.put(notice)
 
+    def wants_letters(self, queue: PartitionedQueue) -> bool:
+        """Whether anybody is told of dead letters of a queue."""
+        is_wanted = queue.settings.dlq_config.alert_webhook is not None or self.wants(Event.DEAD_LETTERED)
+        return is_wanted and not self._is_closed
+
     def tell_dead_letters(self, queue: PartitionedQueue, target: str, letters: list[DeadLetter]) -> None:
         """One event for each frame of moves; also to the address that the queue names."""
-        url = queue.settings.dlq_config.alert_webhook
-        if self._is_closed or (url is None and not self.wants(Event.DEAD_LETTERED)):
+        if not self.wants_letters(queue):
             return
+        url = queue.settings.dlq_config.alert_webhook
         facts = _facts(queue, target, letters)
         self.tell(Event.DEAD_LETTERED, facts)
         if url is not None and url not in self._told_anyway:

@@ -11,9 +11,9 @@ import msgspec
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def arguments_option(help: str) -> Callable[[Command], Command]:
+def arguments_option(help: str, name: str = "--argument") -> Callable[[Command], Command]:
     """A value that is JSON is what it says, anything else is text."""
-    return click.option("--argument", "arguments", metavar="NAME=VALUE", multiple=True, callback=_read_all, help=help)
+    return click.option(name, "arguments", metavar="NAME=VALUE", multiple=True, callback=_read_all, help=help)
 
 
 def json_text(arguments: Mapping[str, object]) -> str:

@@ -18,6 +18,7 @@ from penstock.codecs.http.administration import (
 )
 from penstock.codecs.http.dead_letters import DeadLetterQueue, DropReport, RetryReport
 from penstock.codecs.http.exchanges import BindingDescription, ExchangeDescription, NewBinding, NewExchange
+from penstock.codecs.http.policies import ApplyTo, ImportReport, NewPolicy, PolicyDescription
 from penstock.core.descriptions import GroupDescription, KeyDescription, QueueDescription, UserDescription
 
 T = TypeVar("T")
@@ -182,6 +183,39 @@ def unbind(
 ) -> Ask[None]:
     body = NewBinding(source, queue, exchange, key, dict(arguments or {}))
     return ask("DELETE", "/bindings", NoneType, body)
+
+
+# Policies
+
+
+def policies() -> Ask[Page[PolicyDescription]]:
+    return _listed("/policies", Page[PolicyDescription])
+
+
+def policy(name: str) -> Ask[PolicyDescription]:
+    return ask("GET", f"/policies/{segment(name)}", PolicyDescription)
+
+
+def put_policy(
+    name: str,
+    pattern: str,
+    definition: Mapping[str, object],
+    *,
+    apply_to: ApplyTo = "queues",
+    priority: int = 0,
+) -> Ask[PolicyDescription]:
+    """Queues whose names match the pattern follow it at once."""
+    body = NewPolicy(pattern, dict(definition), apply_to, priority)
+    return ask("PUT", f"/policies/{segment(name)}", PolicyDescription, body)
+
+
+def remove_policy(name: str) -> Ask[None]:
+    return ask("DELETE", f"/policies/{segment(name)}", NoneType)
+
+
+def import_rabbitmq(definitions: Mapping[str, object]) -> Ask[ImportReport]:
+    """What `rabbitmqctl export_definitions` wrote: all of it, or nothing."""
+    return ask("POST", "/import/rabbitmq", ImportReport, dict(definitions))
 
 
 # Groups

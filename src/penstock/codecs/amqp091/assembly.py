@@ -106,7 +106,7 @@ class Assembly:
         number = unfinished.number
         if frame.type is not FrameType.HEADER:
             raise AmqpError(Fault.EXPECTED_HEADER, frame.channel, number, class_id=number[0])
-        header = decode_header(frame.payload, frame.channel)
+        header = decode_header(frame.payload, frame.channel, number)
         if header.class_id != number[0]:
             raise AmqpError(Fault.OTHER_CLASS, frame.channel, number, class_id=number[0], other=header.class_id)
         decode_properties(header.properties, frame.channel, number)

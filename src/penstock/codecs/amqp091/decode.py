@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable
 from typing import NamedTuple, get_type_hints
 
-from penstock.codecs.amqp091.errors import AmqpError, Fault, snippet
+from penstock.codecs.amqp091.errors import AmqpError, Fault, octets, snippet
 from penstock.codecs.amqp091.kinds import (
     EMPTY_FRAME_BYTES,
     FRAME_END,
@@ -75,10 +75,12 @@ def read_head(data: Buffer, at: int, stop: int, frame_max: int) -> tuple[FrameTy
     """Type, channel and size of the payload of a frame whose first eight bytes are there."""
     kind, channel = data[at], int.from_bytes(data[at + 1 : at + 3], "big")
     size = int.from_bytes(data[at + 3 : at + FRAME_HEAD_BYTES], "big")
-    if kind not in _TYPES or size > frame_max - EMPTY_FRAME_BYTES:
-        reason = f"{{frame_too_large,{size},{frame_max - EMPTY_FRAME_BYTES}}}" if kind in _TYPES else "unknown_frame"
+    if kind not in _TYPES:
         payload = bytes(data[at + FRAME_HEAD_BYTES : min(at + FRAME_HEAD_BYTES + min(size, _SHOWN_BYTES), stop)])
-        raise _bad_frame(kind, channel, payload, reason)
+        raise _bad_frame(kind, channel, payload, "unknown_frame")
+    if size > frame_max:
+        # RabbitMQ takes as much more as a frame has around its payload, and does not tell so.
+        raise _bad_frame(kind, channel, b"", f"{{frame_too_large,{size},{frame_max - EMPTY_FRAME_BYTES}}}")
     return FrameType(kind), channel, size
 
 
@@ -129,27 +131,30 @@ def method_id_of(payload: bytes, channel: int) -> tuple[int, int]:
 
 
 def decode_method(payload: bytes, channel: int = 0) -> Method:
-    """The method that exactly this payload is. An error names the class and the method."""
+    """The method that exactly this payload is. An error names the class and the method, as RabbitMQ's do."""
     number = method_id_of(payload, channel)
     kind = METHODS.get(number)
     if kind is None:
         raise AmqpError(Fault.UNIMPLEMENTED, channel, number)
-    reader = Reader(payload, 4)
+    reader = Reader(payload, _LEAST_METHOD_BYTES)
     try:
         values = _read_fields(reader, kind)
         reader.finish(kind.name)
     except AmqpError as error:
-        raise AmqpError(error.fault, channel, number, **error.facts) from None
+        if reader.is_other_size:
+            raise AmqpError(Fault.BAD_PAYLOAD, channel, number, detail=octets(payload[_LEAST_METHOD_BYTES:])) from None
+        at = (0, 0) if error.fault is Fault.BAD_TEXT else number
+        raise AmqpError(error.fault, channel, at, **error.facts) from None
     return kind(*values)
 
 
-def decode_header(payload: bytes, channel: int = 0) -> ContentHeader:
+def decode_header(payload: bytes, channel: int = 0, at: tuple[int, int] = (0, 0)) -> ContentHeader:
     """The properties are checked when they are read. AmqpError for a weight other than 0, which nothing sends."""
     if len(payload) < _LEAST_HEADER_BYTES:
         raise _bad_frame(FrameType.HEADER, channel, payload, "unknown_frame")
     class_id, weight = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
     if weight:
-        raise AmqpError(Fault.EXPECTED_HEADER, channel, class_id=class_id)
+        raise AmqpError(Fault.EXPECTED_HEADER, channel, at, class_id=class_id)
     return ContentHeader(class_id, int.from_bytes(payload[4:12], "big"), payload[12:])
 
 

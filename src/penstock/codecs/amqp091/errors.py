@@ -35,6 +35,18 @@ _TYPES = {
     "V": "void",
 }
 _MAX_TEXT_BYTES, _CUT_TEXT_BYTES = 255, 252
+_ESCAPES = {
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\v": "\\v",
+    "\f": "\\f",
+    "\r": "\\r",
+    "\x1b": "\\e",
+    '"': '\\"',
+    "\\": "\\\\",
+}
+_PRINTED = {chr(code): chr(code) for code in range(32, 127)} | _ESCAPES
 
 
 class Reply(enum.IntEnum):
@@ -89,7 +101,6 @@ class Fault(enum.Enum):
     BODY_TOO_LONG = Situation(Reply.FRAME_ERROR, "a body of {size} bytes was announced, and there are {over} more")
     SYNTAX = Situation(Reply.SYNTAX_ERROR, "{detail}")
     UNIMPLEMENTED = Situation(Reply.COMMAND_INVALID, "unimplemented method")
-    ONLY_ON_CHANNEL_0 = Situation(Reply.COMMAND_INVALID, "{method} is sent on channel 0")
     WRONG_STATE = Situation(Reply.CHANNEL_ERROR, "unexpected method in connection state {state}")
     SECOND_OPEN = Situation(Reply.CHANNEL_ERROR, "second 'channel.open' seen")
     NOT_OPEN = Situation(Reply.CHANNEL_ERROR, "expected 'channel.open'")
@@ -145,9 +156,7 @@ class Fault(enum.Enum):
 
     # Rights
     REFUSED = Situation(Reply.ACCESS_REFUSED, "access to {what} refused for user '{user}'")
-    TOPIC_REFUSED = Situation(
-        Reply.ACCESS_REFUSED, "access to topic '{topic}' in exchange {what} refused for user '{user}'"
-    )
+    TOPIC_REFUSED = Situation(Reply.ACCESS_REFUSED, "access to topic '{topic}' in {what} refused for user '{user}'")
     USER_ID = Situation(
         Reply.PRECONDITION_FAILED, "user_id property set to '{user_id}' but authenticated user was '{user}'"
     )
@@ -187,9 +196,7 @@ class Fault(enum.Enum):
     SERVER_NAMED = Situation(Reply.PRECONDITION_FAILED, "Cannot declare a server-named queue for type {type}")
     STREAM_PURGE = Situation(Reply.NOT_IMPLEMENTED, "queue.purge not supported by stream queues {what}")
     STREAM_GET = Situation(Reply.NOT_IMPLEMENTED, "basic.get not supported by stream queues {what}")
-    STREAM_NO_ACK = Situation(
-        Reply.NOT_IMPLEMENTED, "automatic acknowledgement not supported by stream queues {what}"
-    )
+    STREAM_NO_ACK = Situation(Reply.NOT_IMPLEMENTED, "automatic acknowledgement not supported by stream queues {what}")
     STREAM_PREFETCH = Situation(Reply.PRECONDITION_FAILED, "consumer prefetch count is not set for '{what}'")
     X_MATCH = Situation(
         Reply.PRECONDITION_FAILED,
@@ -299,6 +306,11 @@ def type_name(field: Field) -> str:
     return _TYPES[field.kind]
 
 
+def printed(field: Field) -> str:
+    """Its value as Erlang prints it."""
+    return _term(field)
+
+
 def _untyped(field: Field | None) -> str:
     return "none" if field is None or field.kind == "V" else f"'{_term(field, is_inner=False)}'"
 
@@ -343,4 +355,16 @@ def cut(text: str) -> str:
 def snippet(payload: bytes) -> str:
     """The beginning of a payload, as Erlang prints it."""
     what = "all octets" if len(payload) <= 16 else "first 16 octets"
-    return f"{what} = <<{','.join(map(str, payload[:16]))}>>"
+    return f"{what} = {_printed(payload[:16])}"
+
+
+def octets(payload: bytes) -> str:
+    """All of it as numbers."""
+    return f"<<{','.join(map(str, payload))}>>"
+
+
+def _printed(payload: bytes) -> str:
+    """As text where all of it can be."""
+    if not payload or not all(chr(each) in _PRINTED for each in payload):
+        return octets(payload)
+    return f'<<"{"".join([_PRINTED[chr(each)] for each in payload])}">>'

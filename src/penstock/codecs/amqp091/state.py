@@ -135,7 +135,7 @@ class Connection:
         if self.state in _ENDED:
             return Handling.IGNORE
         if method.class_id == _CONNECTION_CLASS:
-            raise AmqpError(Fault.ONLY_ON_CHANNEL_0, channel, number, method=method.name)
+            raise AmqpError(Fault.UNIMPLEMENTED, 0, number)
         if not self.is_running:
             raise AmqpError(Fault.WRONG_STATE, 0, number, state=self.state.value)
         return self._take_on_channel(sender, channel, method)
@@ -178,13 +178,7 @@ class Connection:
         if isinstance(following, Handling):
             return following
         if state is ChannelState.NONE and self.channel_max and self.channels >= self.channel_max:
-            raise AmqpError(
-                Fault.TOO_MANY_CHANNELS,
-                0,
-                (method.class_id, method.method_id),
-                count=self.channels,
-                limit=self.channel_max,
-            )
+            raise AmqpError(Fault.TOO_MANY_CHANNELS, count=self.channels, limit=self.channel_max)
         self._move(channel, following)
         return Handling.TAKE
 

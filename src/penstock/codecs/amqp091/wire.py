@@ -26,14 +26,17 @@ def ill_formed(detail: str) -> AmqpError:
 class Reader:
     """Walks over a payload, or a part of it; SYNTAX_ERROR where it would leave it."""
 
-    __slots__ = ("_data", "_has_bad_text", "at", "end")
+    __slots__ = ("_data", "_has_bad_text", "at", "end", "is_other_size")
 
     def __init__(self, data: bytes, start: int = 0, end: int | None = None) -> None:
         self._data, self.at, self.end = data, start, len(data) if end is None else end
         self._has_bad_text = False
+        self.is_other_size = False
+        """it was refused because it has fewer bytes than its fields, or more"""
 
     def take(self, size: int, what: str) -> bytes:
         if size > self.end - self.at:
+            self.is_other_size = True
             raise ill_formed(f"{what} needs {size} bytes, and {self.end - self.at} are left")
         self.at += size
         return self._data[self.at - size : self.at]
@@ -75,6 +78,7 @@ class Reader:
 
     def finish(self, what: str) -> None:
         if self.at != self.end:
+            self.is_other_size = True
             raise ill_formed(f"{self.end - self.at} bytes are left over at the end of {what}")
         if self._has_bad_text:
             raise AmqpError(Fault.BAD_TEXT)

@@ -18,17 +18,22 @@ _MANY = 1 << 20
 
 
 class _OrNone(Kind):
-    """A number. With `or_none`, 0, null and "none" mean no limit, which is None in memory."""
+    """A number. With `or_none`, null and "none" mean no limit, which is None in memory, and so does 0 where it is no
+    number that counts."""
 
     __slots__ = ()
     or_none: bool
+
+    @property
+    def is_zero_none(self) -> bool:
+        return True
 
     def _number(self, written: object, read: Callable[[], int]) -> int | None:
         says_none = written is None or (isinstance(written, str) and written.strip().lower() == "none")
         if self.or_none and says_none:
             return None
         number = read()
-        return None if self.or_none and number == 0 else number
+        return None if self.or_none and self.is_zero_none and number == 0 else number
 
     def _none_text(self) -> str:
         return ', or "none"' if self.or_none else ""
@@ -74,12 +79,18 @@ class Duration(_OrNone):
 
 @dataclass(frozen=True, slots=True)
 class Count(_OrNone):
-    """A whole number. With `or_text` digits too: what a variable of the environment gave is text."""
+    """A whole number. With `or_text` digits too: what a variable of the environment gave is text. With `has_zero`, 0 is
+    a number beside "none"."""
 
     least: int
     most: int
     or_none: bool = False
     or_text: bool = False
+    has_zero: bool = False
+
+    @property
+    def is_zero_none(self) -> bool:
+        return not self.has_zero
 
     def read(self, path: str, written: object) -> int | None:
         number = self._number(written, lambda: self._whole(path, written))
@@ -91,7 +102,8 @@ class Count(_OrNone):
         return any_of(self._bounds(), *self._none_schemas())
 
     def allowed(self) -> str:
-        return f"{self.least} to {self.most}" if self.most < _MANY else f"{self.least} and more"
+        bounds = f"{self.least} to {self.most}" if self.most < _MANY else f"{self.least} and more"
+        return bounds + (", or `none`" if self.or_none and self.has_zero else "")
 
     def _whole(self, path: str, written: object) -> int:
         if self.or_text and isinstance(written, str) and written.isascii() and written.isdigit() and len(written) < 19:
@@ -101,7 +113,8 @@ class Count(_OrNone):
         return number
 
     def _bounds(self) -> Json:
-        return {"type": "integer", "minimum": 0 if self.or_none else self.least, "maximum": self.most}
+        least = 0 if self.or_none and self.is_zero_none else self.least
+        return {"type": "integer", "minimum": least, "maximum": self.most}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,16 @@ def check_some(text: str) -> None:
 @dataclass(frozen=True, slots=True)
 class Text(Kind):
     """`check` raises InvalidArgument for text that will not do; `pattern`, and `least` characters, describe what will.
-    With `or_none`, null and "" mean: not set."""
+    With `or_none`, null and "" mean: not set; with `or_empty`, "" is a text like others."""
 
     check: Callable[[str], None] = check_some
     or_none: bool = False
     pattern: str | None = None
     least: int = 0
+    or_empty: bool = False
 
     def read(self, path: str, written: object) -> str | None:
-        if self.or_none and (written is None or written == ""):
+        if self.or_none and (written is None or (written == "" and not self.or_empty)):
             return None
         if not isinstance(written, str):
             raise InvalidSetting(path, f"{shown(written)} is not text: write it in quotes")
@@ -35,10 +36,10 @@ class Text(Kind):
 
     def schema(self) -> Json:
         text: Json = {"type": "string"} if self.pattern is None else {"type": "string", "pattern": f"^{self.pattern}$"}
-        if self.least or self.pattern is None:
+        if self.least or (self.pattern is None and not self.or_empty):
             text["minLength"] = self.least or 1
         unset: list[Json] = [{"const": ""}, {"type": "null"}] if self.or_none else []
-        return any_of(text, *unset)
+        return any_of(text, *unset[self.or_empty :])
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class Checks:
         if not connection.permissions.may_publish(topic):
             what = named("exchange", exchange or "amq.default", connection.vhost)
             if exchange and connection.permissions.may_with_exchange(Action.PUBLISH, exchange):
-                facts = {"topic": key.decode("utf-8", "replace"), "what": named("", exchange, connection.vhost).strip()}
+                facts = {"topic": key.decode("utf-8", "replace"), "what": what}
                 return AmqpError(Fault.TOPIC_REFUSED, run.channel.number, PUBLISH, user=connection.user, **facts)
             return AmqpError(Fault.REFUSED, run.channel.number, PUBLISH, what=what, user=connection.user)
         space = self._broker.exchanges.of(connection.namespace)

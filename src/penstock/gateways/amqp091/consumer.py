@@ -11,7 +11,7 @@ from penstock.broker.feed.competing import Competitor
 from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.gateways.amqp091.channel import Channel
-from penstock.gateways.amqp091.delivery_frames import encoded
+from penstock.gateways.amqp091.delivery_frames import DeliveryFrames
 from penstock.gateways.amqp091.routes import Routes
 from penstock.gateways.wire.outbox import Outbox
 from penstock.kernels.amqp_deliver import deliveries
@@ -52,9 +52,9 @@ class Consumer:
         owner: Owner,
     ) -> None:
         self._channel, self._outbox, self.competitor, self.tag = channel, outbox, competitor, tag
-        self.needs_no_ack, self._routes, self._owner = needs_no_ack, routes, owner
-        self._settling, self._timeline = broker.settling, broker.timeline
-        self._encoder = deliveries(channel.number, tag.encode(), frame_max)
+        self.needs_no_ack, self._owner, self._settling = needs_no_ack, owner, broker.settling
+        encoder = deliveries(channel.number, tag.encode(), frame_max)
+        self._frames = DeliveryFrames(encoder, routes, broker.timeline)
         self._at_once = _FIRST_MESSAGES
         """so many messages that they are not larger than what the client may leave lying"""
         self._is_cancelled = False
@@ -84,13 +84,13 @@ class Consumer:
 
     def _send(self, delivery: Delivery) -> int:
         tags = self._channel.tags
-        data = encoded(self._encoder, delivery, tags.next, self._routes, self._timeline)
+        data = self._frames.encode(delivery, tags.next)
         if self.needs_no_ack:
             tags.skip(len(delivery))
             self._settling.ack(Held(delivery), is_awaited=False)
         else:
             first = tags.add(delivery, self, monotonic())
-            if too_long := _left_out(self._encoder.ends()):
+            if too_long := _left_out(self._frames.encoder.ends()):
                 for place in too_long:
                     tags.take(first + place, first + place, [])
                 self._settling.reject(Held(delivery, too_long), _TOO_LONG)

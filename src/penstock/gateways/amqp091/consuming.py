@@ -15,12 +15,13 @@ from penstock.codecs.amqp091.kinds import Table
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
 from penstock.gateways.amqp091.consumer import Consumer
-from penstock.gateways.amqp091.delivery_frames import encoded
+from penstock.gateways.amqp091.delivery_frames import DeliveryFrames
 from penstock.gateways.amqp091.options import CurrentOptions
-from penstock.gateways.amqp091.queues import Queues
+from penstock.gateways.amqp091.queues import SINGLE_ACTIVE, Queues, declaration
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, Replies
 from penstock.gateways.amqp091.routes import Routes
 from penstock.kernels.amqp_deliver import get_answers
+from penstock.queues.rabbit_arguments import QUORUM, STREAM, Declared, is_on
 
 CONSUME, GET, QOS, RECOVER = (60, 20), (60, 70), (60, 10), (60, 110)
 _CANCEL_NOTIFY = "consumer_cancel_notify"
@@ -75,12 +76,16 @@ class Consuming:
             self._consume_replies(connection, channel, method, tag)
             return
         queue = self._queues.to_read(connection, channel, method.queue, CONSUME)
-        what = named("queue", queue.name, connection.vhost)
+        what, declared = named("queue", queue.name, connection.vhost), declaration(queue)
+        self._refuse_consumer(channel, method, declared, what)
         if len(channel.consumers) >= self._options.now.max_consumers_per_channel:
             detail = f"a channel has at most {self._options.now.max_consumers_per_channel} consumers"
             raise AmqpError(Fault.PRECONDITION, channel.number, CONSUME, detail=detail)
         priority = _integer(method.arguments, "x-priority", what, channel)
-        group = await self._queues.group(queue)
+        if declared.type == STREAM:
+            group = await self._queues.reading(queue, method.arguments)
+        else:
+            group = await self._queues.group(queue)
         prefetch = 0 if method.no_ack else channel.prefetch
         competitor = self._broker.compete(group, prefetch, priority=priority, is_exclusive=method.exclusive)
         competitor.name = connection.name
@@ -92,6 +97,18 @@ class Consuming:
             self._broker, channel, connection.outbox, competitor, tag, frame_max, method.no_ack, self._routes, owner
         )
         channel.consumers[tag] = made
+
+    def _refuse_consumer(self, channel: Channel, method: m.BasicConsume, declared: Declared, what: str) -> None:
+        """What a queue of its type does not do."""
+        if declared.type == QUORUM and channel.limit:
+            raise AmqpError(Fault.GLOBAL_QOS, channel.number, CONSUME, what=what)
+        if declared.type == STREAM:
+            if method.no_ack:
+                raise AmqpError(Fault.STREAM_NO_ACK, channel.number, CONSUME, what=what)
+            if not channel.prefetch:
+                raise AmqpError(Fault.STREAM_PREFETCH, channel.number, CONSUME, what=what)
+        if method.exclusive and is_on(declared.arguments, SINGLE_ACTIVE):
+            raise AmqpError(Fault.EXCLUSIVE_CONSUMER, channel.number, CONSUME, what=what)
 
     def _consume_replies(self, connection: Connection, channel: Channel, method: m.BasicConsume, tag: str) -> None:
         if not method.no_ack:
@@ -118,6 +135,11 @@ class Consuming:
 
     async def _get(self, connection: Connection, channel: Channel, method: m.BasicGet) -> None:
         queue = self._queues.to_read(connection, channel, method.queue, GET)
+        what, declared = named("queue", queue.name, connection.vhost), declaration(queue)
+        if declared.type == STREAM:
+            raise AmqpError(Fault.STREAM_GET, channel.number, GET, what=what)
+        if declared.type == QUORUM and is_on(declared.arguments, SINGLE_ACTIVE):
+            raise AmqpError(Fault.LOCKED_GET, channel.number, GET, what=what)
         group = await self._queues.group(queue)
         found = self._broker.take_one(group, channel.session)
         delivery = found if found is None or isinstance(found, Delivery) else await found
@@ -132,7 +154,7 @@ class Consuming:
         self, connection: Connection, channel: Channel, group: Group, delivery: Delivery, no_ack: bool
     ) -> None:
         encoder = get_answers(channel.number, group.ready(), connection.frame_max)
-        data = encoded(encoder, delivery, channel.tags.next, self._routes, self._broker.timeline)
+        data = DeliveryFrames(encoder, self._routes, self._broker.timeline).encode(delivery, channel.tags.next)
         if not data:
             self._broker.settling.reject(Held(delivery), "its properties are longer than the consumer's frames")
             connection.send(channel.number, m.BasicGetEmpty())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import monotonic, time
 
-from penstock.broker.clients import ClientDescription, ClientTally, SubscriptionDescription
+from penstock.broker.clients import ChannelDescription, ClientDescription, ClientTally, SubscriptionDescription
 from penstock.codecs.amqp091.errors import AmqpError, Fault
 from penstock.gateways.amqp091.connection import Connection
 from penstock.gateways.amqp091.connections import PROTOCOL, Connections
@@ -51,6 +51,22 @@ class AmqpDirectory:
                     qos=0 if consumer.needs_no_ack else 1,
                     queue=group.queue.name,
                     group=group.name,
+                )
+
+    def channels(self) -> Iterator[ChannelDescription]:
+        for connection in self._open():
+            for channel in list(connection.channels.values()):
+                yield ChannelDescription(
+                    client_id_of(connection),
+                    connection.namespace,
+                    connection.user,
+                    channel.number,
+                    consumers=len(channel.consumers),
+                    unacknowledged=len(channel.tags),
+                    unconfirmed=channel.under_way if channel.confirms is not None else 0,
+                    prefetch=channel.prefetch,
+                    is_confirming=channel.confirms is not None,
+                    is_transactional=channel.transaction is not None,
                 )
 
     def _open(self) -> Iterator[Connection]:

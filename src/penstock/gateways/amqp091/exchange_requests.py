@@ -12,6 +12,7 @@ from penstock.codecs.amqp091.kinds import Field, Table
 from penstock.core.errors import ExchangeDiffers, ExchangeInUse, NoSuchBinding, NoSuchExchange
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
+from penstock.gateways.amqp091.exchange_checks import check_arguments, check_binding
 from penstock.gateways.amqp091.messages import plain_value
 from penstock.gateways.amqp091.rights import CONFIGURE, READ, WRITE, require_exchange
 from penstock.queues.exchange_headers import Value
@@ -57,6 +58,7 @@ class ExchangeRequests:
                 raise AmqpError(Fault.EXCHANGE_TYPE, channel.number, DECLARE, type=method.kind)
             if name not in space and name.startswith(RESERVED_PREFIX):
                 raise AmqpError(Fault.RESERVED_NAME, channel.number, DECLARE, kind="exchange", name=name)
+            check_arguments(method.kind, method.arguments, channel.number, DECLARE)
             arguments = {key: plain_value(field) for key, field in method.arguments.items() if key != _ALTERNATE}
             if name in space:
                 # RabbitMQ compares nothing but the alternate exchange of them.
@@ -100,6 +102,10 @@ class ExchangeRequests:
 
     async def _bind(self, connection: Connection, channel: Channel, method: m.ExchangeBind) -> None:
         self._refuse(connection, channel, method, BIND)
+        space = self._exchanges.of(connection.namespace)
+        if method.source in space and method.destination in space:
+            kind = space.find(method.source).type
+            check_binding(kind, method.routing_key, method.arguments, channel.number, BIND)
         destination = Destination("exchange", method.destination)
         arguments = values_of(method.arguments)
         await self._exchanges.bind(connection.namespace, method.source, destination, method.routing_key, arguments)

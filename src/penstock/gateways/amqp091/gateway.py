@@ -142,11 +142,11 @@ class AmqpGateway(InThisProcess):
 
     def protocol(self, listener: ListenerFacts) -> SlotProtocol:
         """For one connection."""
-        return SlotProtocol(self.turns, self._receive_buffer, listener)
+        return SlotProtocol(self.turns.loop, self._receive_buffer, listener)
 
     def adopt(self, connection: socket.socket, peer: object, listener: ListenerFacts) -> None:
         """Serve a connection without a transport of asyncio."""
-        self.turns.adopt(connection, listener, peer)
+        self.turns.loop.adopt(connection, listener, peer)
 
     def refused(self, peer: str, reason: str) -> None:
         """A layer in front of the protocol did not let somebody through."""

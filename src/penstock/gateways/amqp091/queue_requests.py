@@ -12,12 +12,13 @@ from penstock.codecs.amqp091.errors import AmqpError, Fault, named
 from penstock.core.errors import NoSuchBinding, NoSuchExchange, NoSuchQueue, QueueExists
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
+from penstock.gateways.amqp091.exchange_checks import check_binding
 from penstock.gateways.amqp091.exchange_requests import values_of
 from penstock.gateways.amqp091.queues import DEFAULT_GROUP, Queues, declaration
 from penstock.gateways.amqp091.replies import REPLY_QUEUE, Replies
-from penstock.gateways.amqp091.rights import CONFIGURE, READ, WRITE, require_exchange, require_queue
+from penstock.gateways.amqp091.rights import CONFIGURE, READ, WRITE, require_exchange, require_key, require_queue
 from penstock.queues.exchange_topics import DEFAULT_EXCHANGE
-from penstock.queues.exchange_types import Destination
+from penstock.queues.exchange_types import TOPIC_TYPE, Destination
 from penstock.queues.names import RESERVED_PREFIX
 from penstock.queues.rabbit_arguments import STREAM, At, Declared, check, refuse_difference
 from penstock.queues.rabbit_records import record_of
@@ -117,10 +118,15 @@ class QueueRequests:
         require_exchange(connection, channel, READ, method.exchange, BIND)
         if method.exchange == DEFAULT_EXCHANGE:
             raise AmqpError(Fault.DEFAULT_EXCHANGE, channel.number, BIND)
-        if method.exchange not in self._broker.exchanges.of(connection.namespace):
+        space = self._broker.exchanges.of(connection.namespace)
+        if method.exchange not in space:
             what = named("exchange", method.exchange, connection.vhost)
             raise AmqpError(Fault.MISSING, channel.number, BIND, what=what)
         self._queues.found(connection, channel, name, BIND)
+        kind = space.find(method.exchange).type
+        if kind == TOPIC_TYPE:
+            require_key(connection, channel, method.exchange, key, BIND)
+        check_binding(kind, key, method.arguments, channel.number, BIND)
         await self._broker.exchanges.bind(
             connection.namespace, method.exchange, Destination("queue", name), key, values_of(method.arguments)
         )

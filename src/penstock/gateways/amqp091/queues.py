@@ -9,10 +9,12 @@ from penstock.broker.queues.group import Group
 from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.volatile import VolatileQueue
 from penstock.codecs.amqp091.errors import AmqpError, Fault, named
+from penstock.codecs.amqp091.kinds import Table
 from penstock.core.errors import NoSuchQueue
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.connection import Connection
 from penstock.gateways.amqp091.rights import READ, At, require_queue
+from penstock.gateways.amqp091.streams import is_reader, reader_name, start_of
 from penstock.gateways.background import Background
 from penstock.queues.names import GroupName
 from penstock.queues.rabbit_arguments import Declared, is_on
@@ -20,6 +22,7 @@ from penstock.queues.rabbit_records import declared_of
 from penstock.queues.rabbit_settings import arguments_of
 
 DEFAULT_GROUP = GroupName("default", None)
+SINGLE_ACTIVE = "x-single-active-consumer"
 
 
 def declaration(queue: Queue) -> Declared:
@@ -67,8 +70,12 @@ class Queues:
     async def group(self, queue: Queue) -> Group:
         """Of those who take its messages for good."""
         found = queue.groups.get(DEFAULT_GROUP) or await self._broker.group(queue, DEFAULT_GROUP)
-        found.turns.is_single_active = is_on(declaration(queue).arguments, "x-single-active-consumer")
+        found.turns.is_single_active = is_on(declaration(queue).arguments, SINGLE_ACTIVE)
         return found
+
+    async def reading(self, queue: Queue, arguments: Table) -> Group:
+        """Of one reader of a stream, who takes nothing from others. InvalidArgument for where it begins."""
+        return await self._broker.group(queue, reader_name(), start_of(queue, arguments), is_derived=True)
 
     # Counts
 
@@ -83,6 +90,8 @@ class Queues:
 
     def left(self, group: Group) -> None:
         """A consumer does."""
+        if is_reader(group) and not group.is_deleted:
+            self._background.spawn(self._broker.declaring.delete_group(group))
         queue = self._broker.declaring.by_incarnation.get(group.queue.incarnation)
         if queue is not None and not queue.is_deleted and declaration(queue).auto_delete and not self.consumers(queue):
             self.delete_soon(queue)

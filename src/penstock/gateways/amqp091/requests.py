@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 
+import msgspec
+
 from penstock.codecs.amqp091 import methods as m
 from penstock.codecs.amqp091.errors import AmqpError, Fault
+from penstock.core.errors import PenstockError
 from penstock.gateways.amqp091.channel import Channel
 from penstock.gateways.amqp091.confirms import Confirms
 from penstock.gateways.amqp091.connection import Connection
 from penstock.gateways.amqp091.consuming import Consuming
 from penstock.gateways.amqp091.exchange_requests import ExchangeRequests
+from penstock.gateways.amqp091.faults import fault_of
 from penstock.gateways.amqp091.login import Login
 from penstock.gateways.amqp091.modes import Modes
 from penstock.gateways.amqp091.queue_requests import QueueRequests
 
 # Who published on the channel sees it in what these answer.
 _LOOKING = (m.QueueDeclare, m.QueueDelete, m.QueuePurge, m.BasicGet, m.TxSelect)
+_NAMING = frozenset({m.ExchangeDeclare.class_id, m.QueueDeclare.class_id})
+_NAMES = ("exchange", "queue", "source", "destination")
+_LINE_ENDS = str.maketrans("", "", "\r\n")
 Work = Coroutine[object, None, None]
 
 
@@ -53,6 +60,14 @@ class Requests:
                 connection.close()
 
     async def on_channel(self, connection: Connection, channel: Channel, method: m.Method) -> None:
+        """AmqpError, which names the method, for what cannot be done."""
+        try:
+            await self._take(connection, channel, without_line_ends(method))
+        except PenstockError as error:
+            at = method.class_id, method.method_id
+            raise fault_of(error, connection.vhost, channel.number, at) from error
+
+    async def _take(self, connection: Connection, channel: Channel, method: m.Method) -> None:
         at = method.class_id, method.method_id
         if channel.under_way and isinstance(method, _LOOKING):
             await channel.is_committed()
@@ -80,3 +95,12 @@ class Requests:
                 connection.send(channel.number, m.ConfirmSelectOk())
         else:
             await self._modes.take(connection, channel, method)
+
+
+def without_line_ends(method: m.Method) -> m.Method:
+    """Names of exchanges and queues are taken without them, as RabbitMQ does."""
+    if method.class_id not in _NAMING:
+        return method
+    names = {name: getattr(method, name, "") for name in _NAMES}
+    found = {name: text.translate(_LINE_ENDS) for name, text in names.items() if "\n" in text or "\r" in text}
+    return msgspec.structs.replace(method, **found) if found else method

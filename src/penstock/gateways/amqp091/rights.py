@@ -23,6 +23,13 @@ def require_queue(connection: Connection, channel: Channel, action: Action, name
         _refuse(connection, channel, "queue", name, at)
 
 
+def require_key(connection: Connection, channel: Channel, exchange: str, key: str, at: At) -> None:
+    """Of a binding to an exchange that the client may read."""
+    if not connection.permissions.may_with_exchange(READ, exchange, key.encode()):
+        what = named("exchange", exchange, connection.vhost)
+        raise AmqpError(Fault.TOPIC_REFUSED, channel.number, at, topic=key, what=what, user=connection.user)
+
+
 def _refuse(connection: Connection, channel: Channel, kind: str, name: str, at: At) -> None:
     what = named(kind, name, connection.vhost)
     raise AmqpError(Fault.REFUSED, channel.number, at, what=what, user=connection.user)

@@ -8,6 +8,7 @@ from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.settling import Settling
 from penstock.codecs.amqp091.errors import AmqpError, Fault
 from penstock.gateways.amqp091.channel import Channel, held_of
+from penstock.gateways.amqp091.streams import is_reader
 from penstock.gateways.amqp091.tags import Part, UnknownTag
 from penstock.gateways.amqp091.transactions import Answers
 from penstock.kernels import amqp_columns as names
@@ -55,9 +56,11 @@ class Settlements:
             if answers.is_ack:
                 acked += answers.parts
                 continue
+            acked += [part for part in answers.parts if is_reader(part.of.delivery.group)]
             self._ack(acked)
             acked = []
-            for held in held_of(answers.parts):
+            parts = [part for part in answers.parts if not is_reader(part.of.delivery.group)]
+            for held in held_of(parts):
                 if answers.requeues:
                     self._settling.release(held, counted=True)
                 else:

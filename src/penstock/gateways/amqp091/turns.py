@@ -4,7 +4,6 @@ published is taken together. Everything else is taken method by method, in the o
 from __future__ import annotations
 
 import asyncio
-import socket
 from array import array
 from collections.abc import Coroutine, Sequence
 from functools import partial
@@ -32,10 +31,8 @@ from penstock.gateways.amqp091.publishes import Publishes
 from penstock.gateways.amqp091.reports import Reports
 from penstock.gateways.amqp091.requests import Requests
 from penstock.gateways.amqp091.settlements import METHODS, Settlements
-from penstock.gateways.wire.listener import ListenerFacts
 from penstock.gateways.wire.outbox import Flusher
-from penstock.gateways.wire.reactor import Reactor, Transport
-from penstock.gateways.wire.slot import Facts, SlotTransport
+from penstock.gateways.wire.reactor import Reactor
 from penstock.gateways.wire.turn_loop import TurnLoop
 from penstock.kernels import amqp_columns as names
 from penstock.kernels import amqp_turn as kernel
@@ -75,34 +72,8 @@ class Turns:
         self._connections, self._scanner = connections.by_slot, Scanner(TURN_ROWS)
         self._login, self._requests, self._publishes, self._settlements = login, requests, publishes, settlements
         self._modes, self._options, self._reports = modes, options, reports
-        self.loop = TurnLoop(reactor, flusher, broker.shard, self._look)
+        self.loop = TurnLoop(reactor, flusher, broker.shard, broker.feeder, connections.open, self._look)
         publishes.loop, publishes.wait = self.loop, self.wait
-
-    # Connections
-
-    def adopt(self, sock: socket.socket, facts: ListenerFacts, peer: object) -> None:
-        """One that the server accepted."""
-        slot = self.reactor.add(sock.detach(), 0)
-        self._all.open(SlotTransport(self.reactor, slot, self.loop.soon, peer), facts)
-
-    def adopt_foreign(self, transport: Transport, facts: ListenerFacts, known: Facts) -> SlotTransport:
-        """One whose bytes come and go by a transport of asyncio: see feed() and ended()."""
-        slot = self.reactor.add_foreign(transport, 0)
-        made = SlotTransport(self.reactor, slot, self.loop.soon, facts=known)
-        self._all.open(made, facts)
-        return made
-
-    def feed(self, transport: SlotTransport, data: Buffer) -> None:
-        self.reactor.feed(transport.slot, transport.generation, data)
-        self.loop.soon()
-
-    def ended(self, transport: SlotTransport) -> None:
-        self.reactor.foreign_ended(transport.slot, transport.generation)
-        self.loop.soon()
-
-    def drained(self, transport: SlotTransport) -> None:
-        self.reactor.foreign_drained(transport.slot, transport.generation)
-        self.loop.soon()
 
     def heard_s(self, connection: Connection) -> float:
         return self.reactor.heard_ms[connection.transport.slot] / 1000
@@ -253,8 +224,11 @@ class Turns:
             frame = read_frame(data, at, stop, connection.frame_max)
             if not isinstance(frame, Frame):
                 break
-            self._take_frame(connection, frame)
             at += frame.size
+            try:
+                self._take_frame(connection, frame)
+            except Exception as error:
+                connection.broke(error)
             if connection.waiting is not None or connection.order.state is State.CLOSED:
                 break
         return at
@@ -394,8 +368,11 @@ class Turns:
             if why == names.OTHER_FRAME:
                 frame = read_frame(data, at, len(data), frame_max)
                 assert isinstance(frame, Frame)
-                self._take_frame(connection, frame)
                 at += frame.size
+                try:
+                    self._take_frame(connection, frame)
+                except Exception as error:
+                    connection.broke(error)
                 assembling = connection.assembly.assembling
             elif why != names.ROWS_FULL:
                 break

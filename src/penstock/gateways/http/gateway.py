@@ -11,6 +11,7 @@ from uvicorn.server import ServerState
 from penstock.gateways.http.counters import HttpCounters
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
+from penstock.gateways.http.rabbit.table import RABBIT_ROUTES
 from penstock.gateways.http.server.app import App
 from penstock.gateways.http.server.protocol import HttpProtocol
 from penstock.gateways.http.server.routes import RouteTable
@@ -31,7 +32,7 @@ class HttpGateway(InThisProcess):
 
     def __init__(self, ports: Ports, options: HttpOptions) -> None:
         self._ports, self._options = ports, options
-        self.app = App(ports, options, RouteTable(ROUTES))
+        self.app = App(ports, options, RouteTable((*ROUTES, *RABBIT_ROUTES)))
         self._state = ServerState()
         self._telling = Telling(logger)
         self.metrics = self.app.state.metrics = _sources(ports, self.app.state.counters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import msgspec
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.limits import RateLimits
 from penstock.broker.broker import Broker
-from penstock.broker.clients import ClientDirectory
+from penstock.broker.clients import ChannelDescription, ClientDirectory
 from penstock.broker.publish.publisher import Publisher
 from penstock.broker.retained.retained import Retained
 from penstock.broker.sessions.sessions import Sessions
@@ -143,3 +143,5 @@ class Ports:
     """what the gateways of other protocols counted"""
     connections: Callable[[], Mapping[str, int]]
     """of other protocols, by their names"""
+    channels: Callable[[], Iterable[ChannelDescription]] = tuple
+    """of those who have some"""

@@ -13,6 +13,7 @@ from penstock.gateways.http.events.glance import Glances
 from penstock.gateways.http.events.topic_feed import TopicFeeds
 from penstock.gateways.http.messages.receipts import Receipts
 from penstock.gateways.http.options import HttpOptions
+from penstock.gateways.http.rabbit.rates import Rates
 from penstock.gateways.http.server.memory import HttpMemory
 from penstock.telemetry.sources import MetricSources
 
@@ -28,5 +29,6 @@ class GatewayState:
         self.streams = Streams(self.is_draining)
         self.counters = HttpCounters(lambda: self.streams.count)
         self.memory = HttpMemory(options, self.counters)
+        self.rates = Rates()
         self.feeds = Feeds()
         self.topic_feeds = TopicFeeds(broker.taps, broker.clock)

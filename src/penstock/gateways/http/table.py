@@ -9,6 +9,7 @@ from penstock.gateways.http.admin import (
     groups,
     health,
     operations,
+    policies,
     queues,
     templates,
     users,
@@ -17,6 +18,7 @@ from penstock.gateways.http.describe.description import Description
 from penstock.gateways.http.events import metrics_stream, queue_events, stream, topic_events
 from penstock.gateways.http.messages import browse, claim, publish, receive, settle, topics
 from penstock.gateways.http.messages import exchanges as exchange_messages
+from penstock.gateways.http.rabbit import metrics as rabbit_metrics
 from penstock.gateways.http.server.routes import Route
 
 _API = (
@@ -32,6 +34,7 @@ _API = (
     *queues.ROUTES,
     *templates.ROUTES,
     *exchanges.ROUTES,
+    *policies.ROUTES,
     *exchange_messages.ROUTES,
     *groups.ROUTES,
     *dead_letters.ROUTES,
@@ -40,5 +43,6 @@ _API = (
     *operations.ROUTES,
     *metrics_stream.ROUTES,
     *health.ROUTES,
+    *rabbit_metrics.ROUTES,
 )
 ROUTES: tuple[Route, ...] = Description(_API).routes

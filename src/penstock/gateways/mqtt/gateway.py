@@ -106,6 +106,7 @@ class MqttGateway(InThisProcess):
             Requests(login, self._subscriptions),
             self.registry.disconnected,
             broker.shard,
+            broker.feeder,
             flusher,
             current,
             reports,
@@ -149,11 +150,11 @@ class MqttGateway(InThisProcess):
 
     def protocol(self, listener: ListenerFacts) -> SlotProtocol:
         """For one connection."""
-        return SlotProtocol(self.turns, self._receive_buffer, listener)
+        return SlotProtocol(self.turns.loop, self._receive_buffer, listener)
 
     def adopt(self, connection: socket.socket, peer: object, listener: ListenerFacts) -> None:
         """Serve a connection without a transport of asyncio."""
-        self.turns.adopt(connection, listener, peer)
+        self.turns.loop.adopt(connection, listener, peer)
 
     def refused(self, peer: str, reason: str) -> None:
         """A layer in front of the protocol did not let somebody through."""
@@ -161,7 +162,7 @@ class MqttGateway(InThisProcess):
 
     async def _look_around(self) -> None:
         """Clients that are silent for too long, or never said who they are; what is due."""
-        self.turns.turn()
+        self.turns.loop.turn()
         for number, connection in enumerate(self.connections):
             if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -210,7 +211,7 @@ class MqttGateway(InThisProcess):
             connection.abort()
         await asyncio.sleep(0)
         await self.background.finish()
-        self.turns.close()
+        self.turns.loop.close()
 
 
 def _nothing() -> None:

@@ -53,8 +53,9 @@ class Flusher:
 
     def flush_now(self) -> None:
         """What is written next comes behind all that was gathered."""
-        for outbox in self._taken():
-            outbox.flush()
+        if self._filled:
+            for outbox in self._taken():
+                outbox.flush()
 
     def _flush(self) -> None:
         self._is_called = False

@@ -4,28 +4,16 @@ all others do."""
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, cast
+from typing import cast
 
 from penstock.core.ports import Buffer
 from penstock.gateways.wire.listener import ListenerFacts
-from penstock.gateways.wire.reactor import Transport
-from penstock.gateways.wire.slot import Facts, SlotTransport
-
-
-class Turns(Protocol):
-    """What takes the bytes of all connections of a door."""
-
-    def adopt_foreign(self, transport: Transport, facts: ListenerFacts, known: Facts) -> SlotTransport: ...
-
-    def feed(self, transport: SlotTransport, data: Buffer) -> None: ...
-
-    def ended(self, transport: SlotTransport) -> None: ...
-
-    def drained(self, transport: SlotTransport) -> None: ...
+from penstock.gateways.wire.slot import SlotTransport
+from penstock.gateways.wire.turn_loop import TurnLoop
 
 
 class SlotProtocol(asyncio.BufferedProtocol):
-    def __init__(self, turns: Turns, buffer: memoryview, facts: ListenerFacts) -> None:
+    def __init__(self, turns: TurnLoop, buffer: memoryview, facts: ListenerFacts) -> None:
         """The buffer is one for all: what is in it is taken before anything else is received."""
         self._turns, self._buffer, self._facts = turns, buffer, facts
         self._slot: SlotTransport | None = None

@@ -30,10 +30,8 @@ class Admission:
         self._want_room = want_room
         self._loop, self._usage, self._metrics, self._is_over = loop, usage, metrics, is_over
         tail_bytes = options.tail_limit_bytes
-        self._limits = {
-            Purpose.PUBLISH: (options.publish_budget_bytes, tail_bytes),
-            Purpose.SETTLE: (options.settle_budget_bytes, 2 * tail_bytes),
-        }
+        self._limits = (options.publish_budget_bytes, tail_bytes), (options.settle_budget_bytes, 2 * tail_bytes)
+        """by purpose"""
         self._waiting: list[deque[tuple[int, asyncio.Future[None]]]] = [deque() for _ in _PURPOSES]
         self._let_in = 0
         """of those who waited for room, how many may go on and have not run yet"""
@@ -55,7 +53,7 @@ class Admission:
 
     def is_let_in(self, purpose: Purpose, size: int) -> bool:
         """At once. Those who wait come first, and those who were let in and have not run yet."""
-        return not (self._waiting[purpose] or self._let_in) and self._has_room(purpose, size)
+        return not (self._let_in or self._waiting[purpose]) and self._has_room(purpose, size)
 
     def admit_waiting(self) -> None:
         """There may be room."""
@@ -72,6 +70,6 @@ class Admission:
 
     def _has_room(self, purpose: Purpose, size: int) -> bool:
         """One commit is always let in, however large; the frame limit bounds it."""
-        usage = self._usage
-        staged, (budget, tail) = usage.staged[purpose], self._limits[purpose]
-        return (staged == 0 or staged + size <= budget) and (usage.tail == 0 or usage.tail + size <= tail)
+        usage, (budget, tail_bytes) = self._usage, self._limits[purpose]
+        staged, tail = usage.staged[purpose], usage.tail
+        return (not staged or staged + size <= budget) and (not tail or tail + size <= tail_bytes)

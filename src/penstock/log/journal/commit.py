@@ -30,6 +30,8 @@ _QUICK_S = 0.5e-3
 _NEWEST = 0.125
 # What nobody waited for yet is synced with what somebody does wait for.
 _QUICK_BYTES = 256 << 10
+# A member that is looked up costs as much as a call.
+_COMMIT = Durability.COMMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +109,16 @@ class GroupCommit:
         if self.failure is not None:
             return None
         frames: list[Frame] = []
-        for _ in range(len(self._staged)):
-            frames.append(self._staged.popleft())  # noqa: PERF401  # a list comprehension is a call before Python 3.12
+        staged, journal = self._staged, self._journal
+        for _ in range(len(staged)):
+            frames.append(staged.popleft())  # noqa: PERF401  # a list comprehension is a call before Python 3.12
         if not frames and not self._unsynced:
             return None
-        begun = ended = self._clock.monotonic()
+        begun = self._clock.monotonic()
         try:
             if frames:
                 self._metrics.commit_frames.observe(len(frames))
-            self._write(frames)
+                self._write(frames)
             if self._sync_wanted or (sync is not None and self._unsynced and (sync or self._is_overdue)):
                 self._sync()
                 ended = self._last_sync
@@ -125,7 +128,7 @@ class GroupCommit:
             self.fail(JournalFailed(str(error)))
             return None
         self._step_s += (ended - begun - self._step_s) * _NEWEST
-        return Progress(self._journal.next_sequence, self._journal.synced_sequence)
+        return Progress(journal.next_sequence, journal.synced_sequence)
 
     @property
     def is_quick(self) -> bool:
@@ -178,9 +181,11 @@ class GroupCommit:
 
     def _await_sync(self, frames: list[Frame]) -> None:
         self._unsynced += frames
+        size, is_wanted = self._unsynced_bytes, self._sync_wanted
         for frame in frames:
-            self._unsynced_bytes += frame.bytes
-            self._sync_wanted |= frame.level is Durability.COMMIT
+            size += frame.bytes
+            is_wanted = is_wanted or frame.level is _COMMIT
+        self._unsynced_bytes, self._sync_wanted = size, is_wanted
 
     def _roll(self) -> None:
         """The keeper gets what is durable first: rolling may have to wait for its checkpoint."""

@@ -13,7 +13,7 @@ from penstock.core.errors import CorruptFrame, PenstockError
 from penstock.core.ports import Buffer
 from penstock.core.types import Durability, Generation, LogNumber, Sequence
 from penstock.kernels.crc import crc32c
-from penstock.kernels.entry import FrameEntry, packed, pieces_of
+from penstock.kernels.entry import MAGIC, FrameEntry, framed, head_of, pieces_of
 from penstock.kernels.frames import entries as scan_entries
 from penstock.kernels.staged import entries_bytes
 from penstock.log.records import Edit, encode_edit
@@ -21,9 +21,7 @@ from penstock.log.records import Edit, encode_edit
 MAX_FRAME_BYTES = 16 << 20
 FRAME_HEADER_BYTES = 40
 ENTRY_HEADER_BYTES = 16
-MAGIC = b"PSTF"
 
-_AFTER_CRC = struct.Struct("<QQQII")
 _CRC_AND_REST = struct.Struct("<4sIQQQII")
 # Below this a copy of 0.2 us costs less than a checksum call and a buffer of the gathering write for each entry.
 _COPIED_BYTES = 4096
@@ -89,13 +87,11 @@ def frame_bytes(entries: list[Entry]) -> int:
 
 def encode_frame(frame: Frame, generation: Generation, durable: Sequence) -> list[Buffer]:
     """The frame as buffers for one gathering write; batches are copied only where they are small."""
-    entries = frame.entries
-    body: list[Buffer] = [packed(entries)] if frame.bytes < _COPIED_BYTES * len(entries) else pieces_of(entries)
-    rest = _AFTER_CRC.pack(generation, frame.sequence, durable, frame.bytes - FRAME_HEADER_BYTES, len(entries))
-    crc = crc32c(rest)
-    for piece in body:
-        crc = crc32c(piece, crc)
-    return [MAGIC + crc.to_bytes(4, "little") + rest, *body]
+    entries, sequence = frame.entries, frame.sequence
+    if frame.bytes < _COPIED_BYTES * len(entries):
+        return [framed(entries, generation, sequence, durable)]
+    pieces = pieces_of(entries)
+    return [head_of(pieces, len(entries), generation, sequence, durable), *pieces]
 
 
 def read_frame_header(data: memoryview, position: int) -> FrameHeader:

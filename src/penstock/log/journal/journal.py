@@ -164,8 +164,9 @@ class Journal:
 
     def write(self, frames: list[Frame]) -> int:
         """Write as many of the frames as the current file has room for; how many that were. Durable after sync()."""
-        assert self._file is not None
-        room = self._options.file_bytes - self._position
+        file, position, metrics = self._file, self._position, self._metrics
+        assert file is not None
+        room = self._options.file_bytes - position
         buffers: list[Buffer] = []
         taken = size = 0
         try:
@@ -178,28 +179,28 @@ class Journal:
         except MemoryError as error:
             raise out_of_memory() from error
         if taken:
-            self._file.write(self._position, buffers)
-            self._position = FilePosition(self._position + size)
+            file.write(position, buffers)
+            self._position = FilePosition(position + size)
             self.next_sequence = Sequence(frames[taken - 1].sequence + 1)
-            self._metrics.journal_writes += 1
-            self._metrics.journal_bytes += size
+            metrics.journal_writes += 1
+            metrics.journal_bytes += size
         return taken
 
     def sync(self) -> float:
         """Everything written is durable when this returns: the time at which it does."""
         assert self._file is not None
-        begun = self._clock.monotonic()
-        synced = self.next_sequence
+        monotonic, synced = self._clock.monotonic, self.next_sequence
+        begun = monotonic()
         if self.synced_sequence == synced:
             return begun
         self._file.sync()
         self.synced_sequence = synced
         self._marks.advance(synced)
-        ended = self._clock.monotonic()
-        took_ns = int((ended - begun) * 1e9)
-        metrics = self._metrics
+        ended, metrics = monotonic(), self._metrics
+        took_s = ended - begun
+        took_ns = int(took_s * 1e9)
         metrics.journal_syncs += 1
-        metrics.journal_sync_s.observe(took_ns / 1e9)
+        metrics.journal_sync_s.observe(took_s)
         metrics.journal_sync_ns += took_ns
         if took_ns > metrics.journal_sync_ns_max:
             metrics.journal_sync_ns_max = took_ns

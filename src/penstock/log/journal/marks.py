@@ -41,11 +41,7 @@ class Mark:
 
 def encode_mark(mark: Mark) -> bytes:
     """Without the zeros that follow in its file."""
-    return _encoded(mark.slot, mark.generation, mark.first_sequence, mark.synced)
-
-
-def _encoded(slot: int, generation: int, first_sequence: int, synced: int) -> bytes:
-    rest = _AFTER_CRC.pack(slot, generation, first_sequence, synced)
+    rest = _AFTER_CRC.pack(mark.slot, mark.generation, mark.first_sequence, mark.synced)
     return MAGIC + crc32c(rest).to_bytes(4, "little") + rest
 
 
@@ -91,7 +87,8 @@ class Marks:
         self._files: list[File] = []
         self._wanted_files = len(copy_paths(PATH))
         self._turn = 0
-        self._begun = Mark(0, Generation(0), Sequence(0), Sequence(0))
+        self._place = 0, 0, 0
+        """the file that was begun last, its generation and its first frame"""
         self._failed = False
 
     @property
@@ -111,22 +108,22 @@ class Marks:
             file.sync()
         if are_new:
             self._disk.sync_directory("")
-        self._begun = mark
+        self._place = mark.slot, mark.generation, mark.first_sequence
 
     def begin(self, mark: Mark) -> None:
         """The journal begins a file, whose header is durable; so is this when it returns."""
-        self._begun, self._failed = mark, False
+        self._place, self._failed = (mark.slot, mark.generation, mark.first_sequence), False
         self._write(mark).sync()
 
     def advance(self, synced: Sequence) -> None:
         """The journal was synced. Not knowing it elsewhere is no reason to stop."""
-        files, begun = self._files, self._begun
+        files = self._files
         if self._failed or len(files) != self._wanted_files:
             return
-        self._turn = 1 - self._turn
-        data = _encoded(begun.slot, begun.generation, begun.first_sequence, synced)
+        self._turn = turn = 1 - self._turn
+        rest = _AFTER_CRC.pack(*self._place, synced)
         try:
-            files[self._turn].write(_BEGINNING, [data])
+            files[turn].write(_BEGINNING, [MAGIC + crc32c(rest).to_bytes(4, "little") + rest])
         except OSError as error:
             self._failed = True
             logger.warning("journal not marked, damage of its last file may go unseen error=%s", error)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from penstock.core.errors import CorruptFrame
 from penstock.core.ports import Disk, File
 from penstock.core.types import FilePosition, Generation, Sequence
-from penstock.log.journal.frames import FRAME_HEADER_BYTES, MAGIC, FrameHeader, read_frame_header
+from penstock.kernels.entry import MAGIC
+from penstock.log.journal.frames import FRAME_HEADER_BYTES, FrameHeader, read_frame_header
 from penstock.log.journal.journal import DIRECTORY, FILE_HEADER_BYTES, SlotHeader, decode_slot_page
 
 _MAGIC = re.compile(re.escape(MAGIC))

@@ -109,6 +109,26 @@ def judge(question: Question, disk: Disk, max_keys: int, between: Callable[[], N
     return verdict
 
 
+def all_but(log: str, segment: SealedSegment, kept: array[int], disk: Disk, between: Callable[[], None]) -> Marks:
+    """Everything but records of these offsets, which rise. LogDamaged as judge()."""
+    data = map_segment(disk, segment)
+    table = table_of(log, data, segment)
+    marks, place = Marks.none(table), 0
+    for number, (start, stop) in enumerate(pairwise(table.positions)):
+        between()
+        first = table.rows[number]
+        try:
+            offsets = Batch.parse(data[start:stop]).offsets()
+        except CorruptBatch as error:
+            raise LogDamaged(log, segment.path, start, error.reason) from error
+        for row, offset in enumerate(offsets, first):
+            while place < len(kept) and kept[place] < offset:
+                place += 1
+            if place == len(kept) or kept[place] != offset:
+                marks.add(number, row)
+    return marks
+
+
 def map_segment(disk: Disk, segment: SealedSegment) -> memoryview:
     file = disk.open_read(segment.path)
     try:

@@ -27,7 +27,7 @@ from penstock.log.segments.segments import (
     is_compacted,
     segment_path,
 )
-from penstock.log.segments.survivors import BatchTable, Marks, Question, judge, map_segment, table_of
+from penstock.log.segments.survivors import BatchTable, Marks, Question, Verdict, all_but, judge, map_segment, table_of
 from penstock.log.upkeep.retention import segment_limits
 
 logger = logging.getLogger("penstock.log.compaction")
@@ -60,6 +60,9 @@ class Plan:
     policy: Compaction
     segment_bytes: int
     now_ms: int
+    kept: array[int] | None = None
+    """the offsets that stay, in rising order, whatever is superseded: of one candidate. None: those that the policy
+    keeps"""
 
     @property
     def end(self) -> int:
@@ -119,8 +122,12 @@ def execute(plan: Plan, disk: Disk, *, max_keys: int = MAX_KEYS, between: Callab
     segment is not what the list says, FileNotFoundError if one is gone: to be expected when the log was cut, trimmed or
     deleted meanwhile."""
     tombstone_ms = plan.now_ms - plan.policy.tombstone_s * 1000
-    question = Question(plan.log, plan.candidates, plan.policy.property, tombstone_ms)
-    verdict = judge(question, disk, max_keys, between)
+    if plan.kept is None:
+        question = Question(plan.log, plan.candidates, plan.policy.property, tombstone_ms)
+        verdict = judge(question, disk, max_keys, between)
+    else:
+        [candidate] = plan.candidates
+        verdict = Verdict([all_but(plan.log, candidate, plan.kept, disk, between)])
     packer = _Packer(plan, disk, between)
     try:
         for segment, marks in zip(plan.candidates, verdict.marks, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,7 +15,7 @@ from penstock.core.timeline import Timeline
 from penstock.core.types import LogNumber
 from penstock.log.partition import Log
 from penstock.log.reading.holes import Thinned
-from penstock.log.records import Edit, Retention, SegmentInfo
+from penstock.log.records import Compaction, Edit, Retention, SegmentInfo
 from penstock.log.segments.segments import SealedSegment, WrittenView, segment_path
 from penstock.log.upkeep.checkpoint import LogState
 from penstock.log.upkeep.compaction import Cleaned, Compacted, Plan, discard, execute, plan_compaction
@@ -23,6 +24,10 @@ from penstock.log.upkeep.retention import decide, removed_by
 
 logger = logging.getLogger("penstock.log.housekeeping")
 telling = Telling(logger)
+# Less than this is not worth a frame, nor a copy.
+_KEPT_BYTES = 1 << 20
+# A segment is thinned when less than this part of it is unsettled.
+_THIN_PARTS = 4
 
 
 class KeeperPort(Protocol):
@@ -69,10 +74,12 @@ class Housekeeper:
         *,
         reserve_bytes: int = 0,
         floor: Callable[[Log], int | None] = lambda log: None,
+        unsettled: Callable[[Log, int, int], array[int] | None] = lambda log, first, stop: None,
     ) -> None:
         """`reserve_bytes` of the disk are left free by compaction. `floor`: of a log that lets go of what is settled,
-        the first offset that some group has not."""
-        self._engine, self._disk, self._clock, self._floor = engine, disk, clock, floor
+        the first offset that some group has not; `unsettled`: those between two offsets, None where nobody knows."""
+        self._engine, self._disk, self._clock = engine, disk, clock
+        self._floor, self._unsettled = floor, unsettled
         self._timeline = timeline or Timeline(clock)
         self._reserve_bytes = reserve_bytes
         self._last_plan: dict[LogNumber, float] = {}
@@ -105,6 +112,26 @@ class Housekeeper:
             self._timeline.look()
             self._retain(log)
 
+    def let_go(self, log: Log) -> bool:
+        """Whether a log holds so much that somebody has to look again. One that is settled to its end holds nothing any
+        more, whatever segment that lies in."""
+        floor, view = self._floor(log), self._engine.keeper.views.get(log.number)
+        if log.fault is not None or floor is None or view is None or log.start == log.end:
+            return False
+        size = sum([segment.info.bytes for segment in view.sealed])
+        size += 0 if view.active is None else view.active.info.bytes
+        if size < _KEPT_BYTES:
+            return bool(log.tail)
+        if floor < log.end or log.high_watermark < log.end or log is self._busy:
+            return True
+        records = log.end - log.start
+        self._engine.stage_edit(log, Edit(start=log.end), lambda error: None)
+        metrics = self._engine.metrics
+        metrics.retained_away_records += records
+        metrics.retained_away_bytes += size
+        logger.debug("settled to its end, let go of log=%s records=%d bytes=%d", log.name, records, size)
+        return False
+
     def plan(self) -> Task | None:
         """The next log to compact, None if none is due. Looks at a log at most once after each retain()."""
         if self._busy is not None:
@@ -113,7 +140,13 @@ class Housekeeper:
         self._forget_deleted()
         for number, log in self._engine.logs.items():
             policy = log.settings.compaction
-            if policy is None or log.fault is not None or not log.is_list_settled or number in self._looked_at:
+            if log.fault is not None or not log.is_list_settled or number in self._looked_at:
+                continue
+            if policy is None:
+                if (task := self._plan_thinning(log)) is not None:
+                    self._looked_at.add(number)
+                    self._busy = log
+                    return task
                 continue
             self._looked_at.add(number)
             last = self._last_plan.get(number)
@@ -225,6 +258,26 @@ class Housekeeper:
             telling.warn("room", "no room to compact log=%s bytes=%d free=%d", log.name, plan.bytes, free)
             return None
         return Task(log, plan, log.list_sequence)
+
+    def _plan_thinning(self, log: Log) -> Task | None:
+        """A segment of which little is unsettled, so that a straggler does not keep what is done with."""
+        if self._floor(log) is None or (view := self._engine.keeper.views.get(log.number)) is None or not view.sealed:
+            return None
+        checkpointed = self._checkpointed(log)
+        for segment in view.sealed:
+            info = segment.info
+            if info not in checkpointed or info.end > log.high_watermark:
+                break
+            if info.bytes < _KEPT_BYTES or info.end <= log.start:
+                continue
+            kept = self._unsettled(log, max(info.base, log.start), info.end)
+            if kept is None or len(kept) * _THIN_PARTS >= info.records:
+                continue
+            plan = Plan(log.name, (segment,), Compaction(), info.bytes, self._clock.now_ms(), kept)
+            if info.bytes // _THIN_PARTS > self._engine.keeper.free_bytes - self._reserve_bytes:
+                continue
+            return Task(log, plan, log.list_sequence)
+        return None
 
     def _still_holds(self, task: Task) -> bool:
         """Whether the segments of the plan will be the log's when the keeper comes to a frame staged now."""

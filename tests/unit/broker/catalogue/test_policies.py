@@ -60,6 +60,22 @@ def test_policies_are_a_namespaces_own_and_a_wrong_one_changes_nothing(tmp_path:
     run(main())
 
 
+def test_those_of_the_configuration_go_before_stored_ones_and_away_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await s.queue("q")
+            await s.broker.policies.put(ttl("a", ".*", 4000))
+            await s.broker.policies.put_given([ttl("a", ".*", 3000), ttl("b", ".*", 2000, -1)])
+            assert queue.settings.limits.message_ttl_ms == 3000
+            with pytest.raises(InvalidArgument, match="configuration"):
+                await s.broker.policies.put(ttl("a", ".*", 1))
+            await s.broker.policies.put_given([])
+            assert queue.settings.limits.message_ttl_ms == 4000
+            assert [each.name for each in s.broker.policies.all()] == ["a"]
+
+    run(main())
+
+
 def test_logs_follow_what_a_policy_says_of_retention(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:

@@ -26,7 +26,7 @@ async def held(s: Stage, count: int = 3) -> tuple[Consumer, Unit]:
 
 
 def kinds(s: Stage, unit: Unit) -> list[Kind]:
-    batches = s.broker.shard.reader.batches(unit.state, unit.state.start)
+    batches = s.broker.shard.reader.batches(unit.state_log, unit.state_log.start)
     return [decode(row.value).kind for data in batches for row in Batch.parse(data)]
 
 
@@ -34,7 +34,7 @@ def test_deliveries_ride_in_the_commit_of_a_settlement(tmp_path: Path) -> None:
     async def main() -> None:
         async with stage(tmp_path) as s:
             consumer, unit = await held(s)
-            assert unit.state.end == 0
+            assert unit.state_log.end == 0
             await s.broker.settling.ack(Held.named(consumer.group, unit, offsets(1), None, consumer.number))
             assert kinds(s, unit) == [Kind.DELIVERED], "the range leaves out what is settled"
             await s.broker.settling.ack(Held.named(consumer.group, unit, offsets(0), None, consumer.number))
@@ -60,7 +60,7 @@ def test_a_settlement_whose_record_a_transaction_took_along_waits_for_that_frame
             transaction.ack(Held(delivery, [1]))
             committing = asyncio.ensure_future(transaction.commit())
             assert await acking == (1, 0)
-            assert unit.state.visible_end == unit.state.end == 1
+            assert unit.state_log.visible_end == unit.state_log.end == 1
             assert await committing == []
 
     run(main())
@@ -98,7 +98,7 @@ def test_a_visitor_commits_a_settlement_without_a_turn_of_the_loop(tmp_path: Pat
             visits.report(progress)
             assert waited.done()
             assert await work == (1, 0)
-            assert unit.state.visible_end == unit.state.end == 1
+            assert unit.state_log.visible_end == unit.state_log.end == 1
 
     run(main())
 
@@ -131,7 +131,7 @@ def test_settlements_that_nobody_waits_for_go_with_one_that_somebody_does(tmp_pa
             assert s.broker.shard.metrics.frames == frames
             await s.broker.settling.ack(Held.named(consumer.group, unit, offsets(0), None, consumer.number))
             assert s.broker.shard.metrics.frames == frames + 1
-            assert unit.state.end == 1
+            assert unit.state_log.end == 1
 
     run(main())
 
@@ -145,7 +145,7 @@ def test_settlements_that_nobody_waits_for_are_committed_a_little_later_together
             settlements = [s.broker.settling.ack(each, is_awaited=False) for each in acked]
             assert [await each for each in settlements] == [(1, 0)] * 3
             assert s.broker.shard.metrics.frames == frames + 1
-            assert unit.state.end == 1
+            assert unit.state_log.end == 1
 
     run(main())
 

@@ -50,7 +50,7 @@ def test_recovery_from_a_snapshot_equals_the_live_state_and_the_whole_replay(tmp
             unit = s.broker.queue("q").units[0]
             replayed = state(s.group_of(), unit)
             await snapshots.write(s.broker.shard, s.broker.queue("q"), unit, s.clock.now_ms())
-            await s.broker.shard.trim(unit.state, unit.state.end)
+            await s.broker.shard.trim(unit.state_log, unit.state_log.end)
             await s.restart()
             unit = s.broker.queue("q").units[0]
             assert unit.snapshots is not None
@@ -114,7 +114,7 @@ def test_upkeep_writes_snapshots_and_keeps_three_of_them(tmp_path: Path) -> None
                 kept.append(len(unit.snapshot_starts))
             assert kept == [2, 3, 3, 3]
             first, included = unit.snapshot_starts[0]
-            assert (unit.snapshots.start, unit.state.start) == (first, included) != (0, 0)
+            assert (unit.snapshots.start, unit.state_log.start) == (first, included) != (0, 0)
             before = s.group_of().cursor(unit).window.offsets()
             await s.restart()
             unit = s.broker.queue("q").units[0]
@@ -132,7 +132,7 @@ def test_a_snapshot_that_was_not_finished_is_passed_over(tmp_path: Path) -> None
             unit = queue.units[0]
             await snapshots.write(s.broker.shard, queue, unit, s.clock.now_ms())
             before = s.group_of().cursor(unit).window.offsets()
-            pieces = list(snapshot.pieces([b"x" * (2 << 20)], unit.state.end, s.clock.now_ms()))
+            pieces = list(snapshot.pieces([b"x" * (2 << 20)], unit.state_log.end, s.clock.now_ms()))
             assert unit.snapshots is not None and len(pieces) == 3
             await s.broker.shard.append(unit.snapshots, Columns.of([pieces[0][:100]]))
             await s.restart()
@@ -150,7 +150,7 @@ def test_producers_are_in_snapshots(tmp_path: Path) -> None:
             first = await s.put(queue, b"v", producer=call)
             unit = queue.units[0]
             await snapshots.write(s.broker.shard, queue, unit, s.clock.now_ms())
-            await s.broker.shard.trim(unit.state, unit.state.end)
+            await s.broker.shard.trim(unit.state_log, unit.state_log.end)
             await s.restart()
             again = await s.put(s.broker.queue("q"), b"v", producer=call)
             assert (again.placed, again.duplicates) == (first.placed, 1)

@@ -277,7 +277,7 @@ def test_what_only_a_stored_queue_can_have_is_refused(tmp_path: Path, settings: 
     async def main() -> None:
         async with stage(tmp_path) as s:
             with pytest.raises(InvalidSetting):
-                volatile(s, **settings)
+                volatile(s, "v", None, **settings)
             assert s.broker.queues == []
             queue = volatile(s)
             before = queue.settings

@@ -106,7 +106,7 @@ def test_channels_of_a_connection_share_what_may_be_unfinished() -> None:
         (METHOD + header(1) + METHOD, Fault.EXPECTED_BODY),
         (METHOD + header(2) + frame(3, 1, b"a") + frame(3, 1, b"bc"), Fault.BODY_TOO_LONG),
         (METHOD + header(0, b"\x80\0"), Fault.SYNTAX),
-        (frame(1, 1, b"\0\x3c\0\x28\0"), Fault.SYNTAX),
+        (frame(1, 1, b"\0\x3c\0\x28\0"), Fault.BAD_PAYLOAD),
     ],
 )
 def test_frames_that_must_not_come_now_are_refused_and_nothing_is_kept(data: bytes, fault: Fault) -> None:

@@ -18,7 +18,7 @@ from penstock.codecs.amqp091.decode import (
     read_frame,
 )
 from penstock.codecs.amqp091.encode import HEARTBEAT, content_frames, method_frame, method_payload
-from penstock.codecs.amqp091.errors import AmqpError, Reply
+from penstock.codecs.amqp091.errors import AmqpError, Fault, Reply, snippet
 from penstock.codecs.amqp091.kinds import PROTOCOL_HEADER
 from penstock.codecs.amqp091.methods import BY_NAME, METHODS, BasicPublish, QueueDeclare, QueueDeclareOk
 from penstock.codecs.amqp091.properties import NO_PROPERTIES
@@ -57,9 +57,9 @@ def test_after_an_error_there_are_no_more_frames() -> None:
 
 
 def test_a_frame_that_is_too_large_is_refused_before_its_bytes_have_come() -> None:
-    assert read_frame(b"\1\0\1" + (4088).to_bytes(4, "big") + b"\0", 0, 8, 4096) is Need.DATA
-    with pytest.raises(AmqpError, match=r"FRAME_ERROR - type 1, all octets = <<0>>: \{frame_too_large,4089,4088\}"):
-        read_frame(b"\1\0\1" + (4089).to_bytes(4, "big") + b"\0", 0, 8, 4096)
+    assert read_frame(b"\1\0\1" + (4096).to_bytes(4, "big") + b"\0", 0, 8, 4096) is Need.DATA
+    with pytest.raises(AmqpError, match=r"FRAME_ERROR - type 1, all octets = <<>>: \{frame_too_large,4097,4088\}"):
+        read_frame(b"\1\0\1" + (4097).to_bytes(4, "big") + b"\0", 0, 8, 4096)
 
 
 def test_the_protocol_header_is_taken_by_its_first_bytes() -> None:
@@ -89,8 +89,8 @@ def test_the_table_has_every_method_once_and_replies_that_there_are() -> None:
         (b"\0\x3c\0", Reply.FRAME_ERROR),
         (b"\0\x3c\0\x0d", Reply.COMMAND_INVALID),
         (b"\0\x63\0\x0a", Reply.COMMAND_INVALID),
-        (method_payload(QueueDeclareOk("q", 1, 2))[:-1], Reply.SYNTAX_ERROR),
-        (method_payload(QueueDeclareOk("q", 1, 2)) + b"\0", Reply.SYNTAX_ERROR),
+        (method_payload(QueueDeclareOk("q", 1, 2))[:-1], Reply.FRAME_ERROR),
+        (method_payload(QueueDeclareOk("q", 1, 2)) + b"\0", Reply.FRAME_ERROR),
         (method_payload(QueueDeclareOk("q", 1, 2)).replace(b"q", b"\xff"), Reply.FRAME_ERROR),
     ],
 )
@@ -99,8 +99,15 @@ def test_payloads_that_are_no_method_are_refused_with_class_and_method(payload: 
         decode_method(payload, 5)
     error = refused.value
     assert (error.fault.reply, error.channel) == (reply, 5)
-    if len(payload) >= 4:
+    if len(payload) >= 4 and error.fault is not Fault.BAD_TEXT:
         assert (error.class_id, error.method_id) == (payload[1], payload[3])
+
+
+def test_bytes_are_shown_as_text_where_all_of_them_are() -> None:
+    assert snippet(b'a "q"\n') == 'all octets = <<"a \\"q\\"\\n">>'
+    assert snippet(b"ab\0") == "all octets = <<97,98,0>>"
+    assert snippet(b"x" * 17) == f'first 16 octets = <<"{"x" * 16}">>'
+    assert snippet(b"") == "all octets = <<>>"
 
 
 def test_headers_and_properties_that_are_none_are_refused() -> None:

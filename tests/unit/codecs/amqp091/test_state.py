@@ -145,7 +145,7 @@ def test_methods_of_the_other_side_and_of_another_channel_are_refused() -> None:
     for method in (BasicDeliver(), BasicConsumeOk(), ConnectionBlocked()):
         assert fault(connection, C, 1, method) is Fault.UNIMPLEMENTED
     assert fault(connection, S, 1, QueueDeclare()) is Fault.UNIMPLEMENTED
-    assert fault(connection, C, 1, ConnectionClose()) is Fault.ONLY_ON_CHANNEL_0
+    assert fault(connection, C, 1, ConnectionClose()) is Fault.UNIMPLEMENTED
     assert fault(connection, C, 0, QueueDeclare()) is Fault.WRONG_STATE
     assert fault(connection, C, 1, ChannelCloseOk()) is Fault.UNIMPLEMENTED
     for channel in (0, 5):

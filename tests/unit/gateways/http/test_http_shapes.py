@@ -191,7 +191,10 @@ def test_settings_that_are_described_are_taken(settings: dict[str, Any]) -> None
     retry = settings.get("retry_policy", {})
     for name in ("initial_backoff", "max_backoff"):
         retry.pop(name, None)
-    settings.get("dlq_config", {}).pop("topic", None)
+    letters = settings.get("dlq_config", {})
+    letters.pop("topic", None)
+    if letters.get("exchange") is None:
+        letters.pop("routing_key", None)
     if settings.get("ordering") == "strict":
         settings["partitions"] = 1
     parse_queue(settings)

@@ -12,6 +12,7 @@ from typing import cast
 from penstock.core.errors import NotAuthorised, PenstockError
 from penstock.gateways.http.options import HttpOptions
 from penstock.gateways.http.ports import Ports
+from penstock.gateways.http.rabbit.problems import rabbit_problem
 from penstock.gateways.http.server.cross_origin import CrossOrigin
 from penstock.gateways.http.server.cycle import Cycle
 from penstock.gateways.http.server.exchange import CONNECTION, Disconnected, Exchange, Query, Receive, Scope, Send
@@ -19,7 +20,7 @@ from penstock.gateways.http.server.login import Caller, Logins
 from penstock.gateways.http.server.problems import Refusal, problem_reply
 from penstock.gateways.http.server.reply import Reply
 from penstock.gateways.http.server.rights import Right
-from penstock.gateways.http.server.routes import RouteTable
+from penstock.gateways.http.server.routes import RABBIT, RouteTable
 from penstock.gateways.http.server.sockets import WebSocketExchange
 from penstock.gateways.http.state import GatewayState
 
@@ -77,7 +78,12 @@ class App:
         scope, method, header = exchange.scope, exchange.method, exchange.header
         if method == "OPTIONS" and await self._is_told(exchange):
             return
-        route, exchange.parameters = self._table.find(method, scope["raw_path"])
+        path = scope["raw_path"]
+        if _listener_of(exchange) == RABBIT:
+            path = path.rstrip(b"/")  # Flower asks for queues// where it means those of the virtual host /
+        route, exchange.parameters = self._table.find(method, path)
+        if route.listener != _listener_of(exchange):
+            raise Refusal(404, "not-found", f"there is nothing at {scope['path']!r} on this listener")
         said = header(b"authorization"), header(b"x-api-key"), scope["state"][CONNECTION]
         caller = self._logins.known(*said) or await self._logins.caller(*said)
         exchange.let_in(caller)
@@ -99,6 +105,8 @@ class App:
 
     async def _refuse(self, exchange: Exchange, error: PenstockError | Refusal) -> None:
         reply = problem_reply(error, exchange.request_id, exchange.is_anonymous)
+        if _listener_of(exchange) == RABBIT:
+            reply = rabbit_problem(error, exchange.is_anonymous)
         code = error.code if isinstance(error, Refusal) else error.code.value
         self.state.counters.refused[code] += 1
         if exchange.is_started:
@@ -106,6 +114,10 @@ class App:
             await exchange.abort()
         else:
             await exchange.reply(reply)
+
+
+def _listener_of(exchange: Exchange) -> str | None:
+    return RABBIT if exchange.connection.listener.name == RABBIT else None
 
 
 def _require(right: Right, caller: Caller) -> None:

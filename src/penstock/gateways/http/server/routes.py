@@ -12,6 +12,8 @@ from penstock.gateways.http.server.reply import Reply
 from penstock.gateways.http.server.rights import Right
 
 API = "/api/v1"
+RABBIT = "rabbitmq_api"
+"""the listener that has RabbitMQ's management API, and nothing else"""
 WEBSOCKET = "WEBSOCKET"
 """as a route's method"""
 
@@ -44,6 +46,8 @@ class Route:
     answer_types: tuple[str, ...] = ("application/json",)
     events: Mapping[str, object] = field(default_factory=dict)
     """of an event stream: the kind of JSON that each event has, by the event's name"""
+    listener: str | None = None
+    """the only one that has it; None: all but those that have some of their own"""
     line_answers: Mapping[int, object] = field(default_factory=dict)
     """the kind of JSON of each line, by status, where lines may be asked for"""
 

@@ -7,19 +7,19 @@ import secrets
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from penstock.broker.sessions.targets import RETAIN
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.gateways.mqtt.inbound.scanned import Scanned
 from penstock.gateways.mqtt.inbound.topic_aliases import HeardAliases
+from penstock.kernels import cells, mqtt_rows, rows
 from penstock.kernels import mqtt_columns as names
-from penstock.kernels import mqtt_rows, rows
 from penstock.kernels import turn as kernel
 from penstock.log.columns import Columns, Spans
 
 _KEY = b"partition-key"
-_ZERO = array("i", [0])
+_ZERO, _NO_PLACE = array("i", [0]), array("q", [0])
 _ANY = 0xFFFF
 _ALWAYS = (
     names.HEAD,
@@ -57,6 +57,10 @@ class Verbatim(NamedTuple):
         return positions
 
 
+CameFields: TypeAlias = "tuple[int, int, array[int], bytes, array[int]]"
+"""a Verbatim as a plain tuple: most are never asked for"""
+
+
 class Aliased(NamedTuple):
     """Rows first to stop - 1 are of a client that uses aliases."""
 
@@ -78,8 +82,10 @@ class Arrived:
     """0 where there is none"""
     regions: array[int]
     """whose each row is: the number of its connection's region in the turn"""
+    places: array[int]
+    """where each row without a key goes, for who fills them in: see Publisher.place"""
     has_user_properties: bool
-    verbatim: Verbatim | None = None
+    as_it_came: CameFields | None = None
     """the packets as they came, if they can go out like that"""
 
     @property
@@ -97,10 +103,11 @@ class Arrived:
         columns = self.columns.select(wanted)
         spans, source = columns.topics, columns.source
         assert spans is not None
-        topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
+        topics = cells.pieces(source, spans.starts, spans.ends)
         heads = bytes([self.heads[row] for row in wanted])
         ids, regions = _taken(self.packet_ids, wanted), _taken(self.regions, wanted)
-        return Arrived(columns, topics, heads, ids, regions, self.has_user_properties)
+        places = array("q", map(self.places.__getitem__, wanted))
+        return Arrived(columns, topics, heads, ids, regions, places, self.has_user_properties)
 
     def of_regions(self, wanted: array[int]) -> Arrived:
         """Rows of the regions that are wanted."""
@@ -140,14 +147,13 @@ class Arrivals:
             [row_aliases] = scanned.pick((names.ALIAS,))
             source, starts, ends = self._resolved(data, starts, ends, row_aliases, regions, aliased, wrong)
         index = _ZERO * count
-        spans = Spans(starts, ends)
-        if count > 1:
-            distinct = mqtt_rows.group_topics(
-                source, starts, ends, None, None, self._seed, self._table, index, self._firsts
-            )
-            spans = spans.take(self._firsts[:distinct])
-        topics = [bytes(source[start:end]) for start, end in zip(spans.starts, spans.ends, strict=True)]
-        columns = Columns(count, source, Spans(value_starts, value_ends), topic_index=index, topics=spans)
+        if count == 1:
+            spans, topics = Spans(starts, ends), [bytes(source[starts[0] : ends[0]])]
+        else:
+            grouped = source, starts, ends, None, None, self._seed, self._table, index, self._firsts
+            spans = Spans(starts, ends).take(self._firsts[: mqtt_rows.group_topics(*grouped)])
+            topics = cells.pieces(source, spans.starts, spans.ends)
+        columns = Columns(count, source, Spans(value_starts, value_ends), None, None, None, index, spans)
         has_user_properties = is_changed = False
         if self._any(present, _ANY):
             first, last, expiry_at, alias_at = scanned.pick(_OF_PROPERTIES)
@@ -156,10 +162,11 @@ class Arrivals:
             has_user_properties = self._any(present, names.HAS_USER_PROPERTIES)
             if has_user_properties:
                 self._take_key(columns, properties)
-        first_bytes, verbatim = heads.tobytes()[::4], None
+        first_bytes, came = heads.tobytes()[::4], None
         if as_it_came is not None and not is_changed:
-            verbatim = Verbatim(*as_it_came, value_ends, first_bytes, id_positions)
-        return Arrived(columns, topics, first_bytes, packet_ids, regions, has_user_properties, verbatim), wrong
+            came = (*as_it_came, value_ends, first_bytes, id_positions)
+        named, places = (packet_ids, regions), _NO_PLACE * count
+        return Arrived(columns, topics, first_bytes, *named, places, has_user_properties, came), wrong
 
     def _any(self, present: array[int], bits: int) -> bool:
         if len(present) == 1:

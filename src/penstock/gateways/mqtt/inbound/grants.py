@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.permissions import Permissions
 from penstock.kernels import turn as kernel
 
 # 65,536 pairs of a connection and a topic, 1 MiB. Who has more is asked again now and then.
+_ZERO, _NOT_SEEN = array("i", [0]), array("i", [-1])
 _TABLE = array("q", [-1]) * (kernel.GRANT_WORDS << 16)
 # Names of topics by which grants are remembered: some 10 MB. Numbers are never used again.
 _MOST_TOPICS, _LAST_NUMBER = 100_000, 1 << 30
@@ -40,12 +40,16 @@ class Grants:
         each pair of it and a topic that is not remembered."""
         if self._access.version != self._version:
             self._version, self._table = self._access.version, _TABLE[:]
-        known = list(map(self._numbers.get, topics))
-        numbers = array("i", map(self._number, topics) if None in known else cast("list[int]", known))
-        rows, seen = array("i", bytes(4 * len(regions))), array("i", [-1]) * len(topics)
-        unknown = (regions, topic_index, slots, generations, numbers, seen, self._table, rows)
+        try:
+            numbers = array("i", map(self._numbers.__getitem__, topics))
+        except KeyError:
+            numbers = array("i", map(self._number, topics))
+        rows, seen = _ZERO * len(regions), _NOT_SEEN * len(topics)
+        unknown = kernel.ungranted(regions, topic_index, slots, generations, numbers, seen, self._table, rows)
+        if not unknown:
+            return []
         found: dict[int, None] = {}
-        for row in rows[: kernel.ungranted(*unknown)]:
+        for row in rows[:unknown]:
             region, topic = regions[row], topic_index[row]
             mine = permissions(region)
             if not mine.may_publish(topics[topic]):

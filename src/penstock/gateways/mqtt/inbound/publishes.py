@@ -7,29 +7,31 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 
 from penstock.broker.auth.access import Access
 from penstock.broker.auth.permissions import Permissions
 from penstock.broker.broker import Broker
+from penstock.broker.publish.request import Targets
 from penstock.broker.topics.publication import Publication
 from penstock.broker.topics.topics import Topics
 from penstock.codecs.mqtt.errors import PacketError
 from penstock.core.errors import OutcomeUnknown, PenstockError
 from penstock.gateways.mqtt.connection import Connection
-from penstock.gateways.mqtt.inbound.arrival import Aliased, Arrivals, Arrived
+from penstock.gateways.mqtt.inbound.arrival import FLAGS, Aliased, Arrivals, Arrived
 from penstock.gateways.mqtt.inbound.client_columns import ClientColumns
 from penstock.gateways.mqtt.inbound.directed import directed_rows
 from penstock.gateways.mqtt.inbound.grants import Grants
 from penstock.gateways.mqtt.inbound.own_publishes import OwnPublishes
 from penstock.gateways.mqtt.inbound.refusals import OF_EVERYBODY
 from penstock.gateways.mqtt.inbound.scanned import TURN_ROWS, RunOfRows, Scanned, rows_of
-from penstock.gateways.mqtt.inbound.turn_answers import TurnAnswers
+from penstock.gateways.mqtt.inbound.turn_answers import AnswerWays, TurnAnswers
 from penstock.gateways.mqtt.sessions.session import Session
 from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor
+from penstock.gateways.wire.turn_loop import TurnLoop
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import turn as kernel
 from penstock.kernels.mqtt_scan import Scanner
@@ -59,47 +61,58 @@ class Publishes:
     ) -> None:
         """Connections by slot."""
         self._reactor, self._scanner, self._columns, self._connections = reactor, scanner, columns, connections
-        self._broker, self._topics, self._flusher, self._own_publishes = broker, topics, flusher, own_publishes
+        self._topics, self._wall, self._own_publishes = topics, broker.clock.now_ms, own_publishes
+        self._ways = AnswerWays(reactor, columns, connections, flusher)
+        limits = columns.unanswered, columns.maxima, columns.received
+        self._counted = (*limits, columns.is_limited, columns.namespaces, columns.places)
         self._routes = broker.publishing.routes
         self._publisher = broker.publisher()
         self._arrivals = Arrivals(TURN_ROWS)
         self._grants = Grants(access)
         self._work: dict[Connection, list[Work]] = {}
         """what has to be awaited of a connection, of this turn"""
-        self.then: Callable[[], None] = _nothing
-        """called when a frame is committed, or nobody knows whether it is"""
-        self.under_way = 0
-        """frames that are not committed yet"""
+        self.loop: TurnLoop
+        """it is told of frames under way"""
 
     def take(self, heads: array[int], regions: array[int], contents: array[int], every: int) -> None:
         """The publishes that a scan found; `contents` says what each region holds, `every` what any of them does."""
-        wanted, reactor = _zeros(len(contents)), self._reactor
-        publishers = kernel.publishers(contents, reactor.slots, self._columns.versions, wanted)
+        reactor, columns, count = self._reactor, self._columns, len(contents)
+        slots, wanted = reactor.slots, _ZERO * count
+        publishers = kernel.publishers(contents, slots, columns.versions, wanted)
         if not publishers:
             return
-        if publishers == len(contents) and not every & kernel.ACKNOWLEDGES:
+        if publishers == count and not every & kernel.ACKNOWLEDGES:
             scanned: Scanned = RunOfRows(self._scanner, 0, len(heads))
         else:
             picked = _zeros(len(heads))
             scanned = rows_of(self._scanner, picked[: kernel.pick_publishes(heads, regions, wanted, picked)])
         as_it_came = None
         if publishers == 1 and not contents[region := wanted.index(1)] & kernel.ACKNOWLEDGES:
-            as_it_came = self._columns.versions[reactor.slots[region]], reactor.starts[region]
+            as_it_came = columns.versions[slots[region]], reactor.starts[region]
         aliased = self._aliased(scanned, contents) if every & kernel.HAS_ALIASES else ()
-        arrived, wrong = self._arrivals.take(
-            reactor.arena[: reactor.stops[-1]], scanned, aliased, self._broker.wall(), as_it_came
-        )
-        wrong |= self._count_in(arrived)
+        arena = reactor.arena[: reactor.stops[-1]]
+        arrived, wrong = self._arrivals.take(arena, scanned, aliased, self._wall(), as_it_came)
+        counts, over = _ZERO * count, _ZERO * count
+        found = kernel.count_in(arrived.regions, arrived.heads, slots, *self._counted, counts, over, arrived.places)
+        if found & kernel.IS_OVER:
+            wrong |= self._exceeded(arrived, over)
         held = self._hold(arrived, wrong) if every & kernel.HAS_QOS_2 else _NOTHING_HELD
         if wrong:
             arrived = self._without_wrong(arrived, wrong, wanted)
-        if arrived.count:
+            if not arrived.regions:
+                return
+        if found & kernel.ARE_APART:
             self._take_namespaces(arrived, held)
+        else:
+            self._take(arrived, held, self._connections[slots[arrived.regions[0]]].session.namespace)
+        if found & kernel.IS_LIMITED:
             self._pause_limited(arrived)
 
     def waiting(self) -> list[tuple[Connection, Work]]:
         """What has to be awaited of connections before anything else of them is looked at, of what was taken since the
         last call."""
+        if not self._work:
+            return []
         work, self._work = self._work, {}
         return [(each, several[0] if len(several) == 1 else _in_turn(several)) for each, several in work.items()]
 
@@ -126,15 +139,10 @@ class Publishes:
             wanted[region] = 0
         return arrived.of_regions(wanted)
 
-    def _count_in(self, arrived: Arrived) -> dict[int, PacketError]:
-        """From now on they are to be answered. What is wrong with those who sent too many, by region."""
-        slots, columns = self._reactor.slots, self._columns
-        counts, over = _zeros(len(slots)), _zeros(len(slots))
-        limits = columns.unanswered, columns.maxima, columns.received
-        if not kernel.count_in(arrived.regions, arrived.heads, slots, *limits, counts, over):
-            return {}
+    def _exceeded(self, arrived: Arrived, over: array[int]) -> dict[int, PacketError]:
+        """What is wrong with those who sent too many, by region."""
         found: dict[int, PacketError] = {}
-        for region in compress(range(len(slots)), over):
+        for region in compress(range(len(over)), over):
             mine = [head for head, each in zip(arrived.heads, arrived.regions, strict=True) if each == region]
             incoming = self._connection(region).incoming
             found[region] = incoming.exceeded(incoming.under_way + sum([head & _QOS == 2 for head in mine]))
@@ -165,38 +173,34 @@ class Publishes:
 
     def _take_namespaces(self, arrived: Arrived, held: Mapping[int, array[int]]) -> None:
         namespaces = self._reactor.values(self._columns.namespaces)
-        present = set(namespaces)
-        for number in present:
-            if len(present) == 1:
-                mine = arrived
-            else:
-                mine = arrived.of_regions(array("i", [each == number for each in namespaces]))
+        for number in set(namespaces):
+            mine = arrived.of_regions(array("i", [each == number for each in namespaces]))
             if mine.count:
                 self._take(mine, held, self._connection(mine.regions[0]).session.namespace)
 
     def _take(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
         """All of one namespace."""
-        apart = self._apart(arrived, held, namespace)
+        targets = self._routes.known_targets(arrived.topics, namespace)
+        apart = self._apart(arrived, held, namespace, targets is not None)
         if any(apart):
             together = arrived.of_regions(array("i", [not each for each in apart]))
             if together.count:
                 self._publish(together, held, namespace)
             self._take_apart(arrived, apart)
         else:
-            self._publish(arrived, held, namespace)
+            self._publish(arrived, held, namespace, targets)
 
-    def _apart(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> array[int]:
+    def _apart(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, is_known: bool) -> array[int]:
         """Regions whose client has to be asked or told something on its own."""
         reactor, topics, index = self._reactor, arrived.topics, arrived.columns.topic_index
         assert index is not None
-        apart, regions = _zeros(len(reactor.slots)), arrived.regions
-        special = b""
-        if not self._routes.knows(topics, namespace):
+        slots, regions = reactor.slots, arrived.regions
+        apart = _ZERO * len(slots)
+        if not is_known:
             special = bytes([self._is_special(topic, namespace) for topic in topics])
-        if any(special):
-            kernel.mark_topics(regions, index, special, apart)
-        named = reactor.slots, reactor.generations
-        for region in self._grants.refused(regions, index, topics, *named, self._permissions):
+            if any(special):
+                kernel.mark_topics(regions, index, special, apart)
+        for region in self._grants.refused(regions, index, topics, slots, reactor.generations, self._permissions):
             apart[region] = 1
         for row in directed_rows(arrived) if arrived.has_user_properties else ():
             apart[regions[row]] = 1
@@ -230,11 +234,12 @@ class Publishes:
 
     # Publishing
 
-    def _publish(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> None:
-        publication = self._publication(arrived, held, namespace)
-        shared = self._reactor, self._columns, self._connections, self._flusher
-        turn = TurnAnswers(*shared, arrived)
-        self.under_way += 1
+    def _publish(
+        self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, targets: Targets | None = None
+    ) -> None:
+        publication = self._publication(arrived, held, namespace, targets)
+        turn = TurnAnswers(self._ways, arrived)
+        self.loop.begun()
         try:
             is_taken = self._topics.publish_now(publication, partial(self._done, turn))
         except OutcomeUnknown as error:
@@ -242,30 +247,30 @@ class Publishes:
             self._done(turn, error)
             return
         except PenstockError as error:
-            self.under_way -= 1
+            self.loop.given_up()
             self._refused(arrived, held, namespace, error)
             return
         except BaseException:
-            self.under_way -= 1
+            self.loop.given_up()
             raise
         turn.owe()
         if not is_taken:
             self._publish_later(arrived, turn, publication)
 
-    def _publication(self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str) -> Publication:
-        reactor = self._reactor
-        places = array("q", bytes(8 * arrived.count))
-        kernel.spread(reactor.values(self._columns.places), arrived.regions, places)
+    def _publication(
+        self, arrived: Arrived, held: Mapping[int, array[int]], namespace: str, targets: Targets | None
+    ) -> Publication:
         return Publication(
             arrived.columns,
             arrived.topics,
-            arrived.flags,
+            arrived.heads.translate(FLAGS),
             self._publisher,
             namespace,
-            _Publishers(reactor.slots, arrived.regions),
+            _Publishers(self._reactor.slots, arrived.regions),
             self._held_parts(arrived, held) if held else (),
-            places=places,
-            as_it_came=arrived.verbatim,
+            places=arrived.places,
+            as_it_came=arrived.as_it_came,
+            targets=targets,
         )
 
     def _held_parts(self, arrived: Arrived, held: Mapping[int, array[int]]) -> list[Part]:
@@ -325,7 +330,7 @@ class Publishes:
         except OutcomeUnknown as error:
             self._done(turn, error)
         except PenstockError:
-            self.under_way -= 1
+            self.loop.given_up()
             turn.give_up()
             for region, connection in parties.items():
                 if not connection.is_ended:
@@ -335,9 +340,8 @@ class Publishes:
 
     def _done(self, turn: TurnAnswers, error: PenstockError | None) -> None:
         """All of it is committed, or nobody knows whether."""
-        self.under_way -= 1
         turn.done(error)
-        self.then()
+        self.loop.committed()
 
 
 class _Publishers:
@@ -369,10 +373,6 @@ async def _in_turn(several: Sequence[Work]) -> None:
 
 async def _finished(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
-
-
-def _nothing() -> None:
-    """Nobody has to be told."""
 
 
 def _zeros(count: int) -> array[int]:

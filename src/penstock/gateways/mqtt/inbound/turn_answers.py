@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from itertools import compress
+from typing import NamedTuple
 
 from penstock.core.errors import PenstockError
 from penstock.gateways.mqtt.connection import Connection
@@ -15,59 +16,52 @@ from penstock.gateways.wire.outbox import Flusher
 from penstock.gateways.wire.reactor import Reactor
 from penstock.kernels import turn as kernel
 
-_ANSWER_BYTES = 4
 _ZERO = array("i", [0])
+
+
+class AnswerWays(NamedTuple):
+    """How answers get to clients."""
+
+    reactor: Reactor
+    columns: ClientColumns
+    connections: Mapping[int, Connection]
+    flusher: Flusher
 
 
 class TurnAnswers:
     """The answers to what clients published together, from the moment that it can no longer be refused."""
 
     __slots__ = (
-        "_columns",
-        "_connections",
         "_counts",
         "_data",
         "_direct",
         "_error",
-        "_flusher",
         "_generations",
         "_is_done",
         "_is_owed",
         "_later",
-        "_reactor",
         "_slots",
         "_starts",
         "_stops",
+        "_ways",
     )
 
-    def __init__(
-        self,
-        reactor: Reactor,
-        columns: ClientColumns,
-        connections: Mapping[int, Connection],
-        flusher: Flusher,
-        arrived: Arrived,
-    ) -> None:
-        self._reactor, self._columns, self._connections, self._flusher = reactor, columns, connections, flusher
-        room = arrived.count
-        self._data, to = bytearray(_ANSWER_BYTES * room), _ZERO * (2 * room)
-        counts, starts, stops = _ZERO * room, _ZERO * room, _ZERO * room
-        asked = arrived.regions, arrived.heads, arrived.packet_ids, reactor.slots, reactor.generations
-        found = kernel.answers(*asked, self._data, to, starts, stops, counts)
-        self._slots, self._generations = to[:found], to[room : room + found]
-        self._counts, self._starts, self._stops = counts[:found], starts[:found], stops[:found]
-        self._direct = _ZERO * found
+    def __init__(self, ways: AnswerWays, arrived: Arrived) -> None:
+        self._ways, reactor = ways, ways.reactor
+        made = kernel.answers(arrived.regions, arrived.heads, arrived.packet_ids, reactor.slots, reactor.generations)
+        self._data, self._slots, self._generations, self._starts, self._stops, self._counts = made
+        self._direct = _ZERO * len(self._slots)
         self._later: list[tuple[int, Connection, Encoded]] = []
         """of those who are owed others, which come first"""
         self._is_owed = self._is_done = False
         self._error: PenstockError | None = None
 
     def owe(self) -> None:
-        self._is_owed, columns = True, self._columns
+        self._is_owed, columns = True, self._ways.columns
         if kernel.owe(self._slots, columns.waiting, columns.owed, self._direct):
             for place, direct in enumerate(self._direct):
                 if not direct:
-                    connection = self._connections[self._slots[place]]
+                    connection = self._ways.connections[self._slots[place]]
                     data = bytes(self._data[self._starts[place] : self._stops[place]])
                     self._later.append((place, connection, connection.answers.owe_encoded(data)))
         if self._is_done:
@@ -75,7 +69,7 @@ class TurnAnswers:
 
     def give_up(self) -> None:
         """They are not answered from here."""
-        columns = self._columns
+        columns = self._ways.columns
         for place in compress(range(len(self._slots)), self._direct):
             if (connection := self._connection(place)) is not None:
                 columns.owed[self._slots[place]] -= 1
@@ -98,15 +92,14 @@ class TurnAnswers:
                 connection.uncommitted(self._error)
 
     def _answer(self) -> None:
-        columns, reactor, flusher = self._columns, self._reactor, self._flusher
+        reactor, columns, _, flusher = self._ways
         flusher.flush_now()
-        named, behind = (self._slots, self._generations), _ZERO * len(self._slots)
-        counted = columns.unanswered, columns.owed, columns.waiting
-        found = kernel.settle(*named, self._counts, self._direct, reactor.generation, *counted, behind)
-        parts = [*named, self._starts, self._stops]
+        slots, generations, starts, stops = self._slots, self._generations, self._starts, self._stops
+        counted, behind = (columns.unanswered, columns.owed, columns.waiting), _ZERO * len(slots)
+        found = kernel.settle(slots, generations, self._counts, self._direct, reactor.generation, *counted, behind)
         if self._later:
-            parts = [array("i", compress(each, self._direct)) for each in parts]
-        slots, generations, starts, stops = parts
+            parts = slots, generations, starts, stops
+            slots, generations, starts, stops = [array("i", compress(each, self._direct)) for each in parts]
         flusher.sent_bytes += sum(stops) - sum(starts)
         reactor.write_many(slots, generations, self._data, starts, stops)
         for place, connection, answer in self._later:
@@ -119,5 +112,5 @@ class TurnAnswers:
 
     def _connection(self, place: int) -> Connection | None:
         """None if it is gone."""
-        found = self._connections.get(self._slots[place])
+        found = self._ways.connections.get(self._slots[place])
         return None if found is None or found.transport.generation != self._generations[place] else found

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import socket
 from array import array
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -13,11 +12,11 @@ from itertools import compress
 from operator import ne
 from time import monotonic
 
+from penstock.broker.feed.feeder import Feeder
 from penstock.codecs.mqtt.decode import decode, read_header
 from penstock.codecs.mqtt.errors import PacketError, ProtocolError
 from penstock.codecs.mqtt.kinds import PacketType, Version
 from penstock.codecs.mqtt.reasons import ReasonCode
-from penstock.core.ports import Buffer
 from penstock.gateways.mqtt.admin.reports import Reports
 from penstock.gateways.mqtt.connection import Connection
 from penstock.gateways.mqtt.connections import Connections
@@ -26,18 +25,15 @@ from penstock.gateways.mqtt.inbound.publishes import Publishes
 from penstock.gateways.mqtt.inbound.requests import Requests
 from penstock.gateways.mqtt.inbound.scanned import RunOfRows
 from penstock.gateways.mqtt.options import CurrentOptions
-from penstock.gateways.wire.listener import ListenerFacts
 from penstock.gateways.wire.outbox import Flusher
-from penstock.gateways.wire.reactor import Reactor, Transport
-from penstock.gateways.wire.slot import Facts, SlotTransport
+from penstock.gateways.wire.reactor import Reactor
+from penstock.gateways.wire.turn_loop import TurnLoop
 from penstock.kernels import mqtt_columns as names
 from penstock.kernels import turn as kernel
 from penstock.kernels.mqtt_scan import Scanner
 from penstock.log.shard import Shard
 
 _LONG_BYTES = 64 << 10
-# A sync takes a tenth of that; who publishes to no queue waits no longer for one.
-_LONGEST_WAIT_S = 2e-3
 # The scanner looks at the flags of these, whole or not.
 _KINDS = frozenset(kind.value for kind in PacketType)
 _SCANNED = range(PacketType.PUBLISH, PacketType.PUBCOMP + 1)
@@ -56,116 +52,26 @@ class Turns:
         requests: Requests,
         gone: Callable[[Connection], None],
         shard: Shard,
+        feeder: Feeder,
         flusher: Flusher,
         options: CurrentOptions,
         reports: Reports,
     ) -> None:
         """`gone` is told of clients that were let in."""
-        self._loop = asyncio.get_running_loop()
         self.reactor, self.scanner, self.columns, self.publishes = reactor, scanner, columns, publishes
         self._all, self._connections = connections, connections.by_slot
-        self._requests, self._gone, self._shard, self._flusher = requests, gone, shard, flusher
+        self._requests, self._gone = requests, gone
         self._options, self._reports = options, reports
         self._waiting: dict[Connection, asyncio.Task[None]] = {}
         """what has to be done before anything else of the client is looked at"""
-        self._is_turning = self._is_called = self._is_closed = self._is_late = False
-        self._timer: asyncio.TimerHandle | None = None
-        """while nothing is received, so that what comes during a sync is one turn"""
-        self._loop.add_reader(self.reactor.fileno(), self._readable)
-        flusher.then = self.reactor.flush
-        publishes.then = self._committed
-
-    # Connections
-
-    def adopt(self, sock: socket.socket, facts: ListenerFacts, peer: object) -> None:
-        """One that the server accepted."""
-        slot = self.reactor.add(sock.detach(), 0)
-        self._all.open(SlotTransport(self.reactor, slot, self.soon, peer), facts)
-
-    def adopt_foreign(self, transport: Transport, facts: ListenerFacts, known: Facts) -> SlotTransport:
-        """One whose bytes come and go by a transport of asyncio: see feed() and ended()."""
-        slot = self.reactor.add_foreign(transport, 0)
-        made = SlotTransport(self.reactor, slot, self.soon, facts=known)
-        self._all.open(made, facts)
-        return made
-
-    def feed(self, transport: SlotTransport, data: Buffer) -> None:
-        self.reactor.feed(transport.slot, transport.generation, data)
-        self.soon()
-
-    def ended(self, transport: SlotTransport) -> None:
-        self.reactor.foreign_ended(transport.slot, transport.generation)
-        self.soon()
-
-    def drained(self, transport: SlotTransport) -> None:
-        self.reactor.foreign_drained(transport.slot, transport.generation)
-        self.soon()
+        self.loop = TurnLoop(reactor, flusher, shard, feeder, connections.open, self._look)
+        publishes.loop = self.loop
 
     def heard_s(self, connection: Connection) -> float:
         """When it was last heard of. Whoever is not listened to is not silent."""
         return math.inf if connection in self._waiting else self.reactor.heard_ms[connection.transport.slot] / 1000
 
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._loop.remove_reader(self.reactor.fileno())
-        self._flusher.then = _nothing
-        self._is_closed = True
-        self.reactor.close()
-
     # A turn
-
-    def soon(self) -> None:
-        """There is something to send, or to look at, that no socket tells of."""
-        if not self._is_called and not self._is_turning:
-            self._is_called = True
-            self._loop.call_soon(self._called)
-
-    def _called(self) -> None:
-        self._is_called = False
-        if not self._is_closed:
-            self._readable()
-
-    def _readable(self) -> None:
-        """What comes while a frame of publishes is being committed becomes the next turn, which begins with the answers
-        to it, or after a while: others need not wait for a slow disk."""
-        if not self.publishes.under_way or self._is_late:
-            self.turn()
-            return
-        self.reactor.flush()
-        if self._timer is None:
-            self._loop.remove_reader(self.reactor.fileno())
-            self._timer = self._loop.call_later(_LONGEST_WAIT_S, self._go_on, True)
-
-    def _committed(self) -> None:
-        """The frame is: out with the answers, and on to what came meanwhile."""
-        self._is_late = False
-        if self._timer is not None:
-            self._go_on(False)
-        elif not self._is_turning:
-            self.reactor.flush()
-
-    def _go_on(self, is_late: bool) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            self._is_late = is_late
-            self._loop.add_reader(self.reactor.fileno(), self._readable)
-        self.soon()
-
-    def turn(self) -> None:
-        reactor, flusher, shard = self.reactor, self._flusher, self._shard
-        self._is_turning = True
-        flusher.gather()
-        shard.begin_turn()
-        try:
-            if reactor.turn():
-                self._look()
-        finally:
-            shard.end_turn()
-            self._is_turning = False
-            flusher.release()
-            reactor.flush()
 
     def _look(self) -> None:
         reactor = self.reactor
@@ -194,19 +100,25 @@ class Turns:
 
     def _take_regions(self) -> None:
         reactor, scanner, options = self.reactor, self.scanner, self._options.now
+        starts, stops = reactor.starts, reactor.stops
         versions, alias_maxima = reactor.values(self.columns.versions), reactor.values(self.columns.alias_maxima)
-        arena, starts, stops = reactor.arena, reactor.starts, reactor.stops
-        limits = options.maximum_qos, options.retain_available
-        scanner.scan_regions(arena, starts, stops, versions, options.max_packet_bytes, alias_maxima, *limits)
+        limits = options.max_packet_bytes, alias_maxima, options.maximum_qos, options.retain_available
+        scanner.scan_regions(reactor.arena, starts, stops, versions, *limits)
         positions, again = scanner.positions, bytearray(len(starts))
         if scanner.rows:
             self._take_rows(len(starts))
-        for region in compress(range(len(starts)), scanner.whys):
-            self._take_other(self._connections[reactor.slots[region]], region, positions, again)
-        for region in compress(range(len(starts)), map(ne, positions, stops)):
-            if scanner.whys[region] == names.NEEDS_BYTES:
-                self._await_rest(self._connections[reactor.slots[region]], region)
+        if positions != stops:
+            self._take_rest(positions, again)
         reactor.taken(positions, again)
+
+    def _take_rest(self, positions: array[int], again: bytearray) -> None:
+        """What a scan left of regions: packets that it does not take, and the beginnings of others."""
+        reactor, whys = self.reactor, self.scanner.whys
+        for region in compress(range(len(positions)), whys):
+            self._take_other(self._connections[reactor.slots[region]], region, positions, again)
+        for region in compress(range(len(positions)), map(ne, positions, reactor.stops)):
+            if whys[region] == names.NEEDS_BYTES:
+                self._await_rest(self._connections[reactor.slots[region]], region)
 
     def _await_rest(self, connection: Connection, region: int) -> None:
         """Of a packet that is not there whole, maybe not even its length."""
@@ -329,7 +241,7 @@ class Turns:
         if (before := self._waiting.get(connection)) is not None:
             work = _after(before, work)
         connection.transport.pause_reading()
-        task = self._waiting[connection] = self._loop.create_task(work)
+        task = self._waiting[connection] = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(partial(self._waited, connection))
 
     def _waited(self, connection: Connection, task: asyncio.Task[None]) -> None:
@@ -365,7 +277,3 @@ def _fault(data: memoryview, version: Version | None, reason: ReasonCode) -> Pro
     except PacketError as error:
         detail = error.detail
     return ProtocolError(f"{kind}: {detail}", reason, version)
-
-
-def _nothing() -> None:
-    """There is no reactor any more."""

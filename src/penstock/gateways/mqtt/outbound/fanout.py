@@ -183,8 +183,10 @@ class MqttAudience:
 
     def _verbatim(self, publication: Publication, manner: Manner) -> Packets | None:
         """The packets as they came, if that is what the receivers get."""
-        same = publication.as_it_came
-        if not isinstance(same, Verbatim) or same.version != self.version or manner.identifiers:
+        if not isinstance(publication.as_it_came, tuple) or manner.identifiers:
+            return None
+        same = Verbatim(*publication.as_it_came)
+        if same.version != self.version:
             return None
         stop, heads = same.ends[-1], same.heads
         table = _HEADS[manner.qos, manner.retain_as_published]

@@ -1,0 +1,1 @@
+"""`penstock policy` and `penstock import`."""

@@ -1,0 +1,1 @@
+"""RabbitMQ's management API."""
