@@ -15,13 +15,7 @@ _numbers = count(1)
 # What Penstock does not do yet, and RabbitMQ does: whoever mends one takes it out.
 _PENDING = frozenset(
     {
-        "test_a_full_queue_refuses",
-        "test_max_length_drops_the_oldest",
-        "test_dead_letters_of_expired_and_rejected",
-        "test_a_waiting_room_of_ttl_and_dead_letters",
         "test_messages_of_higher_priority_come_first",
-        "test_exclusive_queues_go_with_their_connection",
-        "test_too_large_messages_are_refused",
         "test_priorities",
         "test_urgent_tasks_come_first",
     }
