@@ -77,7 +77,7 @@ test: lint test-pure peers  ## everything: lint, uncompiled kernels, then all te
 	$(PY) -m pytest $(WORKERS)
 
 peers: $(VENV_STAMP)  ## programs that tests hold Penstock against, from Debian's packages; tests say which are absent
-	-$(PY) scripts/install_peers.py mosquitto paho-c promtool chromium node
+	-$(PY) scripts/install_peers.py mosquitto paho-c promtool chromium node rabbitmq
 
 test-pure: $(DEV)  ## the tests of kernels, batches and log on uncompiled kernels
 	PENSTOCK_PURE=1 $(PY) -m pytest $(WORKERS) -m 'not faults' $(PURE_TESTS)

@@ -79,7 +79,7 @@ BENCHMARKS = {
         flight_writes,
     )
 }
-BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *AMQP, *SPARSE, *HTTP)}
+BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *SPARSE, *HTTP, *AMQP)}
 
 
 @click.command()

@@ -40,12 +40,15 @@ from tests.support.cli import ENVIRONMENT
 from tests.support.faults import REPOSITORY, why_no_mounts
 from tests.support.http_fuzz import ANY_LOGIN, fuzz
 from tests.support.live_server import live_server
+from tests.support.rabbitmq import rabbitmq_command
 
 # A history is checked whole after each crash, so a directory that has seen this many gives way to a new one.
 ROUNDS_A_DIRECTORY = 25
 WALKS_CHUNK = 2_000
 FUZZ_MUTANTS, FUZZ_CHUNK = 1_000_000, 100_000
 JUDGED_PROGRAMS, JUDGED_CHUNK = 20_000, 500
+DIFFERENTIAL_SCRIPTS, DIFFERENTIAL_CHUNK = 10_000, 200
+CHAOS_S, CHAOS_TASKS = 300.0, 5_000
 GARBAGE_MUTANTS, GARBAGE_CHUNK = 1_000_000, 100_000
 IDLE_CONNECTIONS = (10_000, 50_000)
 CHURNING = 10_000
@@ -131,6 +134,28 @@ def judged(budget: Budget) -> str:
         done += chunk
         budget.report(f"{done} programs: {said}")
     return f"{done} programs through doors and {done} by threads, as the reference has it"
+
+
+def amqp_differential(budget: Budget) -> str:
+    if rabbitmq_command() is None:
+        raise Skipped("RabbitMQ is not installed")
+    done = 0
+    while done < DIFFERENTIAL_SCRIPTS and not (done and budget.is_over):
+        seed, chunk = budget.seed + done, 5 if budget.seconds < 10 else DIFFERENTIAL_CHUNK
+        said = _call(
+            ["-m", "tests.differential.amqp091.rounds", "--count", str(chunk), "--seed", str(seed)], 2 * GRACE_S
+        )
+        done += chunk
+        budget.report(f"{done} scripts: {said}")
+    return f"{done} scripts of AMQP 0.9.1 go as in RabbitMQ, seeds {budget.seed} to {budget.seed + done - 1}"
+
+
+def amqp_chaos(budget: Budget) -> str:
+    """A process of its own: Celery leaves much behind."""
+    seconds = min(CHAOS_S, max(budget.seconds, 20.0))
+    tasks = round(CHAOS_TASKS * seconds / CHAOS_S)
+    command = ["-m", "tests.e2e.amqp091.chaos", str(budget.place), str(seconds), str(tasks)]
+    return f"Celery with acks_late: {_call(command, seconds + GRACE_S)}"
 
 
 def kills(budget: Budget) -> str:
@@ -329,6 +354,8 @@ PARTS = [
     Part("model", 0.3, crash_model),
     Part("fuzz", 0.1, kernel_fuzz),
     Part("amqp091-frames", 0.05, amqp091_frames),
+    Part("amqp-differential", 0.1, amqp_differential),
+    Part("amqp-chaos", 0.05, amqp_chaos),
     Part("judge", 0.1, judged),
     Part("damage", 0.1, damaged_files),
     Part("broker-damage", 0.05, damaged_brokers),
@@ -406,12 +433,12 @@ def _run(part: Part, seconds: float, seed: int) -> tuple[str, bool]:
         done = part.run(Budget(place, seconds, seed, _reporter(part.name)))
     except Skipped as skipped:
         shutil.rmtree(place)
-        return f"NOT RUN {part.name:16} {skipped}", True
+        return f"NOT RUN {part.name:17} {skipped}", True
     except Exception:
         traceback.print_exc()
-        return f"FAILED  {part.name:16} see above; what it left is in {place}", False
+        return f"FAILED  {part.name:17} see above; what it left is in {place}", False
     shutil.rmtree(place)
-    return f"passed  {part.name:16} {done} in {time.monotonic() - begun:.0f} s", True
+    return f"passed  {part.name:17} {done} in {time.monotonic() - begun:.0f} s", True
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,7 @@ A frame of one load has one size, so that a buffer of them is unpacked as a tabl
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 from bench.mqtt.link import Link, PeerFailed
 from bench.mqtt.ring import PAYLOAD_BYTES, Ring, payload
@@ -56,6 +57,44 @@ class AmqpSpeech:
         asked = b"\x00\x00" + _short(name) + _short(_TAG) + b"\x00" + _long(b"")
         _call(link, (_BASIC, 20), asked, (_BASIC, 21))
         return ConsumerParts(link, AmqpDeliveries(name, in_flight))
+
+
+class Life:
+    """A connection on which exclusive queues are made, bound, consumed and deleted."""
+
+    def __init__(self, address: tuple[str, int], name: str) -> None:
+        self._link = _connected(address, name)
+        queue, exchange = _short(name.encode()), _short(b"amq.direct")
+        empty = _long(b"")
+        self._steps = (
+            ((_QUEUE, 10), b"\x00\x00" + queue + b"\x04" + empty, (_QUEUE, 11)),
+            ((_QUEUE, 20), b"\x00\x00" + queue + exchange + queue + b"\x00" + empty, (_QUEUE, 21)),
+            ((_BASIC, 20), b"\x00\x00" + queue + _short(_TAG) + b"\x00" + empty, (_BASIC, 21)),
+            ((_BASIC, 30), _short(_TAG) + b"\x00", (_BASIC, 31)),
+            ((_QUEUE, 40), b"\x00\x00" + queue + b"\x00", (_QUEUE, 41)),
+        )
+
+    def live(self, lives: int) -> None:
+        for _ in range(lives):
+            for step in self._steps:
+                _call(self._link, *step)
+
+    def consume_shared(self) -> None:
+        """A queue that all of them have in common."""
+        name = _short(b"bench.shared")
+        _call(self._link, (_QUEUE, 10), b"\x00\x00" + name + b"\x02" + _long(b""), (_QUEUE, 11))
+        _call(self._link, (_BASIC, 20), b"\x00\x00" + name + _short(_TAG) + b"\x00" + _long(b""), (_BASIC, 21))
+
+    def close(self) -> None:
+        self._link.close()
+
+
+def delete_queues(address: tuple[str, int], names: Iterable[bytes]) -> None:
+    """With what they hold; those that are not there are no fault."""
+    control = _connected(address, "control")
+    for name in names:
+        _call(control, (_QUEUE, 40), b"\x00\x00" + _short(name) + b"\x00", (_QUEUE, 41))
+    control.close()
 
 
 class AmqpAcks:

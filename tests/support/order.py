@@ -12,6 +12,7 @@ _LONG_FIRST = (
     "stress",
     "sim",
     "judge",
+    "differential",
     "conformance",
     # Its sessions of Spark stay until the end.
     "spark",

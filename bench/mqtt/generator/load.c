@@ -290,7 +290,7 @@ static void print_latencies(const char *name, struct latencies *latencies)
 void load(const struct settings *settings)
 {
     asked = *settings;
-    speech = strcmp(asked.speech, "redis") ? &mqtt : &redis;
+    speech = !strcmp(asked.speech, "redis") ? &redis : !strncmp(asked.speech, "amqp", 4) ? &amqp : &mqtt;
     planned = asked.rate ? (uint64_t) asked.rate * asked.ms / 1000 : (uint64_t) asked.messages;
     to_acknowledged.ns = calloc(planned + 1, sizeof(uint64_t));
     to_delivered.ns = calloc(planned + 1, sizeof(uint64_t));

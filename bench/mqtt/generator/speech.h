@@ -33,7 +33,7 @@ struct speech {
     void (*leave)(struct link *link);
 };
 
-extern const struct speech mqtt, redis;
+extern const struct speech mqtt, redis, amqp;
 
 /* Told by `read`. */
 void acknowledged(struct link *publisher);

@@ -95,8 +95,8 @@ class Author:
         channel = self._random.choice(CHANNELS[: self._random.randint(1, 3)])
         if (on, channel) not in self._open:
             return self._where_nothing_is_open(on, channel)
-        kinds, weights = zip(*_WEIGHTS.items(), strict=True)
-        return self._random.choices(kinds, weights)[0](self, on, channel)
+        [kind] = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+        return kind(self, on, channel)
 
     def see(self, step: Step, came: Mapping[str, Sequence[Told]]) -> None:
         if isinstance(step, Connect):
@@ -172,7 +172,8 @@ class Author:
         )
 
     def _exchange(self) -> str:
-        return self._random.choice([*(EXCHANGES if self._maybe(0.03) else sorted(self._exchanges)), *GIVEN])
+        names: list[str] = [*(EXCHANGES if self._maybe(0.03) else sorted(self._exchanges)), *GIVEN]
+        return self._random.choice(names)
 
     def _where_nothing_is_open(self, on: int, channel: int) -> Step:
         if self._maybe(0.01):

@@ -91,7 +91,8 @@ def _users() -> list[dict[str, object]]:
         {"name": name, "password_hash": hasher.hash(name), "acl": acl, "namespace": HOMES.get(name, "default")}
         for name, acl in RIGHTS.items()
     ]
-    return [{"name": "guest", "password_hash": hasher.hash("guest"), "roles": ["admin"]}, *users]
+    guest: dict[str, object] = {"name": "guest", "password_hash": hasher.hash("guest"), "roles": ["admin"]}
+    return [guest, *users]
 
 
 def penstock_has_amqp() -> bool:

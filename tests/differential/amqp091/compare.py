@@ -93,5 +93,10 @@ def judged(reference: Address, here: Address, seed: int) -> str | None:
     script = list(script[: found.step + 1])
     if between(script) is None:
         return f"seed {seed}, not again when it was run twice:\n{found}\n{runnable(script, f'seed {seed}')}"
-    script = list(shrunk(script, lambda shorter: between(shorter) is not None))
+
+    def is_still_that(shorter: Script) -> bool:
+        other = between(shorter)
+        return other is not None and other.said == found.said
+
+    script = list(shrunk(script, is_still_that))
     return f"seed {seed}:\n{between(script)}\n{runnable(script, f'seed {seed}')}"

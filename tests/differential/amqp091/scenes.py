@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.differential.amqp091.mistakes import BARE, EXCHANGE, OPEN, PUBLISH, QUEUE, TWO, declared, frame, header, made
 from tests.differential.amqp091.script import Connect, Drop, Plain, Say, Script, Wait, publish, say
 
 DEAD = "differ.dead"
+_TERMS: Sequence[Mapping[str, Plain]] = (
+    {"x-match": "all", "a": 1, "b": "x"},
+    {"x-match": "any", "a": 1, "b": "x"},
+    {"a": 1},
+    {},
+    {"x-match": "all-with-x", "x-a": 1},
+    {"x-match": "all", "x-a": 1},
+    {"x-match": "any"},
+    {"a": ["V", None]},
+)
+"""of bindings to a headers exchange"""
 
 
 def bound(queue: str = QUEUE, exchange: str = EXCHANGE, key: str = "k", **arguments: Plain) -> Say:
@@ -682,18 +693,7 @@ def _exchanges() -> Iterator[tuple[str, Script]]:
             *OPEN,
             *(
                 step
-                for name, terms in enumerate(
-                    [
-                        {"x-match": "all", "a": 1, "b": "x"},
-                        {"x-match": "any", "a": 1, "b": "x"},
-                        {"a": 1},
-                        {},
-                        {"x-match": "all-with-x", "x-a": 1},
-                        {"x-match": "all", "x-a": 1},
-                        {"x-match": "any"},
-                        {"a": ["V", None]},
-                    ]
-                )
+                for name, terms in enumerate(_TERMS)
                 for step in (declared(f"differ.h{name}"), bound(f"differ.h{name}", "amq.headers", "", **terms))
             ),
             *(

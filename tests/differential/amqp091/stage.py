@@ -27,6 +27,8 @@ from tests.differential.amqp091.told import Names, Told, told
 
 from penstock.codecs.amqp091.methods import (
     BasicAck,
+    BasicGet,
+    BasicGetEmpty,
     BasicNack,
     ChannelClose,
     ChannelFlow,
@@ -46,6 +48,8 @@ Transcript: TypeAlias = list[dict[str, list[Told]]]
 
 PROBE = 2000
 """the channel that asks"""
+EMPTY = "differ.nobody"
+"""a queue that is always empty"""
 BARE_S, DROPPED_S = 0.25, 0.05
 _ROUNDS = 20
 
@@ -62,6 +66,8 @@ class Open:
     confirms: dict[int, int] = field(default_factory=dict)
     """channels in confirm mode: how many messages are not confirmed"""
     has_probe: bool = False
+    may_get: bool = False
+    """from the queue that is always empty"""
 
     def see(self, said: Said) -> None:
         method = said.method
@@ -158,7 +164,19 @@ class Stage:
             peer.log_in(step.login)
         except (Gone, Silent, Refused) as error:
             came = [*error.args[0], *peer.coming(BARE_S)]
+        else:
+            self._open[step.on].may_get = self._has_empty(step)
         return self._quiet([(step.on, said) for said in came])
+
+    def _has_empty(self, step: Connect) -> bool:
+        """It is made by the first connection that may, and stays."""
+        if step.is_bare or (step.user, step.vhost) != ("guest", "/"):
+            return False
+        peer = self._open[step.on].peer
+        peer.open(PROBE)
+        peer.call(PROBE, QueueDeclare(queue=EMPTY, durable=True))
+        self._open[step.on].has_probe = True
+        return True
 
     def _say(self, step: Say, connection: Open) -> list[tuple[int, Said]]:
         step = self._resolved(step)
@@ -172,7 +190,7 @@ class Stage:
         if waits:
             came = list(self._until_answered(step.on, step.channel, method))
         elif step.channel and not connection.is_bare:
-            came = [(step.on, said) for said in self._flowed(step.on, connection, step.channel)]
+            came = [(step.on, said) for said in self._stored(step, connection)]
         return self._quiet(came)
 
     def _until_answered(self, on: int, channel: int, method: Method) -> Iterator[tuple[int, Said]]:
@@ -273,6 +291,20 @@ class Stage:
             connection.see(said)
             yield said
             if said.channel == channel and isinstance(said.method, ChannelClose):
+                return
+
+    def _stored(self, step: Say, connection: Open) -> Iterator[Said]:
+        """What a channel asks next sees what it has published: here, that a queue is empty which nobody uses."""
+        if not connection.may_get or step.method != "basic.publish" or step.channel not in connection.channels:
+            yield from self._flowed(step.on, connection, step.channel)
+            return
+        connection.peer.send(step.channel, BasicGet(queue=EMPTY, no_ack=True))
+        for said in connection.peer.coming(DEADLINE_S):
+            if said.channel == step.channel and isinstance(said.method, BasicGetEmpty):
+                return
+            connection.see(said)
+            yield said
+            if isinstance(said.method, ChannelClose) and said.channel == step.channel:
                 return
 
     def _listen(self, on: int, seconds: float) -> Iterator[Said]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.differential.amqp091 import deviations
+from tests.differential.amqp091 import deviations, pending
 from tests.differential.amqp091.brokers import here, penstock_has_amqp
 from tests.differential.amqp091.compare import played
 from tests.differential.amqp091.mistakes import MISTAKES
@@ -53,7 +53,14 @@ def test_the_table_of_errors_has_what_is_recorded(name: str) -> None:
     ], recorded
 
 
-@pytest.mark.parametrize("name", [name for name in MISTAKES if name not in deviations.NOT_RUN])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.xfail(reason="pending")] if name in pending.MISTAKES else [])
+        for name in MISTAKES
+        if name not in deviations.NOT_RUN
+    ],
+)
 def test_penstock_says_what_is_recorded(name: str, penstock: tuple[str, int]) -> None:
     got = outcome(played(penstock, MISTAKES[name]))
     if (ours := deviations.MISTAKES.get(name)) is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+from argon2 import PasswordHasher
 from tests.support.live_server import live_server
 from tests.support.rabbitmq import RabbitSettings, rabbitmq
 from tests.support.servers import HOST, NotInstalled
@@ -83,13 +84,17 @@ def start_penstock(directory: Path) -> Iterator[AmqpBroker]:
         "key": str(certificates.server),
         "client_ca": str(certificates.authority),
     }
+    guest = {"name": "guest", "roles": ["admin"], "password_hash": PasswordHasher(1, 64, 1).hash("guest")}
     settings = [
         "storage.disk_reserve=0",
+        f"auth.users={json.dumps([guest])}",
+        "rate_limit.max_connections_per_ip=0",
+        "rate_limit.max_messages_per_client=0",
         "listeners.amqp.port=0",
         f"listeners.amqps.tls={json.dumps(tls)}",
         "listeners.amqps.port=0",
     ]
-    with live_server(directory / "server", settings) as server:
+    with live_server(directory / "server", settings, is_dev=False) as server:
         ports = server.ports
         yield AmqpBroker("penstock", server.process.pid, ports["amqp"], ports["amqps"], certificates)
 

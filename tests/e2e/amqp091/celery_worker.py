@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from kombu import pools
 from tests.support.cli import ENVIRONMENT
 from tests.support.faults import REPOSITORY
 
@@ -80,6 +81,7 @@ def application(variables: Mapping[str, str]) -> Iterator[ModuleType]:
         tasks = importlib.import_module(TASKS)
         yield tasks
         tasks.app.close()
+        pools.reset()
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -12,6 +12,21 @@ from tests.support.servers import NotInstalled
 
 _STARTS = {"rabbitmq": start_rabbitmq, "penstock": start_penstock}
 _numbers = count(1)
+# What Penstock does not do yet, and RabbitMQ does: whoever mends one takes it out.
+_PENDING = frozenset(
+    {
+        "test_messages_of_higher_priority_come_first",
+        "test_priorities",
+        "test_urgent_tasks_come_first",
+    }
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        name, _, parameters = item.name.partition("[")
+        if "penstock" in parameters and name in _PENDING:
+            item.add_marker(pytest.mark.xfail(reason="pending"))
 
 
 @pytest.fixture(scope="session", params=_STARTS)

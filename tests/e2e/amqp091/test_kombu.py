@@ -24,9 +24,9 @@ def connection(broker: AmqpBroker) -> Iterator[Connection]:
 def drained(connection: Connection, queue: Queue, count: int) -> list[object]:
     found: list[object] = []
 
-    def take(body: object, message: object) -> None:
+    def take(body: object, message: Any) -> None:
         found.append(body)
-        message.ack()  # type: ignore[attr-defined]  # kombu's
+        message.ack()
 
     with Consumer(connection, queues=[queue], callbacks=[take], prefetch_count=4):
         while len(found) < count:

@@ -52,6 +52,7 @@ def test_every_message_is_confirmed_and_consumed_once(broker: AmqpBroker, name: 
     def confirm(frame: Any) -> None:
         tag = frame.method.delivery_tag
         confirmed.update(range(1, tag + 1) if frame.method.multiple else [tag])
+        look()
 
     def came(channel: Channel, method: Any, _: Any, body: bytes) -> None:
         bodies.append(body)
@@ -70,11 +71,7 @@ def test_every_message_is_confirmed_and_consumed_once(broker: AmqpBroker, name: 
             program.channel.basic_publish("", name, b"%d" % number, pika.BasicProperties(delivery_mode=2))
 
     def do(program: Program) -> None:
-        def confirmed(frame: Any) -> None:
-            confirm(frame)
-            look()
-
-        program.channel.confirm_delivery(confirmed)
+        program.channel.confirm_delivery(confirm)
         program.channel.queue_declare(name, durable=True, callback=declared)
 
     program = Program(broker, do)
