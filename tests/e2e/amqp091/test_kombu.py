@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from amqp.exceptions import NotFound, PreconditionFailed
@@ -41,7 +42,12 @@ def test_bodies_of_every_serializer_come_back(connection: Connection, name: str)
             producer.publish(body, exchange=queue.exchange, routing_key="k", declare=[queue], serializer=serializer)
     found: list[dict[str, object]] = []
     accepting = Consumer(connection, queues=[queue], accept=["json", "pickle", "yaml"])
-    accepting.register_callback(lambda body, message: (found.append(body), message.ack()))
+
+    def take(body: dict[str, object], message: Any) -> None:
+        found.append(body)
+        message.ack()
+
+    accepting.register_callback(take)
     with accepting:
         while len(found) < 3:
             connection.drain_events(timeout=WAIT_S)

@@ -14,9 +14,7 @@ PEER = Path(__file__).with_name("amqp_peer.js")
 
 
 @pytest.mark.parametrize("library", ["amqplib", "amqp-client"])
-def test_a_program_of_node_sees_what_it_must(
-    broker: AmqpBroker, library: str, name: str, node_modules: Path
-) -> None:
+def test_a_program_of_node_sees_what_it_must(broker: AmqpBroker, library: str, name: str, node_modules: Path) -> None:
     url = f"amqp://guest:guest@127.0.0.1:{broker.port}/"
     ran = subprocess.run(
         ["node", PEER, library, url, name],

@@ -70,7 +70,11 @@ def test_every_message_is_confirmed_and_consumed_once(broker: AmqpBroker, name: 
             program.channel.basic_publish("", name, b"%d" % number, pika.BasicProperties(delivery_mode=2))
 
     def do(program: Program) -> None:
-        program.channel.confirm_delivery(lambda frame: (confirm(frame), look())[0])
+        def confirmed(frame: Any) -> None:
+            confirm(frame)
+            look()
+
+        program.channel.confirm_delivery(confirmed)
         program.channel.queue_declare(name, durable=True, callback=declared)
 
     program = Program(broker, do)

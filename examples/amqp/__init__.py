@@ -1,0 +1,1 @@
+"""Programs that know RabbitMQ, at Penstock."""
