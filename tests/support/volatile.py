@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.support.broker import Stage
 
+from penstock.broker.broker import Broker
 from penstock.broker.queues.group import Group
+from penstock.broker.queues.queue import Queue
 from penstock.broker.queues.volatile import VolatileQueue
 from penstock.queues.names import GroupName
 
@@ -26,3 +28,9 @@ def default_of(queue: VolatileQueue) -> Group:
 def used(s: Stage) -> int:
     """Bytes of all volatile queues."""
     return s.broker.declaring.volatile.memory.used
+
+
+def declared(broker: Broker, name: str) -> Queue:
+    """One with a group `default`, in a server."""
+    explicit = {"name": name, "partitions": 1, "ordering": "none"}
+    return broker.declaring.declare_volatile(broker.declaring.settings_for(name, explicit), (DEFAULT,))

@@ -28,6 +28,7 @@ SOURCE = Path(penstock.__file__).parent
 STAGES = {"stage_now", "commit", "commit_spread", "commit_now", "append", "append_raw", "adopt"}
 """methods of a shard that put rows into logs"""
 OTHERS = {
+    "broker/catalogue/configuration.py": {"commit"},
     "broker/catalogue/copied.py": {"append", "commit"},  # declarations, users
     "broker/queues/ledger.py": {"commit", "commit_now"},  # state logs
     "broker/retained/space.py": {"commit"},
