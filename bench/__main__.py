@@ -11,6 +11,7 @@ import click
 
 from bench import noise
 from bench.against import embedded
+from bench.amqp.suite import BENCHMARKS as AMQP
 from bench.http.suite import BENCHMARKS as HTTP
 from bench.jobs import jobs
 from bench.kernels import amqp091, checksum, loops, mqtt, topics, view, window
@@ -78,7 +79,7 @@ BENCHMARKS = {
         flight_writes,
     )
 }
-BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *SPARSE, *HTTP)}
+BENCHMARKS |= {benchmark.name: benchmark for benchmark in (*MQTT, *AMQP, *SPARSE, *HTTP)}
 
 
 @click.command()

@@ -29,7 +29,7 @@ max_inflight_messages 65535
 max_queued_messages 0
 log_type error
 """
-_LISTENERS = ("mqtt", "mqtt_ws", "http")
+_LISTENERS = ("mqtt", "mqtt_ws", "amqp", "http")
 _PENSTOCK = f"""
 queues:
   - name: {QUEUE}

@@ -14,6 +14,8 @@ logger = logging.getLogger("penstock.broker.alarms")
 
 # Whether the wall clock was set is looked at this often, while something is due later.
 _LONGEST_SLEEP_S = 1.0
+# Entries of alarms that were dropped, or set to an earlier time.
+_SPARE = 1000
 
 
 class Alarms:
@@ -32,6 +34,9 @@ class Alarms:
         if self._due.get(key, due_ms + 1) <= due_ms or self._is_closed:
             return
         self._due[key] = due_ms
+        if len(self._heap) > 2 * len(self._due) + _SPARE:
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
         heapq.heappush(self._heap, (due_ms, next(self._numbers), key, call))
         if self._heap[0][2] is key or self._timer is None:
             self._sleep()

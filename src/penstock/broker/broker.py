@@ -120,7 +120,9 @@ class Broker(AsyncClosing):
             self.wall,
         )
         self.settling = self.declaring.failures = Settling(self.ledger, letters)
-        self.heads = self.declaring.heads = Heads(self.alarms, self.timeline, self.settling, self.declaring.delete)
+        self.heads = self.declaring.heads = Heads(
+            self.alarms, self.timeline, self.settling, self.declaring.by_incarnation, self.declaring.delete
+        )
         self.publishing = Publishing(intake, routes)
         self.publishing.bury = letters.bury
         self.staging = Staging(shard, intake, self.declaring, self.now)
@@ -320,8 +322,16 @@ class Broker(AsyncClosing):
     def let_go(self, now: int) -> None:
         """Of the disk that is held by what every group has settled, a second ago at most."""
         self.alarms.set("let go", now + _LET_GO_MS, self.let_go)
-        filled = self.declaring.filled
-        for queue in list(filled):
+        self._let_go_of(list(self.declaring.filled), 0)
+
+    def _let_go_of(self, waiting: list[Queue], first: int) -> None:
+        """Others have a turn after every few queues."""
+        if self._is_closed:
+            return
+        filled, stop = self.declaring.filled, first + _UPKEEP_QUEUES
+        if stop < len(waiting):
+            asyncio.get_running_loop().call_soon(self._let_go_of, waiting, stop)
+        for queue in waiting[first:stop]:
             try:
                 if not queue.let_go():
                     filled.discard(queue)

@@ -18,8 +18,8 @@ _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT)
 
 
 def regex_of(text: str) -> re.Pattern[str]:
-    """InvalidArgument for what is not a regular expression, or one that may take long: a repeat within a repeat, more than
-    two of them, many alternatives, references to groups."""
+    """InvalidArgument for what is none, or may take long: a repeat within a repeat, more than two of them, many
+    alternatives, references to groups."""
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise InvalidArgument(f"a regular expression of over {MAX_BYTES} bytes is too long: {text[:40]!r}…")
     try:

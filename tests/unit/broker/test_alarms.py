@@ -97,3 +97,15 @@ def test_alarms_ring_by_themselves_when_their_time_is_there() -> None:
         alarms.close()
 
     run(main())
+
+
+def test_alarms_that_were_dropped_take_no_room() -> None:
+    async def main() -> None:
+        alarms = Alarms(Timeline(FakeClock(0)))
+        for number in range(10_000):
+            alarms.set(number, 1_000_000, lambda now: None)
+            alarms.drop(number)
+        assert len(alarms._heap) < 2_000
+        alarms.close()
+
+    run(main())

@@ -115,7 +115,7 @@ def test_what_nobody_can_publish_to_is_refused(mqtt: RunningGateway, topic: str)
 
 
 def test_a_qos_that_is_none_and_messages_without_topics_are_refused(mqtt: RunningGateway) -> None:
-    with pytest.raises(InvalidArgument, match="3 is no QoS"):
+    with pytest.raises(InvalidArgument, match="3 is not a QoS"):
         send(mqtt, ("t", b"1"), qos=3)
     bare, publisher = Columns.of([b"1"]), mqtt.broker.publisher()
     with pytest.raises(InvalidArgument, match="a topic for each"):

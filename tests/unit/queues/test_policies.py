@@ -79,7 +79,7 @@ def test_dead_letters_and_lengths_come_by_a_policy_too() -> None:
     own, declared = rabbit(x_dead_letter_exchange="mine", x_max_length=5)
     found = effective(own, declared, made)
     assert (found.dlq_config.exchange, found.dlq_config.routing_key, found.limits.max_ready) == ("mine", "k", 5)
-    ours = QueueSettings(name="q")
+    ours = parse_queue({"name": "q"})
     assert effective(ours, None, made).dlq_config == ours.dlq_config, "it keeps its own dead letters"
     own, declared = rabbit(x_queue_type="quorum", x_overflow="drop-head")
     assert effective(own, declared, policy(record(delivery_limit=3))).count_requeues

@@ -9,7 +9,8 @@ import asyncio
 import logging
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from penstock.broker.alarms import Alarms
@@ -48,25 +49,32 @@ class Heads:
     """Of all queues that ask for it. Used from the loop."""
 
     def __init__(
-        self, alarms: Alarms, timeline: Timeline, letters: Letters, delete: Callable[[Queue], Awaitable[None]]
+        self,
+        alarms: Alarms,
+        timeline: Timeline,
+        letters: Letters,
+        queues: Mapping[int, Queue],
+        delete: Callable[[Queue], Awaitable[None]],
     ) -> None:
-        self.alarms, self.timeline, self.letters, self._delete = alarms, timeline, letters, delete
+        """`queues`: by their incarnation. Alarms know nothing else: a queue that is gone is not kept by them."""
+        self.alarms, self.timeline, self.letters = alarms, timeline, letters
+        self._queues, self._delete = queues, delete
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
 
     def configured(self, queue: Queue) -> None:
         """It was made, or its settings have changed."""
-        head = queue.head if isinstance(queue.head, Head) else None
-        if queue.settings.looks_at_head and head is None:
+        settings, head = queue.settings, queue.head if isinstance(queue.head, Head) else None
+        is_wanted = settings.looks_at_head or settings.expires_after_ms is not None
+        if is_wanted and head is None:
             queue.head = head = Head(self, queue)
             queue.listening[head] = None
-        elif not queue.settings.looks_at_head and head is not None:
-            queue.listening.pop(head, None)
-            queue.head = None
-        if head is not None:
+        elif head is not None and not is_wanted:
+            head.end()
+        if head is not None and is_wanted:
             head.look_at_all()
-        if queue.settings.expires_after_ms is not None:
-            self._look_at_use(queue, self.timeline.now())
+        if settings.expires_after_ms is not None:
+            self._look_at_use(queue.incarnation, self.timeline.now())
 
     async def begin(self, queues: Iterable[Queue]) -> None:
         """At opening, when all is there."""
@@ -75,20 +83,27 @@ class Heads:
                 await asyncio.sleep(0)
             self.configured(queue)
 
-    def _look_at_use(self, queue: Queue, now: int) -> None:
+    def _look_at_use(self, incarnation: int, now: int) -> None:
         """A queue that nobody uses goes; while somebody does, it is looked at again when it could go at the
         earliest."""
-        after = queue.settings.expires_after_ms
-        if after is None or queue.is_deleted or self.is_closed:
+        queue = self._queues.get(incarnation)
+        after = None if queue is None else queue.settings.expires_after_ms
+        if queue is None or after is None or queue.is_deleted or self.is_closed:
             return
         is_wanted = any(group.is_wanted for group in queue.groups.values())
         used = [group.last_used_ms for group in queue.groups.values()]
         due = now + after if is_wanted else max(queue.made_ms, queue.declared_ms, *used) + after
         if due > now:
-            self.alarms.set((queue.incarnation, "use"), due, lambda now: self._look_at_use(queue, now))
+            self.alarms.set((incarnation, "use"), due, partial(self._look_at_use, incarnation))
             return
         logger.info("queue deleted, nobody used it queue=%s", queue.name)
         self.start(self._go(queue))
+
+    def ring(self, incarnation: int, partition: int, now: int) -> None:
+        """The message at the head of a partition may be over."""
+        queue = self._queues.get(incarnation)
+        if queue is not None and isinstance(queue.head, Head):
+            queue.head.ring(partition)
 
     async def _go(self, queue: Queue) -> None:
         if not queue.is_deleted:
@@ -118,6 +133,8 @@ class Heads:
 class Head:
     """Of one queue."""
 
+    __slots__ = ("__weakref__", "_armed", "_expiring", "_heads", "_leaving", "_queue", "_reading", "_returned", "_seen")
+
     def __init__(self, heads: Heads, queue: Queue) -> None:
         self._heads, self._queue = heads, queue
         self._armed: dict[int, int] = {}
@@ -126,20 +143,34 @@ class Head:
         """what is moved, and waits for that"""
         self._reading: set[int] = set()
         self._returned: dict[int, None] = {}
-        self._expiring = set(queue.units)
+        self._expiring = {partition for partition, unit in queue.units.items() if unit.data.end > unit.start}
         """partitions that may hold messages with an expiry of their own"""
         self._seen: dict[int, int] = {}
         """up to where batches were looked at for that"""
 
     def notify_all(self, partitions: Sequence[int]) -> None:
-        """There is more at the end, which changes nothing at the head, unless it is too much."""
+        """There is more at the end, which changes nothing at the head, unless it is too much. Or the queue is gone."""
+        if self._queue.is_deleted:
+            self.end()
+            return
         for partition in partitions:
             if self._may_leave(partition) and (partition not in self._armed or self._queue.settings.limits_ready):
                 self.look(partition)
 
+    def end(self) -> None:
+        """Nothing refers to it any more: the garbage collector need not come for it."""
+        self._queue.listening.pop(self, None)
+        self._queue.head = None
+        for partition in self._armed:
+            self._heads.alarms.drop((self._queue.incarnation, partition, "head"))
+        self._heads.alarms.drop((self._queue.incarnation, "use"))
+        self._armed.clear()
+
     def _may_leave(self, partition: int) -> bool:
         """Most queues have neither a limit nor messages with an expiry: that costs a look at what came."""
         settings, unit = self._queue.settings, self._queue.units.get(partition)
+        if not settings.looks_at_head:
+            return False
         if settings.limits.message_ttl_ms is not None or settings.limits_ready or unit is None:
             return True
         if partition not in self._expiring:
@@ -165,8 +196,9 @@ class Head:
             self.look(partition)
 
     def look_at_all(self) -> None:
-        for partition in self._queue.units:
-            self.look(partition)
+        for partition, unit in list(self._queue.units.items()):
+            if unit.data.end > unit.start:
+                self.look(partition)
 
     def look(self, partition: int) -> None:
         """Messages came, or came back, or others are at the head now. What has to leave is nobody's at once, and moved
@@ -240,12 +272,13 @@ class Head:
         if due_ms is None:
             self._armed.pop(unit.partition, None)
             return
-        key = self._queue.incarnation, unit.partition, "head"
+        incarnation = self._queue.incarnation
+        key = incarnation, unit.partition, "head"
         if self._armed.get(unit.partition, due_ms + 1) > due_ms:
             self._armed[unit.partition] = due_ms
-            self._heads.alarms.set(key, due_ms, lambda now: self._ring(unit.partition))
+            self._heads.alarms.set(key, due_ms, partial(self._heads.ring, incarnation, unit.partition))
 
-    def _ring(self, partition: int) -> None:
+    def ring(self, partition: int) -> None:
         self._armed.pop(partition, None)
         self.look(partition)
 

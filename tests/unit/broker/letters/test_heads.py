@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import weakref
 from pathlib import Path
 
 import pytest
@@ -333,3 +335,20 @@ def test_what_is_refused_can_be_kept_as_a_dead_letter(tmp_path: Path, exchange: 
             assert exchange is None or deaths(properties)[0]["reason"] == "maxlen"
 
     run(main())
+
+
+def test_nothing_is_left_of_a_head_when_its_queue_is_gone(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stage(tmp_path) as s:
+            queue = await classic(s, limits={"message_ttl": "5s"})
+            await send(s, "", "q", b"a")
+            head = weakref.ref(queue.head)
+            await s.broker.declaring.delete(queue)
+            assert (queue.head, head(), queue.listening) == (None, None, {})
+            await s.advance(5)
+
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()

@@ -86,7 +86,7 @@ def _properties(said: Mapping[str, object]) -> Properties:
     found: dict[str, object] = {}
     for name, value in said.items():
         if name not in Properties.__struct_fields__:
-            raise bad_request(f"there is no property {name[:40]!r}")
+            raise bad_request(f"{name[:40]!r} is not a property of messages")
         if name == "headers":
             found[name] = table_of(value) if isinstance(value, dict) else None
         elif name in ("delivery_mode", "priority", "timestamp"):
