@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from penstock.broker.feed.delivery import Delivery
 from penstock.broker.feed.held import Held
 from penstock.broker.feed.settling import Settling
 from penstock.gateways.amqp091.confirms import Confirms
@@ -154,7 +153,3 @@ class Channel:
 def held_of(parts: list[Part]) -> list[Held]:
     """As settlements name them."""
     return [Held(run.delivery, None if stop - start == run.count else range(start, stop)) for run, start, stop in parts]
-
-
-def deliveries_of(parts: list[Part]) -> list[Delivery]:
-    return [run.delivery for run, _, _ in parts]

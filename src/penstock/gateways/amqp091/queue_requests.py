@@ -89,6 +89,7 @@ class QueueRequests:
         if mine.is_exclusive != wanted.is_exclusive:
             raise at.error(Fault.LOCKED)
         refuse_difference(mine, wanted, at, is_ours=queue.record.declared is None)
+        queue.declared_ms = self._broker.now()
         return queue
 
     def _require_dead_letters(self, connection: Connection, channel: Channel, wanted: Declared, name: str) -> None:
