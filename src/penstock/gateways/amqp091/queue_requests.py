@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 
+import msgspec
+
 from penstock.broker.broker import Broker
 from penstock.broker.queues.queue import Queue
 from penstock.codecs.amqp091 import methods as m
@@ -19,12 +21,14 @@ from penstock.gateways.amqp091.replies import REPLY_QUEUE, Replies
 from penstock.gateways.amqp091.rights import CONFIGURE, READ, WRITE, require_exchange, require_key, require_queue
 from penstock.queues.exchange_topics import DEFAULT_EXCHANGE
 from penstock.queues.exchange_types import TOPIC_TYPE, Destination
-from penstock.queues.names import RESERVED_PREFIX
+from penstock.queues.names import RESERVED_PREFIX, check_own_queue_name, check_queue_name
 from penstock.queues.rabbit_arguments import STREAM, At, Declared, check, refuse_difference
 from penstock.queues.rabbit_records import record_of
 from penstock.queues.rabbit_settings import queue_settings
+from penstock.queues.settings import QueueSettings
 
 DECLARE, BIND, PURGE, DELETE, UNBIND = (50, 10), (50, 20), (50, 30), (50, 40), (50, 50)
+_MOST_KNOWN, _KNOWN_BYTES = 256, 4096
 _DEAD_LETTERS = "x-dead-letter-exchange"
 
 
@@ -33,6 +37,8 @@ class QueueRequests:
 
     def __init__(self, broker: Broker, queues: Queues, replies: Replies) -> None:
         self._broker, self._queues, self._replies = broker, queues, replies
+        self._known: dict[tuple[str, str], QueueSettings] = {}
+        """by namespace and arguments"""
 
     async def take(self, connection: Connection, channel: Channel, method: m.Method) -> None:
         match method:
@@ -99,9 +105,7 @@ class QueueRequests:
             require_exchange(connection, channel, WRITE, field.value, DECLARE)
 
     async def _make(self, connection: Connection, wanted: Declared, name: str, is_server_named: bool) -> Queue:
-        declaring = self._broker.declaring
-        explicit = {"name": name, "namespace": connection.namespace, **queue_settings(wanted)}
-        settings = declaring.settings_for(name, explicit, is_server_named=is_server_named)
+        declaring, settings = self._broker.declaring, self._settings(connection, wanted, name, is_server_named)
         if wanted.is_durable and not wanted.is_exclusive:
             return await declaring.declare(settings, (DEFAULT_GROUP,), declared=record_of(wanted))
         owner = connection if wanted.is_exclusive else None
@@ -109,6 +113,22 @@ class QueueRequests:
         if wanted.is_exclusive:
             connection.exclusive[name] = None
         return queue
+
+    def _settings(self, connection: Connection, wanted: Declared, name: str, is_server_named: bool) -> QueueSettings:
+        """Those of clients that say the same are worked out once, where no template goes by names."""
+        declaring, namespace = self._broker.declaring, connection.namespace
+        said = namespace, repr(wanted.arguments)
+        known = None if declaring.templates else self._known.get(said)
+        if known is not None:
+            (check_queue_name if is_server_named else check_own_queue_name)(name)
+            return msgspec.structs.replace(known, name=name)
+        explicit = {"name": name, "namespace": namespace, **queue_settings(wanted)}
+        settings = declaring.settings_for(name, explicit, is_server_named=is_server_named)
+        if not declaring.templates and len(said[1]) <= _KNOWN_BYTES:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[said] = settings
+        return settings
 
     # Bindings
 
