@@ -53,6 +53,10 @@ class QueueRequests:
             case m.QueueDelete():
                 await self._delete(connection, channel, method)
 
+    def gone(self, connection: Connection) -> None:
+        """With the queues that were its own."""
+        self._queues.gone(connection)
+
     # Declaring
 
     async def _declare(self, connection: Connection, channel: Channel, method: m.QueueDeclare) -> None:

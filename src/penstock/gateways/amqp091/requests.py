@@ -54,6 +54,10 @@ class Requests:
             case m.ConnectionUpdateSecret():
                 await self._login.update_secret(connection, method)
             case m.ConnectionClose():
+                # Who is told that it is over finds none of what was its own.
+                for number in list(connection.channels):
+                    connection.drop_channel(number)
+                self._queues.gone(connection)
                 connection.send(0, m.ConnectionCloseOk())
                 connection.close()
             case m.ConnectionCloseOk():
