@@ -49,6 +49,8 @@ class Place:
 class Partition:
     """A partition at work."""
 
+    __slots__ = ("bytes_since_snapshot", "cursors", "data", "partition", "records_since_snapshot", "state")
+
     def __init__(self, partition: int, data: StagedLog, state: StagedLog | None) -> None:
         self.partition, self.data, self.state = partition, data, state
         self.cursors: dict[int, Any] = {}
