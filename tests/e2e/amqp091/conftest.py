@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -36,6 +38,15 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             yield running
     except NotInstalled as absence:
         pytest.skip(str(absence))
+
+
+@pytest.fixture(autouse=True)
+def sockets_of_clients() -> Iterator[None]:
+    """Celery leaves connections to the garbage collector, which is told to look here: nobody else pays for them."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from celery import chain, chord, group
 from tests.e2e.amqp091.broker import AmqpBroker
 from tests.e2e.amqp091.celery_worker import Worker, application, worker
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 WAIT_S = 30
 
 
