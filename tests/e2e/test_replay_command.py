@@ -144,7 +144,7 @@ def test_a_function_of_python_is_found_in_the_working_directory(directory: Path)
         ("nothing", "write it like"),
         ("no_such_module:f", "cannot be found"),
         ("json:no", "cannot"),
-        ("os:sep", "is no f"),
+        ("os:sep", "is not a f"),
     ],
 )
 def test_a_function_that_is_none_is_said(

@@ -310,7 +310,7 @@ def test_a_port_in_use_is_told(serving: Serving) -> None:
         (["-c", "absent.yaml"], b"absent.yaml: cannot be read: No such file or directory"),
         (["--set", "listeners.mqtt.prot=1"], b"did you mean listeners.mqtt.port?"),
         (["--dev", "--set", "listeners.mqtt.host=0.0.0.0"], b"development mode lets everybody in"),
-        (["--set", "listeners.amqp={}"], b"not in this version"),
+        (["--set", "listeners.grpc={}"], b"not in this version"),
         (["--set", 'listeners.mqtts.tls={"certificate": "no.pem", "key": "no.pem"}'], b"no.pem cannot be read"),
         (["--set", "auth.jwt.algorithm=HS256"], b"auth.jwt"),
     ],

@@ -129,5 +129,5 @@ def test_a_server_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(connect, "_FIRST_ANSWER_S", 0.2)
     with pytest.raises(ConnectionLost, match=r"no Spark Connect server answers at sc://127\.0\.0\.1:1: check"):
         connect.remote_session("sc://127.0.0.1:1", {})
-    with pytest.raises(InvalidArgument, match="is no address of Spark Connect"):
+    with pytest.raises(InvalidArgument, match="is not the address of a Spark Connect server"):
         connect.remote_session("http://127.0.0.1:1", {})

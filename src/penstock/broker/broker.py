@@ -64,6 +64,8 @@ _UPKEEP_MS = 5_000
 _LET_GO_MS = 1_000
 # Looked at in one turn of the loop: about 0.2 ms.
 _UPKEEP_QUEUES = 100
+# Of those for which something is to be done.
+_UPKEEP_DUE = 20
 _AUTO_QUEUE_MS = 24 * 3600 * 1000
 # Windows know who holds a message by 31 bits. Below it are the numbers of members.
 FIRST_SESSION = 1 << 30
@@ -346,11 +348,15 @@ class Broker(AsyncClosing):
 
     async def keep_up(self, now: int) -> None:
         """Groups and queues that nobody uses go, producers are forgotten, snapshots are written, stages collected."""
+        due = 0
         for number, queue in enumerate(list(self.declaring.queues.values())):
             if number % _UPKEEP_QUEUES == 0:
                 await asyncio.sleep(0)
             if not queue.is_upkeep_due(now):
                 continue
+            due += 1
+            if due % _UPKEEP_DUE == 0:
+                await asyncio.sleep(0)
             try:
                 await self._keep_up_queue(queue, now)
             except PenstockError as error:

@@ -94,7 +94,7 @@ def test_wrong_keys_do_not_hide_what_else_is_wrong(tmp_path: Path) -> None:
 
 def test_what_is_no_yaml_or_not_there_is_told(tmp_path: Path) -> None:
     assert refusals(tmp_path, "name: [")[0].startswith("pipeline.yaml:1:8: not YAML")
-    assert "is there twice, first at" in refusals(tmp_path, "name: a\nname: b")[0]
+    assert "is given twice, first at" in refusals(tmp_path, "name: a\nname: b")[0]
     with pytest.raises(BadPipeline, match=r"none\.yaml: cannot be read: No such file"):
         load(tmp_path / "none.yaml")
 
