@@ -47,6 +47,8 @@ def busy(processes: int) -> Iterator[None]:
     with ExitStack() as started:
         for _ in range(processes):
             process = subprocess.Popen([sys.executable, "-c", _COMPUTE], stdin=subprocess.PIPE)
+            assert process.stdin is not None
+            started.callback(process.stdin.close)
             started.callback(process.wait, 60)
             started.callback(process.kill)
         yield
