@@ -22,6 +22,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from tests.support.cli import COMMAND, ENVIRONMENT, penstock
 
+# paho leaves its pair of sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "server.md"
 SMALL = (
     "--set",
